@@ -13,22 +13,26 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
+
+// Series is a series that the head knows, for use with the batch that returned it.
+type Series = head.Series
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
 // NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
 	s          *Store
-	tenant     *headTenant
+	tenant     *head.Tenant
 	last       *Series // that Lookup found
-	missed     aliasHash
+	missed     head.AliasHash
 	oldest     []int64 // by class: samples at or before it are refused
 	gaps       []classGap
 	gapsEnd    int64 // of the newest of the gaps
 	newest     int64 // samples after it are refused
-	entries    []Sample
-	exemplars  []Exemplar
+	entries    []head.Sample
+	exemplars  []head.Exemplar
 	bytes      int64
 	histograms int
 	bounds     labelBounds
@@ -119,7 +123,7 @@ func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
 	}
-	b.entries = append(b.entries, Sample{Series: ref, T: t, ST: st, V: math.Float64bits(v)})
+	b.entries = append(b.entries, head.Sample{Series: ref, T: t, ST: st, V: math.Float64bits(v)})
 	b.bytes += queuedBytes
 	return nil
 }
@@ -138,7 +142,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 	if err != nil {
 		return err
 	}
-	b.entries = append(b.entries, Sample{Series: ref, T: t, ST: st, Hist: encoded})
+	b.entries = append(b.entries, head.Sample{Series: ref, T: t, ST: st, Hist: encoded})
 	b.bytes += queuedBytes + int64(len(encoded))
 	b.histograms++
 	return nil
@@ -167,7 +171,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 		return err
 	}
 	data := format.AppendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
-	b.exemplars = append(b.exemplars, Exemplar{Series: ref, T: e.Ts, Data: data})
+	b.exemplars = append(b.exemplars, head.Exemplar{Series: ref, T: e.Ts, Data: data})
 	b.bytes += queuedBytes + int64(len(data))
 	return nil
 }

@@ -7,7 +7,12 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/head"
 )
+
+// HeadStats tells how much is not sealed yet.
+type HeadStats = head.Stats
 
 // Cardinality tells of what a tenant's series are made that have samples which aren't sealed.
 type Cardinality struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -226,7 +227,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
 	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
-	x.names(metricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), destination{window: c.window})
+	x.names(head.MetricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), destination{window: c.window})
 	if len(x.catalog) == 0 {
 		return nil
 	}

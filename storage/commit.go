@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 const (
@@ -37,7 +38,7 @@ type committer struct {
 	done   chan struct{}
 
 	// head is what the commit under way is added to.
-	head  *Appender
+	head  *head.Appender
 	rows  []engine.Batch
 	spans []timeSpan
 }
@@ -45,7 +46,7 @@ type committer struct {
 func newCommitter(s *Store) *committer {
 	c := &committer{
 		s: s, done: make(chan struct{}),
-		head: newAppender(s.head, s.writer, cmp.Or(s.opts.seams.blobBytes, format.BlobFull), s.old),
+		head: head.NewAppender(s.head, s.writer, cmp.Or(s.opts.seams.blobBytes, format.BlobFull), s.old),
 	}
 	c.wake.L = &c.mu
 	return c
@@ -60,11 +61,11 @@ func (c *committer) enqueue(b *Batch) error {
 	}
 	if !b.free {
 		switch c.s.head.Admits(b.tenant, c.s.opts.HeadBytes) {
-		case Full:
+		case head.Full:
 			return ErrHeadFull
-		case OverShare:
+		case head.OverShare:
 			return ErrHeadShare
-		case Admitted:
+		case head.Admitted:
 		}
 	}
 	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
@@ -200,7 +201,7 @@ func (c *committer) writePending(ctx context.Context) error {
 		return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
 	}
 	type oldStream struct {
-		g       *generation
+		g       *head.Generation
 		minHour int64
 	}
 	var old []oldStream

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // A blob leans on the blobs before it that define its series. When another process than the writer seals
@@ -19,7 +20,7 @@ import (
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
-func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []format.StageRow) error {
+func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > youngMS {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 
 // learn looks up what the earlier blobs of the decoder's epoch defined: in the stage, and then those that are
 // sealed, meanwhile too, in table defined.
-func (s *Store) learn(ctx context.Context, d *blobDecoder, before format.StageRow) error {
+func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.At()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
 		if table == engine.Defined && !s.opts.Shared {
@@ -56,7 +57,7 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before format.StageRo
 			To:   engine.Key{engine.Text(before.Writer), engine.Int(before.Seq - 1)},
 		}) {
 			if errors.Is(err, engine.ErrCorrupt) {
-				return fmt.Errorf("%w: %w", ErrLeansOnCorrupt, err)
+				return fmt.Errorf("%w: %w", head.ErrLeansOnCorrupt, err)
 			}
 			if err != nil {
 				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, at.Slot, at.Partition, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // loadTombstones returns the deletes that a query must apply, when the head has all that other processes had acknowledged and
@@ -82,11 +83,11 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	}
 	left := map[format.StageRow]bool{}
 	for _, r := range staged {
-		if IsCovered(old, r) && !back[r] {
+		if head.IsCovered(old, r) && !back[r] {
 			left[r] = true
 		}
 	}
-	var again *generation
+	var again *head.Generation
 	if len(left) > 0 {
 		if again, err = s.load(ctx, w, func(r format.StageRow) bool { return left[r] }); err != nil {
 			return err

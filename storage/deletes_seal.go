@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // maxGathers is how often a seal begins anew because somebody deleted series meanwhile.
@@ -68,13 +69,13 @@ func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
 }
 
 // concern says whether any of the deletes is about samples of these generations.
-func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*generation) bool {
+func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*head.Generation) bool {
 	for tenant, ds := range all {
 		ds = ds.InSlot(s.period, slot)
 		if len(ds) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(gens, func(g *generation) bool { return g.IsTouched(tenant, ds) }) {
+		if slices.ContainsFunc(gens, func(g *head.Generation) bool { return g.IsTouched(tenant, ds) }) {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -166,7 +167,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		head: newHead(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
+		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
 	s.metrics = newMetrics(s, nil)
 	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}

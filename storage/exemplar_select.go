@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -107,7 +108,7 @@ func (f *exemplarFinder) open() error {
 	for s, list := range f.r.s.head.Exemplars(f.r.tenant, f.r.matchers, after, to) {
 		size := 0
 		for _, e := range list {
-			size += len(e.Data) + ExemplarBytes
+			size += len(e.Data) + head.ExemplarBytes
 		}
 		if err := f.r.budget.charge(size); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			if !found {
 				return nil
 			}
-			if err := f.r.budget.charge(len(row.Value) + ExemplarBytes); err != nil {
+			if err := f.r.budget.charge(len(row.Value) + head.ExemplarBytes); err != nil {
 				return err
 			}
 			at := positions[next]

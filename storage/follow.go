@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 const (
@@ -55,7 +56,7 @@ type followedPartition struct {
 // followedSlot is what is known of the streams of a slot and partition. One goroutine at a time reads it.
 type followedSlot struct {
 	mu      sync.Mutex
-	decoder *blobDecoder
+	decoder *head.Decoder
 	streams map[string]*followedStream
 	orphans int
 	touched time.Time // when a stream was last found to go on
@@ -63,7 +64,7 @@ type followedSlot struct {
 
 // followedStream is a stream, how far it was read, and which of its rows were sealed when they were asked for.
 type followedStream struct {
-	stream
+	head.Stream
 	place     place
 	workedOff workedOff
 	asked     bool
@@ -236,7 +237,7 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	defer p.mu.Unlock()
 	c := p.slots[slot]
 	if c == nil {
-		c = &followedSlot{streams: map[string]*followedStream{}, decoder: newBlobDecoder(f.s.head, slotPartitionAt{Slot: slot, Partition: partition}, f.s.learn)}
+		c = &followedSlot{streams: map[string]*followedStream{}, decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.learn)}
 		if p.slots == nil {
 			p.slots = map[int64]*followedSlot{}
 		}
@@ -300,8 +301,8 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 		return nil
 	}
 	d := c.decoder
-	err := d.Decode(ctx, &st.stream, r, value, func() bool { return !alone })
-	if errors.Is(err, ErrUndefined) {
+	err := d.Decode(ctx, &st.Stream, r, value, func() bool { return !alone })
+	if errors.Is(err, head.ErrUndefined) {
 		st.place.skip(r.Seq+1, now)
 		return nil
 	}
@@ -309,7 +310,7 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 		explained := d.Orphans() == 0 || !st.Damaged()
 		f.s.head.Publish(d, r, explained, f.s.opts.Shared, f.s.opts.Now())
 		if !explained {
-			err = ErrLeansOnCorrupt
+			err = head.ErrLeansOnCorrupt
 		}
 	}
 	if err != nil {

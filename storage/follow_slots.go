@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // readTogether is how many rows that are known already may be read once more for each read that is saved.
@@ -26,9 +27,9 @@ type streamTail struct {
 }
 
 // readTails reads the tails of all writers, by slot partition.
-func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamTail, error) {
+func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]streamTail, error) {
 	var mu sync.Mutex
-	tails := map[slotPartitionAt][]streamTail{}
+	tails := map[head.SlotPartition][]streamTail{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
@@ -43,7 +44,7 @@ func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamT
 					f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
 					continue
 				}
-				at := slotPartitionAt{Slot: row.Clustering[0].Int, Partition: int(partition)}
+				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}
 				mu.Lock()
 				tails[at] = append(tails[at], streamTail{writer, seq})
 				mu.Unlock()
@@ -55,7 +56,7 @@ func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamT
 }
 
 // follow reads what is new of all slot partitions.
-func (f *follower) follow(ctx context.Context, tails map[slotPartitionAt][]streamTail, begun time.Time) error {
+func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range tails {

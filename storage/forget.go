@@ -6,6 +6,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
@@ -29,7 +30,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}
-		s.release(w, slices.DeleteFunc(closed.own, func(g *generation) bool { return !g.IsSealed(staged) }))
+		s.release(w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }))
 	}
 	s.follower.forget(partition)
 	return nil

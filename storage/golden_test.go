@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // goldenRow is a value of a row as a release wrote it: what it says, in words, and its bytes. again encodes it anew,
@@ -135,9 +136,9 @@ func goldenValues() map[string][]byte {
 	values["retentions-v1"] = retentions
 	values["worked-off-v1"] = appendWorkedOff(300)
 	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -format.MaxTime}}
-	metric := metricOf("t", "")
+	metric := head.MetricOf("t", "")
 	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {
-		b.add(&Sample{Series: metric.Series(format.SeriesID{}, labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))), T: at, V: 0x3ff0000000000000})
+		b.add(&head.Sample{Series: metric.Series(format.SeriesID{}, labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))), T: at, V: 0x3ff0000000000000})
 	}
 	b.cut()
 	values["held-v2"] = b.values[0]

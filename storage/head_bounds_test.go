@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // Known series fill the head, too: samples of them are refused before they are acknowledged, and sealing makes room.
 func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	t.Parallel()
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 1 << 20 })
-	const bound = 1<<20 + LeastForKnown
+	const bound = 1<<20 + head.LeastForKnown
 	at := ts.now.UnixMilli()
 	want, each := 0, make([]sample, 10_000)
 	write := func() error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // heldRow is a held row that this process looks after.
@@ -54,7 +55,7 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 	return ref
 }
 
-func (b *heldBuilder) add(e *Sample) {
+func (b *heldBuilder) add(e *head.Sample) {
 	b.room(e.T)
 	b.now.Samples++
 	b.reach.add(e.T)
@@ -66,7 +67,7 @@ func (b *heldBuilder) add(e *Sample) {
 }
 
 // addExemplar adds an exemplar, which doesn't count as a sample.
-func (b *heldBuilder) addExemplar(e *Exemplar) {
+func (b *heldBuilder) addExemplar(e *head.Exemplar) {
 	b.room(e.T)
 	b.w.Exemplar(b.ref(e.Series), e.T, e.Data)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // takeoverBytes is how many bytes of held samples go in one commit.
@@ -301,7 +302,7 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		b := k.t.batch
-		b.entries = append(b.entries, Sample{Series: s, T: at, Hist: slices.Clone(encoded)})
+		b.entries = append(b.entries, head.Sample{Series: s, T: at, Hist: slices.Clone(encoded)})
 		b.bytes += queuedBytes + int64(len(encoded))
 		b.histograms++
 	}
@@ -316,7 +317,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 		return err
 	}
 	b := k.t.batch
-	b.exemplars = append(b.exemplars, Exemplar{Series: s, T: at, Data: slices.Clone(encoded)})
+	b.exemplars = append(b.exemplars, head.Exemplar{Series: s, T: at, Data: slices.Clone(encoded)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	return nil
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // TestHeldReach has rows say how far they reach: not by what is ahead, unless all is.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
-	series := metricOf("t", "").Series(format.SeriesID{}, labels.FromStrings("__name__", "m"))
+	series := head.MetricOf("t", "").Series(format.SeriesID{}, labels.FromStrings("__name__", "m"))
 	for name, c := range map[string]struct {
 		times []int64
 		want  int64
@@ -26,9 +27,9 @@ func TestHeldReach(t *testing.T) {
 	} {
 		b := &heldBuilder{fresh: reach{now: now, limit: limit, t: math.MinInt64}}
 		for _, at := range c.times {
-			b.add(&Sample{Series: series, T: at})
+			b.add(&head.Sample{Series: series, T: at})
 		}
-		b.addExemplar(&Exemplar{Series: series, T: 980_000, Data: []byte{0}})
+		b.addExemplar(&head.Exemplar{Series: series, T: 980_000, Data: []byte{0}})
 		b.cut()
 		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // ImportedSeries is a series with samples of any slots. Both belong to the store from Import on.
@@ -75,7 +76,7 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 // which holds what is not sealed, doesn't grow.
 type imports struct {
 	mu   sync.Mutex
-	head *head
+	head *head.Head
 	last time.Time // when the last one ended
 }
 
@@ -123,7 +124,7 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	defer s.imports.mu.Unlock()
 	defer func() { s.imports.last = s.opts.Now() }()
 	if s.imports.head == nil || s.imports.full(&s.opts) {
-		s.imports.head = newHead(s.head.Partitions(), s.period, s.classes.of)
+		s.imports.head = head.New(s.head.Partitions(), s.period, s.classes.of)
 	}
 	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}
 	for i := range list {
@@ -142,8 +143,8 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 // importing is one import.
 type importing struct {
 	s      *Store
-	head   *head
-	tenant *headTenant
+	head   *head.Head
+	tenant *head.Tenant
 	days   map[int64]*importDay // by their start, milliseconds
 	stats  ImportStats
 }

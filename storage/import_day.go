@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -102,7 +103,7 @@ func (d *importDay) bring(list []*importedDay) error {
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
-func (d *importDay) trimBefore(list []*importedDay, cells map[slotPartitionAt]bool) error {
+func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
 		slots[at.Slot] = true
@@ -130,13 +131,13 @@ func (d *importDay) listWindows() error {
 }
 
 // slotPartitions are the slots and partitions that series have samples in.
-func (d *importDay) slotPartitions(list []*importedDay) map[slotPartitionAt]bool {
-	cells := map[slotPartitionAt]bool{}
+func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]bool {
+	cells := map[head.SlotPartition]bool{}
 	for _, c := range list {
 		for rest := c.samples; rest.Len() > 0; {
 			t, _ := format.TimeBounds(&rest)
 			slot := d.s.period.SlotOf(t)
-			cells[slotPartitionAt{Slot: slot, Partition: d.head.PartitionOf(c.series, slot)}] = true
+			cells[head.SlotPartition{Slot: slot, Partition: d.head.PartitionOf(c.series, slot)}] = true
 			_, rest = cutSamples(rest, d.s.period.SlotEnd(slot))
 		}
 	}
@@ -302,7 +303,7 @@ func encodedBytes(samples *chunk.Samples) int64 {
 }
 
 // newMarks draws a mark for each slot and partition.
-func newMarks(cells map[slotPartitionAt]bool) []markAt {
+func newMarks(cells map[head.SlotPartition]bool) []markAt {
 	marks := make([]markAt, 0, len(cells))
 	for at := range cells {
 		marks = append(marks, markAt{at.Slot, at.Partition, newID()})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -51,7 +52,7 @@ func (b *Batch) countRefused(err error) {
 }
 
 // mayEnter says whether the head takes one more series of a tenant. The caller holds the tenant's lock.
-func (s *Store) mayEnter(t *headTenant) error {
+func (s *Store) mayEnter(t *head.Tenant) error {
 	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -61,7 +62,7 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
 	ts.expiring = true
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	series := metricOf("default", jobLabels("web").Get("__name__")).Series(format.SeriesID{}, jobLabels("web"))
+	series := head.MetricOf("default", jobLabels("web").Get("__name__")).Series(format.SeriesID{}, jobLabels("web"))
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
 		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
 		c := &collected{series: series}

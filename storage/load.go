@@ -10,12 +10,13 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
 // returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
 // can't be understood without it, or not yet.
-func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*generation, error) {
+func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
@@ -29,7 +30,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 			l.of.Damage()
 			s.noteDamage(w.Slot, w.Partition, r, err)
 			continue
-		} else if errors.Is(err, ErrUndefined) {
+		} else if errors.Is(err, head.ErrUndefined) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -47,23 +48,23 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
 type loader struct {
 	s *Store
-	*blobDecoder
-	gen    *generation
+	*head.Decoder
+	gen    *head.Generation
 	writer string
-	of     *stream // the writer's
-	lost   int     // samples that nothing explains
-	missed bool    // rows before the next one can't be read
+	of     *head.Stream // the writer's
+	lost   int          // samples that nothing explains
+	missed bool         // rows before the next one can't be read
 }
 
 func newLoader(s *Store, w Work) *loader {
-	return &loader{s: s, blobDecoder: newBlobDecoder(s.head, w.at(), s.learn), gen: newGeneration(w.at(), s.period.SlotStart(w.Slot))}
+	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
 }
 
 // blob adds a blob's samples to the generation. What leans on a blob that was never durable was never
 // acknowledged, and is left out.
 func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
-		l.writer, l.of = r.Writer, &stream{}
+		l.writer, l.of = r.Writer, &head.Stream{}
 	}
 	if l.missed {
 		l.of.Damage()
@@ -76,7 +77,7 @@ func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 	}
 	l.AddTo(l.gen)
 	if l.Orphans() > 0 && l.of.Damaged() {
-		return ErrLeansOnCorrupt
+		return head.ErrLeansOnCorrupt
 	}
 	l.lost += l.Orphans()
 	if l.s.opts.Shared {

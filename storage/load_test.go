@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // FuzzBlob walks over hostile bytes under a right checksum.
@@ -32,7 +33,7 @@ func FuzzBlob(f *testing.F) {
 		blob := append([]byte{1, 0, 0, 0, 0}, body...)
 		binary.LittleEndian.PutUint32(blob[1:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		period := format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})
-		s := &Store{head: newHead(1, period, nil), eng: memory.New(), opts: DefaultOptions(), period: period}
+		s := &Store{head: head.New(1, period, nil), eng: memory.New(), opts: DefaultOptions(), period: period}
 		l := newLoader(s, Work{})
 		if l.blob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {
 			for _, st := range l.gen.Chunks() {

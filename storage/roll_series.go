@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -109,7 +110,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 		return nil, err
 	}
 	table, field := format.TableOf(format.ResolutionOf(window)), format.SeriesField(format.ResolutionOf(window))
-	of := metricOf(tenant, metric)
+	of := head.MetricOf(tenant, metric)
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.places(shards) {

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -236,7 +237,7 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 // gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one
 // that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
 // rows: that is durable too, or was sealed before.
-func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
+func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
 	left = map[format.StageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
@@ -250,7 +251,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	for _, r := range staged {
 		switch {
 		case r.Writer == s.writer && r.Seq > upTo: // of a generation to come
-		case IsCovered(gens, r), back[r]:
+		case head.IsCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:
 			left[r] = true
@@ -271,11 +272,11 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 			rows = append(rows, r)
 		}
 	}
-	return []*generation{gen}, rows, left, nil
+	return []*head.Generation{gen}, rows, left, nil
 }
 
 // release lets the head forget what is sealed.
-func (s *Store) release(w Work, gens []*generation) {
+func (s *Store) release(w Work, gens []*head.Generation) {
 	s.head.Release(w.at(), gens)
 	if s.opts.Shared {
 		s.follower.forget(w.Partition)

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -34,10 +35,10 @@ type sealPass struct {
 type sealedWork struct {
 	Work
 	// own are the closed generations of the head, upTo is the last number that they may have.
-	own  []*generation
+	own  []*head.Generation
 	upTo int64
 	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
-	gens  []*generation
+	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
 	stats SealStats
@@ -45,7 +46,7 @@ type sealedWork struct {
 
 // waits says whether there is anything to seal.
 func (w *sealedWork) waits() bool {
-	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*generation).Partial)
+	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).Partial)
 }
 
 func (p *sealPass) run() error {
@@ -68,7 +69,7 @@ func (p *sealPass) run() error {
 		}
 		// What the head has of a slot without stage rows was sealed: by another process, or by a seal that didn't learn that its
 		// last write had succeeded.
-		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *generation) bool { return g.HasAny(w.left) }))
+		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
 		all.Chunks += w.stats.Chunks
@@ -229,13 +230,13 @@ type tenantPass struct {
 	base       *sealer // for what concerns the day
 	slots      map[int64]*sealer
 	// resealed are the slot partitions that were sealed before.
-	resealed map[slotPartitionAt]bool
+	resealed map[head.SlotPartition]bool
 	// done are the series whose rollups are to be made, in one of their slots.
 	done []*stagedSeries
 }
 
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
-	t := &tenantPass{sealPass: p, tenant: tenant, list: list, rawExpired: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, resealed: map[slotPartitionAt]bool{}}
+	t := &tenantPass{sealPass: p, tenant: tenant, list: list, rawExpired: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, resealed: map[head.SlotPartition]bool{}}
 	slices.SortFunc(list, func(a, b stagedSeries) int {
 		return cmp.Or(strings.Compare(a.series.Metric(), b.series.Metric()), a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))
 	})
@@ -320,7 +321,7 @@ func (t *tenantPass) sealedBefore() error {
 			if err != nil {
 				return err
 			}
-			t.resealed[slotPartitionAt{slot, int(row.Clustering[1].Int)}] = true
+			t.resealed[head.SlotPartition{Slot: slot, Partition: int(row.Clustering[1].Int)}] = true
 		}
 	}
 	return nil
@@ -435,7 +436,7 @@ func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
 
 // mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
-	cells := map[slotPartitionAt]bool{}
+	cells := map[head.SlotPartition]bool{}
 	for i := range t.list {
 		cells[t.list[i].work.at()] = true
 	}

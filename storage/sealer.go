@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -52,7 +53,7 @@ type sealer struct {
 
 	// shards are those of the metric that was asked for last.
 	asked   string
-	askedOf *headTenant
+	askedOf *head.Tenant
 	shards  int64
 }
 
@@ -62,9 +63,9 @@ type sealedRows struct {
 	puts    []engine.Mutation // those of rows, one batch after the other
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool     // what is among catalog
-	written []seriesLabels           // what is among rows
-	places  map[writtenOf]*writtenOf // where labels were written, which series share
+	named   map[catalogName]bool           // what is among catalog
+	written []seriesLabels                 // what is among rows
+	places  map[head.Written]*head.Written // where labels were written, which series share
 }
 
 // destination is where a seal writes at a resolution.
@@ -81,7 +82,7 @@ const resolutions = int(rollup.OneHour) + 1
 type seriesLabels struct {
 	series *Series
 	res    rollup.Resolution
-	where  writtenLabels
+	where  head.WrittenRow
 }
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
@@ -122,7 +123,7 @@ func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool 
 type collected struct {
 	series *Series
 	class  int64 // in which its rows are written
-	chunks headChunks
+	chunks head.Chunks
 	shards [resolutions]uint16
 }
 
@@ -132,7 +133,7 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 }
 
 // collect groups the head chunks of generations by tenant and series.
-func collect(gens []*generation) map[string][]collected {
+func collect(gens []*head.Generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
 	for _, g := range gens {
@@ -231,7 +232,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, window := c.series, x.into[res].window
-	where := writtenLabels{Window: window, At: c.at(res), Some: true}
+	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
 	if x.s.expiring {
 		where.Life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.Tenant()), x.others, s.Tenant(), c.class)))
 	}
@@ -266,7 +267,7 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 // rowBatch is a batch of rows of a metric, which gets its mutations when it is written.
 type rowBatch struct {
 	engine.Batch
-	from   int     // of its first row among all that are written with it
+	from   int          // of its first row among all that are written with it
 	series *Series // one of the metric's
 	at     format.ClassShard
 	bytes  int
@@ -424,7 +425,7 @@ func (r *sealedRows) noteLabels(w seriesLabels) {
 	shared := r.places[at]
 	if shared == nil {
 		if r.places == nil {
-			r.places = map[writtenOf]*writtenOf{}
+			r.places = map[head.Written]*head.Written{}
 		}
 		shared = &at
 		r.places[at] = shared

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
@@ -15,7 +16,7 @@ type openSeries struct {
 	hidden int64 // the newest timestamp that is no longer kept
 	gaps   []classGap
 	// unsealed are its samples.
-	unsealed Snapshot
+	unsealed head.Snapshot
 }
 
 // samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
@@ -45,4 +46,4 @@ func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64
 }
 
 // HeadStats counts what the head holds, of all tenants.
-func (s *Store) HeadStats() HeadStats { return s.head.Stats() }
+func (s *Store) HeadStats() head.Stats { return s.head.Stats() }

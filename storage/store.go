@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -196,7 +197,7 @@ type Store struct {
 	// isNew says that opening it has created it.
 	isNew bool
 
-	head      *head
+	head      *head.Head
 	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
 	committer *committer
 	batches   sync.Pool
@@ -254,7 +255,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
-	s.head = newHead(have.Periods[0].Partitions, s.period, s.classes.of)
+	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
 	if e, ok := engine.As[expirer](eng); ok {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // What a partition's row of table low is about: the names of its rows.
@@ -38,7 +39,9 @@ type Work struct {
 	pending   []pendingRow
 }
 
-func (w Work) at() slotPartitionAt { return slotPartitionAt{Slot: w.Slot, Partition: w.Partition} }
+func (w Work) at() head.SlotPartition {
+	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
+}
 
 // pendingRow is a row of table pending, with the hour that its partition key names.
 type pendingRow struct {

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 const (
 	// tenantBytes is about what a tenant without series weighs in the head's account.
 	tenantBytes = 1024
-	// headSeriesBytes is about what a series weighs without its labels, head chunks and aliases.
-	headSeriesBytes = 144
+	// seriesBytes is about what a series weighs without its labels, head chunks and aliases.
+	seriesBytes = 144
 	// LeastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
 	LeastForKnown = 4 << 20
 	// fairSteps is into how many parts the bound is divided of which one may pass before shares are computed anew.
@@ -19,16 +19,16 @@ const (
 )
 
 // Weigh adds to what the head holds, and to what it holds of a tenant.
-func (h *head) Weigh(t *headTenant, n int64) {
+func (h *Head) Weigh(t *Tenant, n int64) {
 	h.bytes.Add(n)
 	t.bytes.Add(n)
 }
 
 // Bytes is about how much memory the head takes for the tenant.
-func (t *headTenant) Bytes() int64 { return t.bytes.Load() }
+func (t *Tenant) Bytes() int64 { return t.bytes.Load() }
 
 // grew adds what a head chunk has grown by. Most samples fit into the room that it has.
-func (h *head) grew(st *headChunk, n int) {
+func (h *Head) grew(st *Chunk, n int) {
 	if n != 0 {
 		st.gen.bytes.Add(int64(n))
 		h.Weigh(st.series.tenant, int64(n))
@@ -45,7 +45,7 @@ func (h *head) grew(st *headChunk, n int) {
 //
 // What is under way already comes on top, at most the queue. A batch is taken as a whole however large it is, so that
 // none is refused for ever.
-func (h *head) RefusesSeries(t *headTenant, most int64) bool {
+func (h *Head) RefusesSeries(t *Tenant, most int64) bool {
 	held := h.bytes.Load()
 	return most > 0 && held >= most && (held >= most+most/2 || h.holdsItsShare(t, most))
 }
@@ -64,7 +64,7 @@ const (
 
 // Admits says whether the head takes samples of a tenant, of known series at least.
 // Known series have a quarter more than new ones, which would come to nothing if those had to stop with them.
-func (h *head) Admits(t *headTenant, most int64) Admission {
+func (h *Head) Admits(t *Tenant, most int64) Admission {
 	if !h.Overfull(most) {
 		return Admitted
 	}
@@ -80,12 +80,12 @@ func (h *head) Admits(t *headTenant, most int64) Admission {
 }
 
 // Overfull says whether the head takes no samples of known series, at least of who holds most.
-func (h *head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
+func (h *Head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
 
 func boundOfKnown(most int64) int64 { return most + max(most/4, LeastForKnown) }
 
 // holdsItsShare says whether the head holds as much of a tenant as it fairly may while it is full.
-func (h *head) holdsItsShare(t *headTenant, most int64) bool {
+func (h *Head) holdsItsShare(t *Tenant, most int64) bool {
 	f := &h.fair
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *fairShare) stale() {
 
 // shareOf divides the bound among the tenants: it is the most that each may hold so that together they hold no more.
 // What a tenant doesn't use of its equal part is for the others, so that many small ones don't make it small.
-func (h *head) shareOf(most int64) int64 {
+func (h *Head) shareOf(most int64) int64 {
 	h.mu.RLock()
 	held := make([]int64, 0, len(h.tenants))
 	for _, t := range h.tenants {

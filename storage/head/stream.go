@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"context"
@@ -13,20 +13,20 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// stream is what is known of a writer's blobs in one slot and partition: the series that they define.
-type stream struct {
+// Stream is what is known of a writer's blobs in one slot and partition: the series that they define.
+type Stream struct {
 	epochs  map[int64]*epochRefs
 	damaged bool
 }
 
 // Damage notes that a blob of the stream can't be read.
-func (st *stream) Damage() { st.damaged = true }
+func (st *Stream) Damage() { st.damaged = true }
 
 // Damaged says whether a blob of the stream can't be read.
-func (st *stream) Damaged() bool { return st.damaged }
+func (st *Stream) Damaged() bool { return st.damaged }
 
 // Prune lets go of what old epochs defined: a blob that leans on them after all has it looked up.
-func (st *stream) Prune() {
+func (st *Stream) Prune() {
 	const kept = 2
 	for len(st.epochs) > kept {
 		oldest, first := int64(0), true
@@ -40,7 +40,7 @@ func (st *stream) Prune() {
 }
 
 // Forget lets go of all that the stream defined.
-func (st *stream) Forget() { st.epochs = nil }
+func (st *Stream) Forget() { st.epochs = nil }
 
 // epochRefs are the series of an epoch by number, from 1; those up to whole are all known.
 type epochRefs struct {
@@ -51,7 +51,7 @@ type epochRefs struct {
 // streamRef is a series, with the head chunk that took its last sample.
 type streamRef struct {
 	series *Series
-	strand *headChunk
+	chunk  *Chunk
 }
 
 // maxStreamSeries bounds how far the numbers of a stream's series may jump where blobs are missing.
@@ -89,12 +89,12 @@ var (
 )
 
 // Learner has a decoder learn what the blobs before a stage row of its writer defined, from the first one of the open blob's epoch on.
-type Learner func(ctx context.Context, d *blobDecoder, before format.StageRow) error
+type Learner func(ctx context.Context, d *Decoder, before format.StageRow) error
 
-// blobDecoder reads blobs of one slot and partition: it defines their series and collects their samples.
-type blobDecoder struct {
-	h     *head
-	at    slotPartitionAt
+// Decoder reads blobs of one slot and partition: it defines their series and collects their samples.
+type Decoder struct {
+	h     *Head
+	at    SlotPartition
 	learn Learner
 
 	reader  format.BlobReader
@@ -114,22 +114,22 @@ type readSample struct {
 	exemplar []byte
 }
 
-// newBlobDecoder makes a decoder of the blobs of a slot partition.
-func newBlobDecoder(h *head, at slotPartitionAt, learn Learner) *blobDecoder {
-	return &blobDecoder{h: h, at: at, learn: learn}
+// NewDecoder makes a decoder of the blobs of a slot partition.
+func NewDecoder(h *Head, at SlotPartition, learn Learner) *Decoder {
+	return &Decoder{h: h, at: at, learn: learn}
 }
 
 // At returns the slot partition whose blobs it reads.
-func (d *blobDecoder) At() slotPartitionAt { return d.at }
+func (d *Decoder) At() SlotPartition { return d.at }
 
 // Epoch returns the epoch of the open blob: the number of its first one.
-func (d *blobDecoder) Epoch() int64 { return d.reader.Epoch }
+func (d *Decoder) Epoch() int64 { return d.reader.Epoch }
 
 // Orphans returns how many samples of the blob just read are of series that aren't defined.
-func (d *blobDecoder) Orphans() int { return d.orphans }
+func (d *Decoder) Orphans() int { return d.orphans }
 
 // open reads the head of a blob of the stream, and finds its epoch.
-func (d *blobDecoder) open(st *stream, b []byte) error {
+func (d *Decoder) open(st *Stream, b []byte) error {
 	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
 	if err := d.reader.Open(b); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (d *blobDecoder) open(st *stream, b []byte) error {
 // Decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
 // found and no blob of the stream is damaged, mayWait decides whether to end with ErrUndefined, or to leave out
 // the samples that nothing explains.
-func (d *blobDecoder) Decode(ctx context.Context, st *stream, r format.StageRow, b []byte, mayWait func() bool) error {
+func (d *Decoder) Decode(ctx context.Context, st *Stream, r format.StageRow, b []byte, mayWait func() bool) error {
 	if err := d.open(st, b); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (d *blobDecoder) Decode(ctx context.Context, st *stream, r format.StageRow,
 }
 
 // lookUp learns what the blobs before the open one defined. Afterwards the decoder is as it was.
-func (d *blobDecoder) lookUp(ctx context.Context, before format.StageRow) error {
+func (d *Decoder) lookUp(ctx context.Context, before format.StageRow) error {
 	open := d.reader
 	defer func() { d.reader, d.defined, d.samples, d.orphans = open, d.defined[:0], d.samples[:0], 0 }()
 	return d.learn(ctx, d, before)
@@ -171,7 +171,7 @@ func (d *blobDecoder) lookUp(ctx context.Context, before format.StageRow) error 
 
 // LearnFrom takes the definitions of a blob of the epoch that is open; others, and corrupt ones, it leaves out: what is corrupt is named
 // when its samples are asked for.
-func (d *blobDecoder) LearnFrom(blob []byte) {
+func (d *Decoder) LearnFrom(blob []byte) {
 	var reader format.BlobReader
 	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
 		_ = reader.Walk(&definitions{d: d})
@@ -179,7 +179,7 @@ func (d *blobDecoder) LearnFrom(blob []byte) {
 }
 
 // definitions takes a blob's definitions and none of its samples.
-type definitions struct{ d *blobDecoder }
+type definitions struct{ d *Decoder }
 
 // Define takes a definition.
 func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
@@ -196,17 +196,17 @@ func (*definitions) Histogram(uint32, int64, []byte) error { return nil }
 func (*definitions) Exemplar(uint32, int64, []byte) error { return nil }
 
 // undefined says whether the open blob leans on definitions that aren't known.
-func (d *blobDecoder) undefined() bool { return d.reader.Before > d.epoch.whole }
+func (d *Decoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
 // NoteDefinitions has a generation remember what the blob just read defines, where it defines anything.
-func (d *blobDecoder) NoteDefinitions(g *generation, r format.StageRow) {
+func (d *Decoder) NoteDefinitions(g *Generation, r format.StageRow) {
 	if len(d.defined) > 0 {
 		g.definers = append(g.definers, definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)})
 	}
 }
 
 // Define implements format.BlobSink, as what follows does.
-func (d *blobDecoder) Define(ref uint32, tenant string, ls labels.Labels) error {
+func (d *Decoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 	s, err := d.h.Define(d.h.Tenant(tenant), ls, nil)
 	if err != nil {
 		return err
@@ -219,12 +219,12 @@ func (d *blobDecoder) Define(ref uint32, tenant string, ls labels.Labels) error 
 }
 
 // Float takes one of the blob.
-func (d *blobDecoder) Float(ref uint32, t, st int64, v uint64) error {
+func (d *Decoder) Float(ref uint32, t, st int64, v uint64) error {
 	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
 // Histogram takes one of the blob.
-func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
+func (d *Decoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	// A head chunk takes what can be read back for granted.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
@@ -233,14 +233,14 @@ func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
 }
 
 // Exemplar takes one of the blob.
-func (d *blobDecoder) Exemplar(ref uint32, t int64, encoded []byte) error {
+func (d *Decoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 	if _, err := format.ParseExemplar(t, encoded, &d.builder); err != nil {
 		return err
 	}
 	return d.sample(readSample{ref: ref, t: t, exemplar: encoded})
 }
 
-func (d *blobDecoder) sample(r readSample) error {
+func (d *Decoder) sample(r readSample) error {
 	if slot := d.h.period.SlotOf(r.t); slot != d.at.Slot {
 		return fmt.Errorf("%w: a sample at %d, of slot %d", format.ErrMalformedBlob, r.t, slot)
 	}
@@ -254,33 +254,33 @@ func (d *blobDecoder) sample(r readSample) error {
 
 // AddTo appends the samples to a generation. Where it belongs to a slot partition, the caller holds the partition's lock, and the
 // head's life, and what they weigh is added to the head's account.
-func (d *blobDecoder) AddTo(g *generation) {
+func (d *Decoder) AddTo(g *Generation) {
 	for i := range d.samples {
 		r := &d.samples[i]
 		ref, grew := &d.epoch.refs[r.ref], 0
-		if ref.strand == nil || ref.strand.gen != g {
+		if ref.chunk == nil || ref.chunk.gen != g {
 			var isNew bool
-			if ref.strand, isNew = g.headChunkOf(ref.series); isNew {
-				grew = headChunkBytes
+			if ref.chunk, isNew = g.headChunkOf(ref.series); isNew {
+				grew = chunkBytes
 			}
 		}
 		switch {
 		case r.hist != nil:
-			grew += ref.strand.appendHistogram(r.t, r.hist)
+			grew += ref.chunk.appendHistogram(r.t, r.hist)
 		case r.exemplar != nil:
-			grew += ref.strand.appendExemplar(r.t, r.exemplar)
+			grew += ref.chunk.appendExemplar(r.t, r.exemplar)
 		default:
-			grew += ref.strand.appendFloat(r.t, r.st, r.v)
+			grew += ref.chunk.appendFloat(r.t, r.st, r.v)
 		}
 		if g.index == nil {
-			d.h.grew(ref.strand, grew)
+			d.h.grew(ref.chunk, grew)
 		}
 	}
 }
 
 // Publish makes the samples of the row just read part of the head; whole says that the head has all of them, so that the
 // row needn't be read again for sealing, and defines that the row's definitions are to be remembered.
-func (h *head) Publish(d *blobDecoder, r format.StageRow, whole, defines bool, now time.Time) {
+func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
 	h.life.RLock()
 	defer h.life.RUnlock()
 	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
@@ -303,7 +303,7 @@ func (h *head) Publish(d *blobDecoder, r format.StageRow, whole, defines bool, n
 }
 
 // firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
-func (d *blobDecoder) firstDead() *streamRef {
+func (d *Decoder) firstDead() *streamRef {
 	for i := range d.samples {
 		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {
 			return ref
@@ -313,10 +313,10 @@ func (d *blobDecoder) firstDead() *streamRef {
 }
 
 // headChunkOf finds or makes the head chunk of a series.
-func (g *generation) headChunkOf(s *Series) (st *headChunk, isNew bool) {
+func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 	if g.index != nil {
 		if st = g.index[s]; st == nil {
-			st = newHeadChunk(g, s)
+			st = newChunk(g, s)
 			g.index[s] = st
 			g.chunks = append(g.chunks, st)
 		}
@@ -327,7 +327,7 @@ func (g *generation) headChunkOf(s *Series) (st *headChunk, isNew bool) {
 			return st, false
 		}
 	}
-	st = newHeadChunk(g, s)
+	st = newChunk(g, s)
 	s.chunks = s.chunks.With(st)
 	g.chunks = append(g.chunks, st)
 	return st, true

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"iter"
@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// generation is what a stream brought from when it was opened until it was closed.
-type generation struct {
-	slot *slotPartition
+// Generation is what a stream brought from when it was opened until it was closed.
+type Generation struct {
+	slot *openSlot
 	// start is that of the slot, milliseconds.
 	start int64
 	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
@@ -19,11 +19,11 @@ type generation struct {
 	nextRef uint32
 	// rows are the stage rows that its head chunks cover: durable, and read back or written by this process.
 	rows   rowSet
-	chunks []*headChunk
+	chunks []*Chunk
 	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
 	definers []definer
 	// index finds head chunks while the generation belongs to no slot partition; nil: the series know them.
-	index map[*Series]*headChunk
+	index map[*Series]*Chunk
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
 	// bytes is what its head chunks weigh.
@@ -34,37 +34,37 @@ type generation struct {
 	touched time.Time
 }
 
-// newGeneration makes one that belongs to no slot partition, for what is read of the stage of one whose slot starts then.
-func newGeneration(at slotPartitionAt, start int64) *generation {
-	return &generation{slot: &slotPartition{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*headChunk{}}
+// NewGeneration makes one that belongs to no slot partition, for what is read of the stage of one whose slot starts then.
+func NewGeneration(at SlotPartition, start int64) *Generation {
+	return &Generation{slot: &openSlot{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*Chunk{}}
 }
 
 // Loaded ends the reading of a generation that belongs to no slot partition.
-func (g *generation) Loaded() { g.index = nil }
+func (g *Generation) Loaded() { g.index = nil }
 
 // At returns the slot partition of the generation.
-func (g *generation) At() slotPartitionAt { return slotPartitionAt{g.slot.slot, g.slot.partition} }
+func (g *Generation) At() SlotPartition { return SlotPartition{g.slot.slot, g.slot.partition} }
 
 // Chunks returns the head chunks, which are the generation's. They don't change once it is closed.
-func (g *generation) Chunks() []*headChunk { return g.chunks }
+func (g *Generation) Chunks() []*Chunk { return g.chunks }
 
 // Cover notes that the generation covers a stage row.
-func (g *generation) Cover(r format.StageRow) { g.rows.add(r) }
+func (g *Generation) Cover(r format.StageRow) { g.rows.add(r) }
 
 // Rows yields the stage rows that the generation covers, those of a writer in order.
-func (g *generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
+func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 
 // IsEmpty says whether the generation has neither rows nor samples.
-func (g *generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
+func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
 
 // Partial says whether the generation holds samples of rows of which others can't be read, and no others.
 // These rows stay, so that sealing it is worth the effort only once.
-func (g *generation) Partial() bool {
-	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*headChunk).Holds)
+func (g *Generation) Partial() bool {
+	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).Holds)
 }
 
 // HasAny says whether any of the generation's rows is among these.
-func (g *generation) HasAny(rows map[format.StageRow]bool) bool {
+func (g *Generation) HasAny(rows map[format.StageRow]bool) bool {
 	for r := range rows {
 		if g.rows.has(r) {
 			return true
@@ -74,7 +74,7 @@ func (g *generation) HasAny(rows map[format.StageRow]bool) bool {
 }
 
 // IsSealed says whether none of the generation's rows is staged any more.
-func (g *generation) IsSealed(staged map[format.StageRow]bool) bool {
+func (g *Generation) IsSealed(staged map[format.StageRow]bool) bool {
 	for r := range g.rows.all() {
 		if staged[r] {
 			return false
@@ -84,19 +84,19 @@ func (g *generation) IsSealed(staged map[format.StageRow]bool) bool {
 }
 
 // IsCovered says whether any of the generations covers a stage row.
-func IsCovered(gens []*generation, r format.StageRow) bool {
-	return slices.ContainsFunc(gens, func(g *generation) bool { return g.rows.has(r) })
+func IsCovered(gens []*Generation, r format.StageRow) bool {
+	return slices.ContainsFunc(gens, func(g *Generation) bool { return g.rows.has(r) })
 }
 
 // IsTouched says whether any of some deletes is about samples of a tenant in the generation.
-func (g *generation) IsTouched(tenant string, ds format.Tombstones) bool {
-	return slices.ContainsFunc(g.chunks, func(st *headChunk) bool {
+func (g *Generation) IsTouched(tenant string, ds format.Tombstones) bool {
+	return slices.ContainsFunc(g.chunks, func(st *Chunk) bool {
 		return st.Holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
 	})
 }
 
 // CountChunks adds the number of head chunks by tenant.
-func (g *generation) CountChunks(of map[string]int) {
+func (g *Generation) CountChunks(of map[string]int) {
 	for rest := g.chunks; len(rest) > 0; {
 		tenant, n := rest[0].series.tenant, 1
 		for n < len(rest) && rest[n].series.tenant == tenant {
@@ -108,7 +108,7 @@ func (g *generation) CountChunks(of map[string]int) {
 }
 
 // EachDefinition yields what some of the generation's rows defined, as blobs without samples.
-func (g *generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[format.StageRow, []byte] {
+func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[format.StageRow, []byte] {
 	return func(yield func(format.StageRow, []byte) bool) {
 		var blob format.BlobWriter
 		for _, d := range g.definers {
@@ -127,11 +127,11 @@ func (g *generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[forma
 }
 
 // Adopt makes a generation that was loaded one of the head's, closed.
-func (h *head) Adopt(g *generation) {
+func (h *Head) Adopt(g *Generation) {
 	h.life.RLock()
 	defer h.life.RUnlock()
 	for {
-		i := slices.IndexFunc(g.chunks, func(st *headChunk) bool { return st.series.dead })
+		i := slices.IndexFunc(g.chunks, func(st *Chunk) bool { return st.series.dead })
 		if i < 0 {
 			break
 		}

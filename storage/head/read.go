@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"iter"
@@ -15,8 +15,8 @@ import (
 
 // Snapshot is what the head has of a series at an instant. Later samples may show. What is sealed afterwards stays readable through it.
 type Snapshot struct {
-	part   *headPartition
-	chunks headChunks
+	part   *guardedPartition
+	chunks Chunks
 }
 
 // Read appends the samples that may lie in [minT, maxT], in no particular order.
@@ -45,7 +45,7 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 }
 
 // Select yields the series of a tenant that match and have samples in [minT, maxT].
-func (h *head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) iter.Seq2[*Series, Snapshot] {
+func (h *Head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
 		t := h.find(tenant)
 		if t == nil {
@@ -69,7 +69,7 @@ func (h *head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) ite
 
 // Exemplars yields the series of a tenant that match, with the exemplars of those head chunks that may have some after one instant and
 // up to another.
-func (h *head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
+func (h *Head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
 	return func(yield func(*Series, []format.Exemplar) bool) {
 		t := h.find(tenant)
 		if t == nil {
@@ -93,12 +93,12 @@ func (h *head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) i
 }
 
 // SlotPartitionsOf lists the slot partitions that hold samples which a delete is about, in order.
-func (h *head) SlotPartitionsOf(tenant string, d *format.Tombstone) []slotPartitionAt {
+func (h *Head) SlotPartitionsOf(tenant string, d *format.Tombstone) []SlotPartition {
 	t := h.find(tenant)
 	if t == nil {
 		return nil
 	}
-	found := map[slotPartitionAt]bool{}
+	found := map[SlotPartition]bool{}
 	for _, series := range t.match(d.Matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
@@ -110,12 +110,12 @@ func (h *head) SlotPartitionsOf(tenant string, d *format.Tombstone) []slotPartit
 		}
 		p.mu.RUnlock()
 	}
-	return slices.SortedFunc(maps.Keys(found), slotPartitionAt.Compare)
+	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare)
 }
 
 // NewestUntil returns the newest timestamp up to at of the samples that the head has of a series, of which those are decoded that lie
 // within margin before it; math.MinInt64: there are none.
-func (h *head) NewestUntil(s *Series, at, margin int64) int64 {
+func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	newest := int64(math.MinInt64)
 	var samples chunk.Samples
 	p := &h.parts[s.part]
@@ -146,9 +146,9 @@ func (h *head) NewestUntil(s *Series, at, margin int64) int64 {
 }
 
 // match finds the tenant's series that match.
-func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
+func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
 	type candidates struct {
-		metric *headMetric
+		metric *metricMembers
 		series []*Series
 	}
 	var metrics []candidates
@@ -173,7 +173,7 @@ func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
 
 // match finds those of series, the metric's at some instant, that match. Few are tested one by one; of
 // many an index is kept, which is built anew once a quarter isn't in it.
-func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Series) {
+func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Series) {
 	const few = 64
 	from := 0
 	if len(series) > few {

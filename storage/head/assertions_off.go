@@ -1,5 +1,5 @@
 //go:build !invariants
 
-package storage
+package head
 
 const assertions = false

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"hash/maphash"
@@ -8,8 +8,8 @@ import (
 
 // HashAlias returns two independent hashes of what a sender names a series with; the second one nobody
 // outside of this process can foresee.
-func (h *head) HashAlias(key []byte, space uint64) aliasHash {
-	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
+func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
+	return AliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
 }
 
 // aliasBytes is about what an alias weighs in the head's account.
@@ -24,7 +24,7 @@ const (
 )
 
 // Remember makes key an alias of the series.
-func (h *head) Remember(key []byte, space uint64, s *Series) {
+func (h *Head) Remember(key []byte, space uint64, s *Series) {
 	t, hash := s.tenant, h.HashAlias(key, space)
 	// The tenant's lock keeps the series from being let go of meanwhile.
 	t.mu.Lock()
@@ -41,7 +41,7 @@ func (h *head) Remember(key []byte, space uint64, s *Series) {
 		}
 		h.forgetAliases(t)
 	}
-	if s.hash == (aliasHash{}) {
+	if s.hash == (AliasHash{}) {
 		s.hash = hash // before it can be found, and never again
 	}
 	t.aliases.add(hash, s)
@@ -50,7 +50,7 @@ func (h *head) Remember(key []byte, space uint64, s *Series) {
 }
 
 // forgetAliases forgets the names of all series of a tenant, whose lock the caller holds. The series stay.
-func (h *head) forgetAliases(t *headTenant) {
+func (h *Head) forgetAliases(t *Tenant) {
 	t.aliases.clear()
 	t.crowded = 0
 	for s := range t.byID.all() {
@@ -60,9 +60,9 @@ func (h *head) forgetAliases(t *headTenant) {
 }
 
 // ForgetAliases forgets under which aliases the series of some tenants were found.
-func (h *head) ForgetAliases(of func(tenant string) bool) {
+func (h *Head) ForgetAliases(of func(tenant string) bool) {
 	h.mu.RLock()
-	tenants := make([]*headTenant, 0, len(h.tenants))
+	tenants := make([]*Tenant, 0, len(h.tenants))
 	for name, t := range h.tenants {
 		if of(name) {
 			tenants = append(tenants, t)
@@ -78,7 +78,7 @@ func (h *head) ForgetAliases(of func(tenant string) bool) {
 
 // Lookup returns the series of an alias, or nil. before is the series that the sender named before this one, or nil: most
 // likely the same one follows on it again.
-func (t *headTenant) Lookup(hash aliasHash, before *Series) *Series {
+func (t *Tenant) Lookup(hash AliasHash, before *Series) *Series {
 	if before != nil {
 		if next := before.next.Load(); next != nil && next.hash == hash {
 			return next

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// HeadStats tells how much is not sealed yet.
-type HeadStats struct {
+// Stats tells how much is not sealed yet.
+type Stats struct {
 	Series, Chunks int64
 	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.
 	MinT, MaxT int64
 }
 
 // count adds the chunks of a head chunk. The caller holds the part's lock.
-func (h *HeadStats) count(st *headChunk) {
+func (h *Stats) count(st *Chunk) {
 	if !st.nonEmpty {
 		return
 	}
@@ -26,13 +26,13 @@ func (h *HeadStats) count(st *headChunk) {
 }
 
 // Stats counts what the head holds, of all tenants.
-func (h *head) Stats() HeadStats {
-	stats := HeadStats{Series: h.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
+func (h *Head) Stats() Stats {
+	stats := Stats{Series: h.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
 	for i := range h.parts {
 		p := &h.parts[i]
 		p.mu.RLock()
 		for _, c := range p.slots {
-			c.each(func(g *generation) {
+			c.each(func(g *Generation) {
 				for _, st := range g.chunks {
 					stats.count(st)
 				}
@@ -50,8 +50,8 @@ func (h *head) Stats() HeadStats {
 const cancelEach = 1 << 13
 
 // SeriesOf returns the labels of a tenant's series, and how many chunks they have from when to when. The error is the context's.
-func (h *head) SeriesOf(ctx context.Context, tenant string) ([]labels.Labels, HeadStats, error) {
-	var out HeadStats
+func (h *Head) SeriesOf(ctx context.Context, tenant string) ([]labels.Labels, Stats, error) {
+	var out Stats
 	t := h.find(tenant)
 	if t == nil {
 		return nil, out, ctx.Err()
@@ -63,7 +63,7 @@ func (h *head) SeriesOf(ctx context.Context, tenant string) ([]labels.Labels, He
 	out.MinT, out.MaxT = format.MaxTime, -format.MaxTime
 	for i, s := range series {
 		if i%cancelEach == 0 && ctx.Err() != nil {
-			return nil, HeadStats{}, ctx.Err()
+			return nil, Stats{}, ctx.Err()
 		}
 		all = append(all, s.labels)
 		p := &h.parts[s.part]

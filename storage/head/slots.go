@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"cmp"
@@ -8,47 +8,47 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// slotPartitionAt names a slot partition.
-type slotPartitionAt struct {
+// SlotPartition names a slot partition.
+type SlotPartition struct {
 	Slot      int64
 	Partition int
 }
 
 // Compare orders by slot, then by partition.
-func (at slotPartitionAt) Compare(o slotPartitionAt) int {
+func (at SlotPartition) Compare(o SlotPartition) int {
 	return cmp.Or(cmp.Compare(at.Slot, o.Slot), cmp.Compare(at.Partition, o.Partition))
 }
 
 // part returns what guards a partition.
-func (h *head) part(partition int) *headPartition { return &h.parts[partition%len(h.parts)] }
+func (h *Head) part(partition int) *guardedPartition { return &h.parts[partition%len(h.parts)] }
 
-// slotPartition is what the head knows of a slot and partition.
-type slotPartition struct {
+// openSlot is what the head knows of a slot and partition.
+type openSlot struct {
 	slot      int64
 	partition int
 	// seq is the last number given to a blob; slot partitions that come later go on after it, for a number names one
 	// content for ever. Only the committer uses it while a generation is open.
 	seq  int64
-	open *generation // nil: the next commit begins one
+	open *Generation // nil: the next commit begins one
 	// followed takes what other processes stage, and what is found at the start; nil: nothing yet.
-	followed *generation
+	followed *Generation
 	// closed generations wait to be sealed.
-	closed []*generation
+	closed []*Generation
 }
 
 // slotPartition returns the slot partition of a slot and partition. The caller holds the partition's lock for writing.
-func (p *headPartition) slotPartition(slot int64, partition int) *slotPartition {
-	at := slotPartitionAt{slot, partition}
+func (p *guardedPartition) slotPartition(slot int64, partition int) *openSlot {
+	at := SlotPartition{slot, partition}
 	c := p.slots[at]
 	if c == nil {
-		c = &slotPartition{slot: slot, partition: partition, seq: p.seq}
+		c = &openSlot{slot: slot, partition: partition, seq: p.seq}
 		p.slots[at] = c
 	}
 	return c
 }
 
 // Slots lists those of a partition that the head has something of.
-func (h *head) Slots(partition int) []int64 {
+func (h *Head) Slots(partition int) []int64 {
 	p := h.part(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -63,7 +63,7 @@ func (h *head) Slots(partition int) []int64 {
 
 // closeGeneration ends the open generations of a slot partition, so that they can be sealed. The caller holds the
 // commit lock and the partition's.
-func (c *slotPartition) closeGeneration() {
+func (c *openSlot) closeGeneration() {
 	if c.open != nil {
 		c.closed = append(c.closed, c.open)
 		c.open = nil
@@ -76,15 +76,15 @@ func (c *slotPartition) closeGeneration() {
 
 // follow returns the generation that takes what others stage of the slot partition, whose slot starts then. The caller holds the
 // partition's lock.
-func (c *slotPartition) follow(start int64) *generation {
+func (c *openSlot) follow(start int64) *Generation {
 	if c.followed == nil {
-		c.followed = &generation{slot: c, start: start}
+		c.followed = &Generation{slot: c, start: start}
 	}
 	return c.followed
 }
 
 // each calls f for all generations. The caller holds the partition's lock, as for what follows.
-func (c *slotPartition) each(f func(*generation)) {
+func (c *openSlot) each(f func(*Generation)) {
 	for _, g := range c.closed {
 		f(g)
 	}
@@ -96,14 +96,14 @@ func (c *slotPartition) each(f func(*generation)) {
 	}
 }
 
-func (c *slotPartition) bytes() (n int64) {
-	c.each(func(g *generation) { n += g.bytes.Load() })
+func (c *openSlot) bytes() (n int64) {
+	c.each(func(g *Generation) { n += g.bytes.Load() })
 	return n
 }
 
 // lastTouched returns when anything was last written to it; zero: nothing was.
-func (c *slotPartition) lastTouched() (last time.Time) {
-	c.each(func(g *generation) {
+func (c *openSlot) lastTouched() (last time.Time) {
+	c.each(func(g *Generation) {
 		if g.touched.After(last) {
 			last = g.touched
 		}
@@ -112,7 +112,7 @@ func (c *slotPartition) lastTouched() (last time.Time) {
 }
 
 // view calls f for a slot partition of which the head has something, under its lock, and says whether it has.
-func (h *head) view(at slotPartitionAt, f func(*slotPartition)) bool {
+func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	p := h.part(at.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -124,28 +124,28 @@ func (h *head) view(at slotPartitionAt, f func(*slotPartition)) bool {
 }
 
 // Has says whether the head holds anything of a slot partition.
-func (h *head) Has(at slotPartitionAt) bool { return h.view(at, nil) }
+func (h *Head) Has(at SlotPartition) bool { return h.view(at, nil) }
 
 // CountChunks returns how many head chunks the head has of a slot partition, and whether it has any of it.
-func (h *head) CountChunks(at slotPartitionAt) (n int, held bool) {
-	held = h.view(at, func(c *slotPartition) { c.each(func(g *generation) { n += len(g.chunks) }) })
+func (h *Head) CountChunks(at SlotPartition) (n int, held bool) {
+	held = h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += len(g.chunks) }) })
 	return n, held
 }
 
 // CountRows returns how many staged rows of a slot partition the head has, which is about how many there are in the stage.
-func (h *head) CountRows(at slotPartitionAt) (n int) {
-	h.view(at, func(c *slotPartition) { c.each(func(g *generation) { n += g.rows.len() }) })
+func (h *Head) CountRows(at SlotPartition) (n int) {
+	h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += g.rows.len() }) })
 	return n
 }
 
 // Touched returns when anything was last written to what the head holds of a slot partition; zero: nothing was.
-func (h *head) Touched(at slotPartitionAt) (last time.Time) {
-	h.view(at, func(c *slotPartition) { last = c.lastTouched() })
+func (h *Head) Touched(at SlotPartition) (last time.Time) {
+	h.view(at, func(c *openSlot) { last = c.lastTouched() })
 	return last
 }
 
 // RestingBytes returns how many bytes the head holds of those slots of a partition that rest, by when anything was last written to them.
-func (h *head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
+func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
 	p := h.part(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -158,13 +158,13 @@ func (h *head) RestingBytes(partition int, rests func(slot int64, touched time.T
 }
 
 // HoldsBetween says whether anything is unsealed of slots from one to another.
-func (h *head) HoldsBetween(first, last int64) (holds bool) {
+func (h *Head) HoldsBetween(first, last int64) (holds bool) {
 	h.eachSlot(func(slot int64) { holds = holds || slot >= first && slot <= last })
 	return holds
 }
 
 // LastSlot returns the last slot that the head has anything of; ok says that there is one.
-func (h *head) LastSlot() (last int64, ok bool) {
+func (h *Head) LastSlot() (last int64, ok bool) {
 	h.eachSlot(func(slot int64) {
 		if !ok || slot > last {
 			last, ok = slot, true
@@ -173,7 +173,7 @@ func (h *head) LastSlot() (last int64, ok bool) {
 	return last, ok
 }
 
-func (h *head) eachSlot(f func(slot int64)) {
+func (h *Head) eachSlot(f func(slot int64)) {
 	for i := range h.parts {
 		p := &h.parts[i]
 		p.mu.RLock()
@@ -185,16 +185,16 @@ func (h *head) eachSlot(f func(slot int64)) {
 }
 
 // AnySealed says whether a generation of a slot partition seems to be sealed, as its rows aren't among those that are staged.
-func (h *head) AnySealed(at slotPartitionAt, staged map[format.StageRow]bool) (sealed bool) {
-	h.view(at, func(c *slotPartition) {
-		c.each(func(g *generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
+func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
+	h.view(at, func(c *openSlot) {
+		c.each(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
 	})
 	return sealed
 }
 
 // LastSeq returns the last number that was given to a blob in slot partitions of the partition that are no more, and whether the
 // head holds anything of this one.
-func (h *head) LastSeq(at slotPartitionAt) (seq int64, held bool) {
+func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
 	p := h.part(at.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -203,7 +203,7 @@ func (h *head) LastSeq(at slotPartitionAt) (seq int64, held bool) {
 
 // Close closes the open generations of a slot partition, and returns all closed ones, and the last number that was given to a blob
 // there. The caller holds the commit lock.
-func (h *head) Close(at slotPartitionAt) (closed []*generation, last int64) {
+func (h *Head) Close(at SlotPartition) (closed []*Generation, last int64) {
 	p := h.part(at.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,16 +216,16 @@ func (h *head) Close(at slotPartitionAt) (closed []*generation, last int64) {
 }
 
 // Release forgets closed generations of a slot partition: they are sealed.
-func (h *head) Release(at slotPartitionAt, gens []*generation) {
-	var c *slotPartition
-	if h.view(at, func(found *slotPartition) { c = found }) {
+func (h *Head) Release(at SlotPartition, gens []*Generation) {
+	var c *openSlot
+	if h.view(at, func(found *openSlot) { c = found }) {
 		h.drop(c, gens)
 	}
 }
 
 // drop removes generations of a slot partition with their head chunks.
-func (h *head) drop(c *slotPartition, gens []*generation) {
-	gone := make(map[*generation]bool, len(gens))
+func (h *Head) drop(c *openSlot, gens []*Generation) {
+	gone := make(map[*Generation]bool, len(gens))
 	for _, g := range gens {
 		gone[g] = true
 	}
@@ -252,7 +252,7 @@ func (h *head) drop(c *slotPartition, gens []*generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		delete(p.slots, slotPartitionAt{c.slot, c.partition})
+		delete(p.slots, SlotPartition{c.slot, c.partition})
 	}
 	h.fair.stale()
 }

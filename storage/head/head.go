@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"hash/maphash"
@@ -15,15 +15,15 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
+// Head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
 //
-//	head ── headTenant ── headMetric ── Series ── head chunk ──┐ one a series and generation
+//	head ── tenant ── metricMembers ── Series ── head chunk ──┐ one a series and generation
 //	     └─ slot partitions (slot, partition) ── generation ─────────┘ knows its stage rows
 //
 // A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
 // begins or a commit fails; then the next commit opens another. It goes, with its head chunks, when all of its
 // rows are gone from the stage.
-type head struct {
+type Head struct {
 	bytes  atomic.Int64 // estimate of what it holds; see weigh
 	series atomic.Int64
 	seed   maphash.Seed
@@ -34,25 +34,25 @@ type head struct {
 	period  *format.Periods
 
 	mu      sync.RWMutex
-	tenants map[string]*headTenant
+	tenants map[string]*Tenant
 	// fair remembers what a tenant may hold while the head is full.
 	fair fairShare
 
 	// parts[p] guards the head chunks of the series that are in partition p of the first period, and so in p, p +
 	// the number of parts, … of later ones; and the slot partitions of these.
-	parts []headPartition
+	parts []guardedPartition
 }
 
-type headPartition struct {
+type guardedPartition struct {
 	mu    sync.RWMutex
-	slots map[slotPartitionAt]*slotPartition // those that have generations
+	slots map[SlotPartition]*openSlot // those that have generations
 	// seq is the greatest number that was given to a blob in a slot partition that is no more.
 	seq int64
 	_   [32]byte // neighbours are locked by different goroutines
 }
 
-// headTenant holds the series of a tenant.
-type headTenant struct {
+// Tenant holds the series of a tenant.
+type Tenant struct {
 	name    string
 	aliases aliasTable
 	bytes   atomic.Int64 // estimate of what the head holds of it; see weigh
@@ -61,32 +61,32 @@ type headTenant struct {
 	gone    bool // the head doesn't know it any more: another one may have its name
 	crowded int  // how often an alias wasn't remembered since all were forgotten
 	byID    seriesByID
-	metrics map[string]*headMetric
+	metrics map[string]*metricMembers
 }
 
-// headMetric holds the series of a metric; set is an index of the first of them.
-type headMetric struct {
-	of     *tenantMetric
+// metricMembers holds the series of a metric; set is an index of the first of them.
+type metricMembers struct {
+	of     *TenantMetric
 	series []*Series
 	mu     sync.Mutex
 	set    *index.Set
 	inSet  int
 }
 
-// newHead makes an empty head for a store whose first period has so many partitions. classOf returns the class of a series that is new; nil: all are in
+// New makes an empty head for a store whose first period has so many partitions. classOf returns the class of a series that is new; nil: all are in
 // the default one.
-func newHead(partitions int, period *format.Periods, classOf func(labels.Labels) int64) *head {
-	h := &head{
-		seed: maphash.MakeSeed(), classOf: classOf, period: period, tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions),
+func New(partitions int, period *format.Periods, classOf func(labels.Labels) int64) *Head {
+	h := &Head{
+		seed: maphash.MakeSeed(), classOf: classOf, period: period, tenants: map[string]*Tenant{}, parts: make([]guardedPartition, partitions),
 	}
 	for i := range h.parts {
-		h.parts[i].slots = map[slotPartitionAt]*slotPartition{}
+		h.parts[i].slots = map[SlotPartition]*openSlot{}
 	}
 	return h
 }
 
 // Tenant finds or makes a tenant.
-func (h *head) Tenant(name string) *headTenant {
+func (h *Head) Tenant(name string) *Tenant {
 	h.mu.RLock()
 	t := h.tenants[name]
 	h.mu.RUnlock()
@@ -96,7 +96,7 @@ func (h *head) Tenant(name string) *headTenant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t = h.tenants[name]; t == nil {
-		t = &headTenant{name: name, metrics: map[string]*headMetric{}}
+		t = &Tenant{name: name, metrics: map[string]*metricMembers{}}
 		h.tenants[name] = t
 		h.Weigh(t, tenantBytes+int64(len(name)))
 	}
@@ -104,21 +104,21 @@ func (h *head) Tenant(name string) *headTenant {
 }
 
 // TenantOrNone is Tenant for one who may bring nothing: one of whom nothing is known isn't remembered.
-func (h *head) TenantOrNone(name string) *headTenant {
+func (h *Head) TenantOrNone(name string) *Tenant {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if t := h.tenants[name]; t != nil {
 		return t
 	}
-	return &headTenant{name: name}
+	return &Tenant{name: name}
 }
 
 // Unknown says that the head doesn't remember the tenant.
-func (t *headTenant) Unknown() bool { return t.metrics == nil }
+func (t *Tenant) Unknown() bool { return t.metrics == nil }
 
 // Define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
-func (h *head) Define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
+func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error) (*Series, error) {
 	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := format.SeriesIDOfSet(set)
 	t.mu.RLock()
@@ -150,7 +150,7 @@ func (h *head) Define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 }
 
 // lock locks the tenant, or the one that has its name since the head let go of it.
-func (h *head) lock(t *headTenant) *headTenant {
+func (h *Head) lock(t *Tenant) *Tenant {
 	t.mu.Lock()
 	for t.gone {
 		t.mu.Unlock()
@@ -161,10 +161,10 @@ func (h *head) lock(t *headTenant) *headTenant {
 }
 
 // insert makes a series of a tenant, whose lock the caller holds, findable.
-func (h *head) insert(t *headTenant, s *Series) {
+func (h *Head) insert(t *Tenant, s *Series) {
 	m := t.metricOf(s)
-	if s.tenantMetric == nil { // Others read that of a series that is revived.
-		s.tenantMetric = m.of
+	if s.TenantMetric == nil { // Others read that of a series that is revived.
+		s.TenantMetric = m.of
 	}
 	m.series = append(m.series, s)
 	t.byID.add(s)
@@ -173,15 +173,15 @@ func (h *head) insert(t *headTenant, s *Series) {
 }
 
 // metricOf finds or makes the metric of a series. The caller holds the tenant's lock.
-func (t *headTenant) metricOf(s *Series) *headMetric {
+func (t *Tenant) metricOf(s *Series) *metricMembers {
 	name := s.labels.Get(labels.MetricName)
 	m := t.metrics[name]
 	if m == nil {
-		of := s.tenantMetric
+		of := s.TenantMetric
 		if of == nil {
-			of = &tenantMetric{t, strings.Clone(name)} // The name of the labels would keep all of them.
+			of = &TenantMetric{t, strings.Clone(name)} // The name of the labels would keep all of them.
 		}
-		m = &headMetric{of: of}
+		m = &metricMembers{of: of}
 		t.metrics[of.metric] = m
 	}
 	return m
@@ -189,12 +189,12 @@ func (t *headTenant) metricOf(s *Series) *headMetric {
 
 // bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
 func (s *Series) bytes() int64 {
-	return headSeriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
+	return seriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
 }
 
 // reinsert brings back a series that was let go of while a batch still held it, or returns the one that
 // took its place. The caller doesn't hold life.
-func (h *head) reinsert(s *Series) *Series {
+func (h *Head) reinsert(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
 	t := h.lock(s.tenant)
@@ -214,12 +214,12 @@ func (h *head) reinsert(s *Series) *Series {
 }
 
 // GC removes the series that have no head chunks, and the tenants that have no series. The caller holds the commit lock.
-func (h *head) GC() int {
+func (h *Head) GC() int {
 	h.life.Lock()
 	defer h.life.Unlock()
 	gone := 0
 	h.mu.RLock()
-	tenants := make([]*headTenant, 0, len(h.tenants))
+	tenants := make([]*Tenant, 0, len(h.tenants))
 	for _, t := range h.tenants {
 		tenants = append(tenants, t)
 	}
@@ -244,7 +244,7 @@ func (h *head) GC() int {
 }
 
 // forget removes a tenant without series. The caller holds its lock.
-func (h *head) forget(t *headTenant) {
+func (h *Head) forget(t *Tenant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.gone = true
@@ -252,7 +252,7 @@ func (h *head) forget(t *headTenant) {
 	h.Weigh(t, -tenantBytes-int64(len(t.name)))
 }
 
-func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
+func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 	idle := func(s *Series) bool {
 		p := &h.parts[s.part]
 		p.mu.RLock()
@@ -275,33 +275,33 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 	case len(keep) == 0:
 		delete(t.metrics, name)
 	case gone > 0:
-		t.metrics[name] = &headMetric{of: m.of, series: keep}
+		t.metrics[name] = &metricMembers{of: m.of, series: keep}
 	}
 	return gone
 }
 
 // Name returns the tenant's name.
-func (t *headTenant) Name() string { return t.name }
+func (t *Tenant) Name() string { return t.name }
 
 // Known returns how many series the head knows of the tenant, whose lock the caller holds: see Define.
-func (t *headTenant) Known() int { return t.byID.len() }
+func (t *Tenant) Known() int { return t.byID.len() }
 
 // find returns a tenant, or nil.
-func (h *head) find(tenant string) *headTenant {
+func (h *Head) find(tenant string) *Tenant {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.tenants[tenant]
 }
 
 // Tenants returns the names of the tenants that the head has anything of.
-func (h *head) Tenants() []string {
+func (h *Head) Tenants() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.tenants))
 }
 
 // Find returns a series of a tenant, or nil.
-func (h *head) Find(tenant string, id format.SeriesID) *Series {
+func (h *Head) Find(tenant string, id format.SeriesID) *Series {
 	t := h.find(tenant)
 	if t == nil {
 		return nil
@@ -312,7 +312,7 @@ func (h *head) Find(tenant string, id format.SeriesID) *Series {
 }
 
 // ActiveSeries returns how many series the head knows of a tenant.
-func (h *head) ActiveSeries(tenant string) int {
+func (h *Head) ActiveSeries(tenant string) int {
 	t := h.find(tenant)
 	if t == nil {
 		return 0
@@ -323,7 +323,7 @@ func (h *head) ActiveSeries(tenant string) int {
 }
 
 // SeriesOfMetric returns how many series of a metric the head knows.
-func (t *headTenant) SeriesOfMetric(metric string) int {
+func (t *Tenant) SeriesOfMetric(metric string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.metrics[metric]; m != nil {
@@ -333,15 +333,15 @@ func (t *headTenant) SeriesOfMetric(metric string) int {
 }
 
 // Bytes is about how much memory the head takes.
-func (h *head) Bytes() int64 { return h.bytes.Load() }
+func (h *Head) Bytes() int64 { return h.bytes.Load() }
 
 // SeriesCount is how many series the head knows.
-func (h *head) SeriesCount() int64 { return h.series.Load() }
+func (h *Head) SeriesCount() int64 { return h.series.Load() }
 
 // Partitions is how many partitions the first period of the head's store has.
-func (h *head) Partitions() int { return len(h.parts) }
+func (h *Head) Partitions() int { return len(h.parts) }
 
 // PartitionOf returns the partition of a series in a slot.
-func (h *head) PartitionOf(s *Series, slot int64) int {
+func (h *Head) PartitionOf(s *Series, slot int64) int {
 	return h.period.PartitionOf(slot, s.sum, int(s.part))
 }

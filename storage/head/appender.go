@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"math"
@@ -16,22 +16,22 @@ import (
 //
 // The caller holds the commit lock from Begin on.
 type Appender struct {
-	h      *head
+	h      *Head
 	writer string
 	isOld  func(slot int64, partition int) bool
 	// builders keeps those that no commit uses.
 	builders sync.Pool
 
 	// gens are the generations that the commit under way adds to, streams those with blobs.
-	gens, streams []*generation
+	gens, streams []*Generation
 	// touched and sink serve touch.
-	touched []*headChunk
+	touched []*Chunk
 	sink    uint32
 }
 
-// newAppender makes the appender of a head, of which there is one. It names its blobs by writer, and begins another one from so many bytes on.
+// NewAppender makes the appender of a head, of which there is one. It names its blobs by writer, and begins another one from so many bytes on.
 // isOld says of which slots each blob defines all of its series.
-func newAppender(h *head, writer string, blobBytes int, isOld func(slot int64, partition int) bool) *Appender {
+func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64, partition int) bool) *Appender {
 	a := &Appender{h: h, writer: writer, isOld: isOld}
 	a.builders.New = func() any { return &streamBuilder{writer: writer, full: blobBytes} }
 	return a
@@ -105,14 +105,14 @@ func (a *Appender) touch(samples []Sample) {
 }
 
 // headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
-func (a *Appender) headChunkFor(s *Series, slot int64) *headChunk {
+func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	p := &a.h.parts[s.part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	partition := a.h.PartitionOf(s, slot)
 	c := p.slotPartition(slot, partition)
 	if c.open == nil {
-		c.open = &generation{slot: c, start: a.h.period.SlotStart(slot), epoch: c.seq + 1}
+		c.open = &Generation{slot: c, start: a.h.period.SlotStart(slot), epoch: c.seq + 1}
 	}
 	g := c.open
 	if g.builder == nil {
@@ -122,7 +122,7 @@ func (a *Appender) headChunkFor(s *Series, slot int64) *headChunk {
 	}
 	st, isNew := g.headChunkOf(s)
 	if isNew {
-		a.h.grew(st, headChunkBytes)
+		a.h.grew(st, chunkBytes)
 	}
 	s.cur = st
 	return st
@@ -140,16 +140,16 @@ func (a *Appender) Batches(dst []engine.Batch) []engine.Batch {
 }
 
 // Streams returns the generations whose streams the commit goes on with. They are good until it ends.
-func (a *Appender) Streams() []*generation { return a.streams }
+func (a *Appender) Streams() []*Generation { return a.streams }
 
 // LastSeq returns the number of the stream's last blob.
-func (g *generation) LastSeq() int64 { return g.slot.seq }
+func (g *Generation) LastSeq() int64 { return g.slot.seq }
 
 // DependsOnEarlier says whether a blob of the commit under way needs what an earlier one defined.
-func (g *generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
+func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
 
 // Pending returns the pending rows of the blobs of the commit under way, for an hour of arrival.
-func (g *generation) Pending(hour int64) engine.Batch { return g.builder.pending(g.slot, hour) }
+func (g *Generation) Pending(hour int64) engine.Batch { return g.builder.pending(g.slot, hour) }
 
 // Publish makes what is durable visible to queries, and returns how many bytes were staged.
 func (a *Appender) Publish(now time.Time) (staged int) {
@@ -158,22 +158,22 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 		b := g.builder
 		p := h.part(g.slot.partition)
 		for _, it := range b.items {
-			if n := len(it.strand.tail); n > 0 {
-				a.sink += uint32(it.strand.tail[n-1]) // see touch
+			if n := len(it.chunk.tail); n > 0 {
+				a.sink += uint32(it.chunk.tail[n-1]) // see touch
 			}
 		}
 		p.mu.Lock()
 		for _, it := range b.items {
 			var grew int
 			if it.entry.Hist != nil {
-				grew = it.strand.appendHistogram(it.entry.T, it.entry.Hist)
+				grew = it.chunk.appendHistogram(it.entry.T, it.entry.Hist)
 			} else {
-				grew = it.strand.appendFloat(it.entry.T, it.entry.ST, it.entry.V)
+				grew = it.chunk.appendFloat(it.entry.T, it.entry.ST, it.entry.V)
 			}
-			h.grew(it.strand, grew)
+			h.grew(it.chunk, grew)
 		}
 		for _, it := range b.exemplars {
-			h.grew(it.strand, it.strand.appendExemplar(it.entry.T, it.entry.Data))
+			h.grew(it.chunk, it.chunk.appendExemplar(it.entry.T, it.entry.Data))
 		}
 		for i := range b.blobs {
 			g.rows.add(format.StageRow{Writer: a.writer, Seq: b.firstSeq + int64(i)})
@@ -187,7 +187,7 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 }
 
 // giveBack ends a generation's part in the commit.
-func (a *Appender) giveBack(g *generation) {
+func (a *Appender) giveBack(g *Generation) {
 	g.builder.forget()
 	a.builders.Put(g.builder)
 	g.builder = nil
@@ -207,7 +207,7 @@ func (a *Appender) Fail() {
 		}
 		p.mu.Unlock()
 		if g.rows.isEmpty() {
-			a.h.drop(g.slot, []*generation{g})
+			a.h.drop(g.slot, []*Generation{g})
 		}
 		a.giveBack(g)
 	}

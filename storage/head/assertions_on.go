@@ -1,6 +1,6 @@
 //go:build invariants
 
-package storage
+package head
 
 // assertions switches on assertions that cost too much for every day: see make race.
 const assertions = true

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func (x *exemplarTail) repeats(t int64, data []byte) bool {
 }
 
 // appendExemplar adds an exemplar to the head chunk, and returns by how many bytes it grew.
-func (s *headChunk) appendExemplar(t int64, data []byte) int {
+func (s *Chunk) appendExemplar(t int64, data []byte) int {
 	r, grew := s.rareOf()
 	if r.exemplars == nil {
 		r.exemplars = &exemplarTail{}
@@ -57,4 +57,4 @@ func (s *headChunk) appendExemplar(t int64, data []byte) int {
 }
 
 // Holds says whether the head chunk has anything.
-func (s *headChunk) Holds() bool { return s.nonEmpty || s.exemplars() != nil }
+func (s *Chunk) Holds() bool { return s.nonEmpty || s.exemplars() != nil }
