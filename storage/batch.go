@@ -32,7 +32,7 @@ type Batch struct {
 	gapsEnd    int64 // of the newest of the gaps
 	newest     int64 // samples after it are refused
 	entries    []head.Sample
-	exemplars  []head.Exemplar
+	exemplars  []head.EncodedExemplar
 	bytes      int64
 	histograms int
 	bounds     labelBounds
@@ -171,7 +171,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 		return err
 	}
 	data := format.AppendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
-	b.exemplars = append(b.exemplars, head.Exemplar{Series: ref, T: e.Ts, Data: data})
+	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: ref, T: e.Ts, Data: data})
 	b.bytes += queuedBytes + int64(len(data))
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
-
 )
 
 // TestBatchesUseSpacesOfAliases gives one alias to a series of each space, and has a batch that is used again begin without one.

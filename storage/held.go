@@ -67,7 +67,7 @@ func (b *heldBuilder) add(e *head.Sample) {
 }
 
 // addExemplar adds an exemplar, which doesn't count as a sample.
-func (b *heldBuilder) addExemplar(e *head.Exemplar) {
+func (b *heldBuilder) addExemplar(e *head.EncodedExemplar) {
 	b.room(e.T)
 	b.w.Exemplar(b.ref(e.Series), e.T, e.Data)
 }

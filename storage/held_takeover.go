@@ -317,7 +317,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 		return err
 	}
 	b := k.t.batch
-	b.exemplars = append(b.exemplars, head.Exemplar{Series: s, T: at, Data: slices.Clone(encoded)})
+	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: s, T: at, Data: slices.Clone(encoded)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	return nil
 }

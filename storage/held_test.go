@@ -29,7 +29,7 @@ func TestHeldReach(t *testing.T) {
 		for _, at := range c.times {
 			b.add(&head.Sample{Series: series, T: at})
 		}
-		b.addExemplar(&head.Exemplar{Series: series, T: 980_000, Data: []byte{0}})
+		b.addExemplar(&head.EncodedExemplar{Series: series, T: 980_000, Data: []byte{0}})
 		b.cut()
 		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)

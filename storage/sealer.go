@@ -267,7 +267,7 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 // rowBatch is a batch of rows of a metric, which gets its mutations when it is written.
 type rowBatch struct {
 	engine.Batch
-	from   int          // of its first row among all that are written with it
+	from   int     // of its first row among all that are written with it
 	series *Series // one of the metric's
 	at     format.ClassShard
 	bytes  int

@@ -41,7 +41,7 @@ func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64, p
 func (a *Appender) Begin() { a.gens, a.streams = a.gens[:0], a.streams[:0] }
 
 // Stage adds samples to the blobs of their streams, but for those that repeat the one before; it returns how many these are.
-func (a *Appender) Stage(samples []Sample, exemplars []Exemplar) (repeats int) {
+func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats int) {
 	a.touch(samples)
 	life := &a.h.life
 	life.RLock()

@@ -17,14 +17,14 @@ import (
 
 // Head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
 //
-//	head ── tenant ── metricMembers ── Series ── head chunk ──┐ one a series and generation
-//	     └─ slot partitions (slot, partition) ── generation ─────────┘ knows its stage rows
+//	Head ── Tenant ── metricMembers ── Series ── Chunk ──┐ one per series and generation
+//	     └─ openSlot (slot, partition) ── Generation ────┘ knows its stage rows
 //
 // A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
 // begins or a commit fails; then the next commit opens another. It goes, with its head chunks, when all of its
 // rows are gone from the stage.
 type Head struct {
-	bytes  atomic.Int64 // estimate of what it holds; see weigh
+	bytes  atomic.Int64 // estimate of what it holds; see Weigh
 	series atomic.Int64
 	seed   maphash.Seed
 	// life is held, for reading, while series are given head chunks, so that none is let go of meanwhile.
@@ -55,7 +55,7 @@ type guardedPartition struct {
 type Tenant struct {
 	name    string
 	aliases aliasTable
-	bytes   atomic.Int64 // estimate of what the head holds of it; see weigh
+	bytes   atomic.Int64 // estimate of what the head holds of it; see Weigh
 
 	mu      sync.RWMutex
 	gone    bool // the head doesn't know it any more: another one may have its name

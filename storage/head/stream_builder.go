@@ -15,8 +15,8 @@ type Sample struct {
 	Hist   []byte
 }
 
-// Exemplar is one exemplar of a batch, in its encoded form.
-type Exemplar struct {
+// EncodedExemplar is one exemplar of a batch.
+type EncodedExemplar struct {
 	Series *Series
 	T      int64
 	Data   []byte
@@ -46,7 +46,7 @@ type stagedItem struct {
 
 type stagedExemplar struct {
 	chunk *Chunk
-	entry *Exemplar
+	entry *EncodedExemplar
 }
 
 func (b *streamBuilder) reset(g *Generation, alone bool) {
@@ -92,7 +92,7 @@ func (b *streamBuilder) add(st *Chunk, e *Sample) {
 	b.items = append(b.items, stagedItem{chunk: st, entry: e})
 }
 
-func (b *streamBuilder) addExemplar(st *Chunk, e *Exemplar) {
+func (b *streamBuilder) addExemplar(st *Chunk, e *EncodedExemplar) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
