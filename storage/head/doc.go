@@ -15,5 +15,5 @@
 //   - Queries read what they have selected under the lock of the series' partition. What is released meanwhile stays readable.
 //   - Samples are refused by how much the head holds: RefusesSeries, Admits.
 //
-// The order of locks: life, that of a partition; or life, that of a tenant, that of the tenants.
+// The order of locks: life, that of a tenant, that of a partition, that of the share, that of the tenants.
 package head
