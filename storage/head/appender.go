@@ -142,15 +142,6 @@ func (a *Appender) Batches(dst []engine.Batch) []engine.Batch {
 // Streams returns the generations whose streams the commit goes on with. They are good until it ends.
 func (a *Appender) Streams() []*Generation { return a.streams }
 
-// LastSeq returns the number of the stream's last blob.
-func (g *Generation) LastSeq() int64 { return g.slot.seq }
-
-// DependsOnEarlier says whether a blob of the commit under way needs what an earlier one defined.
-func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
-
-// Pending returns the pending rows of the blobs of the commit under way, for an hour of arrival.
-func (g *Generation) Pending(hour int64) engine.Batch { return g.builder.pending(g.slot, hour) }
-
 // Publish makes what is durable visible to queries, and returns how many bytes were staged.
 func (a *Appender) Publish(now time.Time) (staged int) {
 	h := a.h

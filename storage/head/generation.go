@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
 
@@ -126,28 +127,32 @@ func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[forma
 	}
 }
 
-// Adopt makes a generation that was loaded one of the head's, closed.
-func (h *Head) Adopt(g *Generation) {
-	h.life.RLock()
-	defer h.life.RUnlock()
-	for {
-		i := slices.IndexFunc(g.chunks, func(st *Chunk) bool { return st.series.dead })
-		if i < 0 {
-			break
+// LastSeq returns the number of the stream's last blob.
+func (g *Generation) LastSeq() int64 { return g.slot.seq }
+
+// DependsOnEarlier says whether a blob of the commit under way needs what an earlier one defined.
+func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
+
+// Pending returns the pending rows of the blobs of the commit under way, for an hour of arrival.
+func (g *Generation) Pending(hour int64) engine.Batch { return g.builder.pending(g.slot, hour) }
+
+// headChunkOf finds or makes the head chunk of a series.
+func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
+	if g.index != nil {
+		if st = g.index[s]; st == nil {
+			st = newChunk(g, s)
+			g.index[s] = st
+			g.chunks = append(g.chunks, st)
 		}
-		h.life.RUnlock()
-		g.chunks[i].series = h.reinsert(g.chunks[i].series)
-		h.life.RLock()
+		return st, false
 	}
-	p := h.part(g.slot.partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.slotPartition(g.slot.slot, g.slot.partition)
-	g.slot = c
-	for _, st := range g.chunks {
-		s := st.series
-		s.chunks = s.chunks.With(st)
-		h.grew(st, int(st.bytes()))
+	for st := range s.chunks.All() {
+		if st.gen == g {
+			return st, false
+		}
 	}
-	c.closed = append(c.closed, g)
+	st = newChunk(g, s)
+	s.chunks = s.chunks.With(st)
+	g.chunks = append(g.chunks, st)
+	return st, true
 }

@@ -187,11 +187,6 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 	return m
 }
 
-// bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
-func (s *Series) bytes() int64 {
-	return seriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
-}
-
 // reinsert brings back a series that was let go of while a batch still held it, or returns the one that
 // took its place. The caller doesn't hold life.
 func (h *Head) reinsert(s *Series) *Series {

@@ -101,3 +101,8 @@ func (s *Series) WrittenAt(res rollup.Resolution) WrittenRow {
 
 // SetWritten notes where the series' labels rows were last written. Many series share what w points to, which never changes.
 func (s *Series) SetWritten(w *Written) { s.written = w }
+
+// bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
+func (s *Series) bytes() int64 {
+	return seriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
+}

@@ -256,3 +256,53 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 	}
 	h.fair.stale()
 }
+
+// Adopt makes a generation that was loaded one of the head's, closed.
+func (h *Head) Adopt(g *Generation) {
+	h.life.RLock()
+	defer h.life.RUnlock()
+	for {
+		i := slices.IndexFunc(g.chunks, func(st *Chunk) bool { return st.series.dead })
+		if i < 0 {
+			break
+		}
+		h.life.RUnlock()
+		g.chunks[i].series = h.reinsert(g.chunks[i].series)
+		h.life.RLock()
+	}
+	p := h.part(g.slot.partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.slotPartition(g.slot.slot, g.slot.partition)
+	g.slot = c
+	for _, st := range g.chunks {
+		s := st.series
+		s.chunks = s.chunks.With(st)
+		h.grew(st, int(st.bytes()))
+	}
+	c.closed = append(c.closed, g)
+}
+
+// Publish makes the samples of the row just read part of the head; whole says that the head has all of them, so that the
+// row needn't be read again for sealing, and defines that the row's definitions are to be remembered.
+func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
+	h.life.RLock()
+	defer h.life.RUnlock()
+	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
+		h.life.RUnlock()
+		*dead = streamRef{series: h.reinsert(dead.series)}
+		h.life.RLock()
+	}
+	p := h.part(d.at.Partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.slotPartition(d.at.Slot, d.at.Partition).follow(h.period.SlotStart(d.at.Slot))
+	d.AddTo(g)
+	g.touched = now
+	if whole {
+		g.rows.add(r)
+	}
+	if defines {
+		d.NoteDefinitions(g, r)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -278,30 +277,6 @@ func (d *Decoder) AddTo(g *Generation) {
 	}
 }
 
-// Publish makes the samples of the row just read part of the head; whole says that the head has all of them, so that the
-// row needn't be read again for sealing, and defines that the row's definitions are to be remembered.
-func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
-	h.life.RLock()
-	defer h.life.RUnlock()
-	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
-		h.life.RUnlock()
-		*dead = streamRef{series: h.reinsert(dead.series)}
-		h.life.RLock()
-	}
-	p := h.part(d.at.Partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := p.slotPartition(d.at.Slot, d.at.Partition).follow(h.period.SlotStart(d.at.Slot))
-	d.AddTo(g)
-	g.touched = now
-	if whole {
-		g.rows.add(r)
-	}
-	if defines {
-		d.NoteDefinitions(g, r)
-	}
-}
-
 // firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
 func (d *Decoder) firstDead() *streamRef {
 	for i := range d.samples {
@@ -310,25 +285,4 @@ func (d *Decoder) firstDead() *streamRef {
 		}
 	}
 	return nil
-}
-
-// headChunkOf finds or makes the head chunk of a series.
-func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
-	if g.index != nil {
-		if st = g.index[s]; st == nil {
-			st = newChunk(g, s)
-			g.index[s] = st
-			g.chunks = append(g.chunks, st)
-		}
-		return st, false
-	}
-	for st := range s.chunks.All() {
-		if st.gen == g {
-			return st, false
-		}
-	}
-	st = newChunk(g, s)
-	s.chunks = s.chunks.With(st)
-	g.chunks = append(g.chunks, st)
-	return st, true
 }
