@@ -129,13 +129,13 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		lane        int
 		held        bool
 	}
-	at, strands := map[group]int{}, make([]int, len(list))
+	at, chunks := map[group]int{}, make([]int, len(list))
 	for i, w := range list {
 		n, held := s.head.CountChunks(w.at())
 		if !held {
 			n = maxPassChunks // Nobody knows how many there are.
 		}
-		strands[i] = n
+		chunks[i] = n
 		g := group{s.period.DayOf(w.Slot), s.period.WindowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
 		in, ok := at[g]
 		if !ok {
@@ -149,11 +149,11 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
 		from, sum := 0, 0
 		for i, w := range pass {
-			if i > from && sum+strands[w] > maxPassChunks {
+			if i > from && sum+chunks[w] > maxPassChunks {
 				cut = append(cut, pass[from:i])
 				from, sum = i, 0
 			}
-			sum += strands[w]
+			sum += chunks[w]
 		}
 		cut = append(cut, pass[from:])
 	}

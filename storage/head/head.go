@@ -295,17 +295,6 @@ func (h *Head) Tenants() []string {
 	return slices.Collect(maps.Keys(h.tenants))
 }
 
-// Find returns a series of a tenant, or nil.
-func (h *Head) Find(tenant string, id format.SeriesID) *Series {
-	t := h.find(tenant)
-	if t == nil {
-		return nil
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.byID.find(id)
-}
-
 // ActiveSeries returns how many series the head knows of a tenant.
 func (h *Head) ActiveSeries(tenant string) int {
 	t := h.find(tenant)
