@@ -108,8 +108,8 @@ var rollupModes = []string{"exact", "auto", "5m", "1h"}
 // young asks while all is kept, and some isn't sealed.
 func (c *rollupContest) young() {
 	first := c.ask("all is kept", "exact", 3*c.queries)
-	require.Greater(c.t, first.segments["5m"], c.queries/3, "hardly a fragment was answered from 5m")
-	require.Greater(c.t, first.segments["1h"], c.queries/3, "hardly a fragment was answered from 1h")
+	require.Greater(c.t, first.segments["5m"], c.queries/10, "hardly a fragment was answered from 5m")
+	require.Greater(c.t, first.segments["1h"], c.queries/10, "hardly a fragment was answered from 1h")
 	require.Less(c.t, first.outcomes["empty"]+first.outcomes["error"], 10+c.queries*9/4, "hardly a query has an answer")
 	require.Less(c.t, first.outcomes["undecided"]+first.outcomes["unsteady"], 10+c.queries/10)
 	for _, mode := range rollupModes[1:] {

@@ -13,22 +13,26 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
+
+// Series is a series that the head knows, for use with the batch that returned it.
+type Series = head.Series
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
 // NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
 	s          *Store
-	tenant     *headTenant
+	tenant     *head.Tenant
 	last       *Series // that Lookup found
-	missed     aliasHash
+	missed     head.AliasHash
 	oldest     []int64 // by class: samples at or before it are refused
 	gaps       []classGap
 	gapsEnd    int64 // of the newest of the gaps
 	newest     int64 // samples after it are refused
-	entries    []entry
-	exemplars  []exemplarEntry
+	entries    []head.Sample
+	exemplars  []head.EncodedExemplar
 	bytes      int64
 	histograms int
 	bounds     labelBounds
@@ -39,14 +43,6 @@ type Batch struct {
 	done  chan error
 }
 
-// entry is one sample: a float, or a histogram in its encoded form.
-type entry struct {
-	series *Series
-	t, st  int64
-	v      uint64
-	hist   []byte
-}
-
 // queuedBytes is what an entry weighs in the queue's account.
 const queuedBytes = 64
 
@@ -55,7 +51,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	_, now := s.clock.Times()
 	known := s.horizonMemory.get(tenant)
-	b.tenant, b.bounds = s.head.tenantOrNone(tenant), s.opts.labelBounds(tenant)
+	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
@@ -69,29 +65,19 @@ func (s *Store) NewBatch(tenant string) *Batch {
 // Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
 // nothing. The caller keeps alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
-	hash := b.s.head.hashAlias(alias, b.space)
-	before := b.last
-	if before != nil {
-		if next := before.next.Load(); next != nil && next.hash == hash {
-			b.last = next
-			return next, true
-		}
-	}
-	b.missed = hash
-	s := b.tenant.aliases.find(hash)
+	hash := b.s.head.HashAlias(alias, b.space)
+	s := b.tenant.Lookup(hash, b.last)
 	if s == nil {
+		b.missed = hash
 		return nil, false // What was last stays: rules may drop this series each time.
 	}
 	b.last = s
-	if before != nil {
-		before.next.Store(s)
-	}
 	return s, true
 }
 
 // KeyOf returns by what the store knows an alias: 128 bits of hash with a secret seed. It is good until the store is closed, and another
 // one in each space of aliases.
-func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.hashAlias(alias, b.space) }
+func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
 // Missed returns KeyOf the alias that Lookup didn't find last, without hashing it once more.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
@@ -115,19 +101,19 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	if b.free {
 		mayEnter = nil
 	}
-	if b.tenant.unknown() {
-		if mayEnter != nil && b.s.head.refusesSeries(b.tenant, b.s.opts.HeadBytes) {
+	if b.tenant.Unknown() {
+		if mayEnter != nil && b.s.head.RefusesSeries(b.tenant, b.s.opts.HeadBytes) {
 			return nil, ErrTooManySeries
 		}
-		b.tenant = b.s.head.tenant(b.tenant.name)
+		b.tenant = b.s.head.Tenant(b.tenant.Name())
 	}
-	s, err := b.s.head.define(b.tenant, ls, mayEnter)
+	s, err := b.s.head.Define(b.tenant, ls, mayEnter)
 	if err != nil {
 		return nil, err
 	}
-	b.tenant = s.tenant
+	b.tenant = s.TenantOfHead()
 	if alias != nil {
-		b.s.head.remember(alias, b.space, s)
+		b.s.head.Remember(alias, b.space, s)
 	}
 	return s, nil
 }
@@ -137,7 +123,7 @@ func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
 	}
-	b.entries = append(b.entries, entry{series: ref, t: t, st: st, v: math.Float64bits(v)})
+	b.entries = append(b.entries, head.Sample{Series: ref, T: t, ST: st, V: math.Float64bits(v)})
 	b.bytes += queuedBytes
 	return nil
 }
@@ -156,27 +142,20 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 	if err != nil {
 		return err
 	}
-	b.entries = append(b.entries, entry{series: ref, t: t, st: st, hist: encoded})
+	b.entries = append(b.entries, head.Sample{Series: ref, T: t, ST: st, Hist: encoded})
 	b.bytes += queuedBytes + int64(len(encoded))
 	b.histograms++
 	return nil
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if class := min(int64(ref.class), int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
+	if class := min(ref.Class(), int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
 		return ErrTooOld
 	}
 	if t > b.newest {
 		return ErrTooFarAhead
 	}
 	return nil
-}
-
-// exemplarEntry is one exemplar in its encoded form.
-type exemplarEntry struct {
-	series *Series
-	t      int64
-	data   []byte
 }
 
 // Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot 1,024 are kept. It returns
@@ -188,11 +167,11 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := checkExemplar(e.Labels); err != nil {
 		return err
 	}
-	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.name); err != nil {
+	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.Name()); err != nil {
 		return err
 	}
 	data := format.AppendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
-	b.exemplars = append(b.exemplars, exemplarEntry{ref, e.Ts, data})
+	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: ref, T: e.Ts, Data: data})
 	b.bytes += queuedBytes + int64(len(data))
 	return nil
 }
@@ -209,7 +188,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 		return nil
 	}
 	begin := time.Now()
-	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.name, b.s.opts.Limiter
+	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.Name(), b.s.opts.Limiter
 	if b.free {
 		limiter = nil
 	}

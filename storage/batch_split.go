@@ -3,19 +3,16 @@ package storage
 import (
 	"math"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // Labels returns the labels of the series.
-func (s *Series) Labels() labels.Labels { return s.labels }
-
 // Extent returns what the batch has; limit is that of ha.Extent.Newest.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}
 	for i := range b.entries {
-		t := b.entries[i].t
+		t := b.entries[i].T
 		x.MinT, x.MaxT = min(x.MinT, t), max(x.MaxT, t)
 		if t <= limit {
 			x.Newest = max(x.Newest, t)
@@ -23,7 +20,7 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	}
 	x.Ahead = len(b.entries) > 0 && x.MaxT > limit
 	for i := range b.exemplars {
-		x.MinT, x.MaxT = min(x.MinT, b.exemplars[i].t), max(x.MaxT, b.exemplars[i].t)
+		x.MinT, x.MaxT = min(x.MinT, b.exemplars[i].T), max(x.MaxT, b.exemplars[i].T)
 	}
 	return x
 }
@@ -34,35 +31,35 @@ func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dr
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {
 		e := b.entries[i]
-		switch of(e.t) {
+		switch of(e.T) {
 		case ha.Store:
 			entries = append(entries, e)
 			continue
 		case ha.Hold:
-			if e.hist != nil {
-				held.Histogram(e.series, e.t, e.hist)
+			if e.Hist != nil {
+				held.Histogram(e.Series, e.T, e.Hist)
 			} else {
-				held.Float(e.series, e.t, e.st, e.v)
+				held.Float(e.Series, e.T, e.ST, e.V)
 			}
 		case ha.Drop:
 			dropped++
 		}
-		b.bytes -= queuedBytes + int64(len(e.hist))
-		if e.hist != nil {
+		b.bytes -= queuedBytes + int64(len(e.Hist))
+		if e.Hist != nil {
 			b.histograms--
 		}
 	}
 	for i := range b.exemplars {
 		e := b.exemplars[i]
-		switch of(e.t) {
+		switch of(e.T) {
 		case ha.Store:
 			exemplars = append(exemplars, e)
 			continue
 		case ha.Hold:
-			held.Exemplar(e.series, e.t, e.data)
+			held.Exemplar(e.Series, e.T, e.Data)
 		case ha.Drop:
 		}
-		b.bytes -= queuedBytes + int64(len(e.data))
+		b.bytes -= queuedBytes + int64(len(e.Data))
 	}
 	clear(b.entries[len(entries):])
 	clear(b.exemplars[len(exemplars):])
@@ -72,13 +69,13 @@ func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dr
 
 // encodedHistogram adds a histogram sample in its encoded form, which it copies.
 func (b *Batch) encodedHistogram(s *Series, t int64, encoded []byte) {
-	b.entries = append(b.entries, entry{series: s, t: t, hist: append([]byte(nil), encoded...)})
+	b.entries = append(b.entries, head.Sample{Series: s, T: t, Hist: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	b.histograms++
 }
 
 // encodedExemplar adds an exemplar in its encoded form, which it copies.
 func (b *Batch) encodedExemplar(s *Series, t int64, encoded []byte) {
-	b.exemplars = append(b.exemplars, exemplarEntry{s, t, append([]byte(nil), encoded...)})
+	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: s, T: t, Data: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))
 }

@@ -71,7 +71,7 @@ func BenchmarkWrite(b *testing.B) {
 		written := cpuSeconds()
 		million := float64(series*rounds) / 1e6
 		b.ReportMetric((written-begin)/million, "write-cpu-s/Msample")
-		b.ReportMetric(float64(ts.head.bytes.Load())/series, "head-B/series")
+		b.ReportMetric(float64(ts.head.Bytes())/series, "head-B/series")
 		require.NoError(b, ts.SealAll(b.Context()))
 		b.ReportMetric((cpuSeconds()-written)/million, "seal-cpu-s/Msample")
 		stats := ts.check()

@@ -8,8 +8,11 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
+
+// HeadStats tells how much is not sealed yet.
+type HeadStats = head.Stats
 
 // Cardinality tells of what a tenant's series are made that have samples which aren't sealed.
 type Cardinality struct {
@@ -37,7 +40,8 @@ const cancelEvery = 1 << 13
 // Cardinality counts the series of a tenant in the head; each list has at most limit entries. Beside the series it
 // holds in memory the different values of one label at a time. The error is the context's.
 func (s *Store) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
-	all, out, err := s.head.seriesOf(ctx, tenant)
+	all, stats, err := s.head.SeriesOf(ctx, tenant)
+	out := Cardinality{HeadStats: stats}
 	if err != nil {
 		return out, err
 	}
@@ -72,39 +76,6 @@ func (s *Store) Cardinality(ctx context.Context, tenant string, limit int) (Card
 	}
 	out.SeriesOfMetrics, out.ValuesOfLabels, out.BytesOfLabels, out.SeriesOfPairs = metrics.sorted(), values.sorted(), bytes.sorted(), pairs.sorted()
 	return out, nil
-}
-
-// seriesOf returns the labels of a tenant's series, and how many chunks they have from when to when.
-func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Cardinality, error) {
-	var out Cardinality
-	h.mu.RLock()
-	t := h.tenants[tenant]
-	h.mu.RUnlock()
-	if t == nil {
-		return nil, out, ctx.Err()
-	}
-	t.mu.RLock()
-	series := slices.AppendSeq(make([]*Series, 0, t.byID.len()), t.byID.all())
-	t.mu.RUnlock()
-	all := make([]labels.Labels, 0, len(series))
-	out.MinT, out.MaxT = format.MaxTime, -format.MaxTime
-	for i, s := range series {
-		if i%cancelEvery == 0 && ctx.Err() != nil {
-			return nil, Cardinality{}, ctx.Err()
-		}
-		all = append(all, s.labels)
-		p := &h.parts[s.part]
-		p.mu.RLock()
-		for st := range s.chunks.all() {
-			out.count(st)
-		}
-		p.mu.RUnlock()
-	}
-	if out.MinT > out.MaxT {
-		out.MinT, out.MaxT = 0, 0
-	}
-	out.Series = int64(len(all))
-	return all, out, nil
 }
 
 // greatest keeps the greatest counts that it is given; its heap has the least of them on top.

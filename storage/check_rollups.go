@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -101,7 +102,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		if unsettled[at.slot] || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
 		}
-		series := &Series{id: at.id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
+		series := head.MetricOf(tenant, metric).Series(at.id, labels.EmptyLabels())
 		w := c.s.period.WindowOfSlot(rollup.FiveMinutes, at.slot)
 		shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 		if err != nil {
@@ -216,7 +217,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 	if cut, err := c.cutShort(tenant, first, last); err != nil || cut {
 		return err
 	}
-	series := &Series{id: id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
+	series := head.MetricOf(tenant, metric).Series(id, labels.EmptyLabels())
 	w := p.WindowOfSlot(rollup.FiveMinutes, first)
 	shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 	if err != nil {

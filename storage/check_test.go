@@ -21,6 +21,16 @@ func (ts *testStore) problems() (list []string) {
 	return list
 }
 
+// partitionOf returns the partition in a slot of the only series of a tenant that has unsealed samples.
+func (ts *testStore) partitionOf(tenant string, slot int64) int {
+	ts.t.Helper()
+	for series := range ts.head.Select(tenant, nil, -format.MaxTime, format.MaxTime) {
+		return ts.head.PartitionOf(series, slot)
+	}
+	require.FailNow(ts.t, "nothing is unsealed")
+	return 0
+}
+
 // TestCheckNamesDamage damages one row after the other, and mends it again.
 func TestCheckNamesDamage(t *testing.T) {
 	ts := openTestStore(t, nil)
@@ -34,7 +44,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	slot := ts.period.SlotOf(at.UnixMilli())
 	window := ts.period.RawWindowOfSlot(slot)
 	id := format.SeriesIDOf(ls).String()
-	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
+	partition := ts.partitionOf("default", slot)
 	raw := format.SeriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
 	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(format.KindChunk)}}) {

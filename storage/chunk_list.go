@@ -90,7 +90,7 @@ func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Serie
 		}
 	}
 	for _, x := range series {
-		found[x.id] = bestOfEach(found[x.id])
+		found[x.ID()] = bestOfEach(found[x.ID()])
 	}
 	return nil
 }
@@ -99,8 +99,8 @@ func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Serie
 func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]string {
 	places := map[format.ClassShard][]string{}
 	for _, x := range series {
-		id := x.id.String()
-		for at := range s.placesOf(x.id, shards) {
+		id := x.ID().String()
+		for at := range s.placesOf(x.ID(), shards) {
 			places[at] = append(places[at], id)
 		}
 	}

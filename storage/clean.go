@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -224,7 +225,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
 	x := rowWriter{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}}
-	x.names(&Series{labels: ls, tenantMetric: &tenantMetric{&headTenant{name: c.tenant}, c.batch.Partition[3].Text}}, c.window)
+	x.names(head.MetricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), c.window)
 	if len(x.catalog) == 0 {
 		return nil
 	}

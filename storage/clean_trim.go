@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -328,11 +329,9 @@ func (t *trim) isFollowed(id string, start int64) bool {
 // hours makes the 1h chunks anew whose 5m chunks were trimmed.
 func (t *trim) hours(metric string, at format.ClassShard, series map[string]deletedSeries) error {
 	var list []collected
-	of := &tenantMetric{&headTenant{name: t.tenant}, metric}
+	of := head.MetricOf(t.tenant, metric)
 	for id, x := range series {
-		s := &Series{labels: x.labels, tenantMetric: of}
-		copy(s.id[:], id)
-		list = append(list, collected{series: s, class: at.Class()})
+		list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), x.labels), class: at.Class()})
 	}
 	days, dueIn := map[int64]bool{}, map[int64]format.Tombstones{}
 	for m := range t.missing {

@@ -1,17 +1,18 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
@@ -35,27 +36,24 @@ type committer struct {
 	closed bool
 	done   chan struct{}
 
-	// gens are the generations that the commit under way adds to.
-	gens  []*generation
+	// head is what the commit under way is added to.
+	head  *head.Appender
 	rows  []engine.Batch
 	spans []membership.TimeSpan
-	// touched and sink serve touch.
-	touched []*headChunk
-	sink    uint32
 }
 
 // commitEnv is what a committer needs of its store.
 type commitEnv struct {
-	head   *head
+	head   *head.Head
 	period *format.Periods
 	// writer is this process' name in the stage; shared says that others follow its streams.
 	writer string
 	shared bool
-	// headBytes and queueBytes are limits; see Options.
+	// headBytes and queueBytes are limits; see Options. blobBytes is the size at which a blob is full.
 	headBytes, queueBytes int64
+	blobBytes             int
 	now                   func() time.Time
 	metrics               *metrics
-	builders              *sync.Pool
 	// lock is held by a commit, and by whoever closes generations.
 	lock *sync.Mutex
 	// write makes rows durable.
@@ -75,7 +73,8 @@ type commitEnv struct {
 func (s *Store) commitEnv() commitEnv {
 	return commitEnv{
 		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
-		now: s.opts.Now, metrics: s.metrics, builders: &s.builders, lock: &s.commitMu, write: s.eng.Write,
+		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
+		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
 		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old, keepSpans: s.clock.KeepSpans,
 		arrival: func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
 			earlier, _ := s.clock.Times()
@@ -85,7 +84,7 @@ func (s *Store) commitEnv() commitEnv {
 }
 
 func newCommitter(env commitEnv) *committer {
-	c := &committer{env: env, done: make(chan struct{})}
+	c := &committer{env: env, done: make(chan struct{}), head: head.NewAppender(env.head, env.writer, env.blobBytes, env.isOld)}
 	c.wake.L = &c.mu
 	return c
 }
@@ -98,8 +97,12 @@ func (c *committer) enqueue(b *Batch) error {
 		return engine.ErrClosed
 	}
 	if !b.free {
-		if err := c.env.head.refusesSamples(b.tenant, c.env.headBytes); err != nil {
-			return err
+		switch c.env.head.Admits(b.tenant, c.env.headBytes) {
+		case head.Full:
+			return ErrHeadFull
+		case head.OverShare:
+			return ErrHeadShare
+		case head.Admitted:
 		}
 	}
 	if c.queued > 0 && c.queued+b.bytes > c.env.queueBytes {
@@ -169,14 +172,11 @@ func (c *committer) commit(group []*Batch) error {
 		return err
 	}
 	begin := time.Now()
-	c.gens = c.gens[:0]
+	c.head.Begin()
 	for _, b := range group {
-		c.stage(b)
+		c.env.metrics.repeats.Add(float64(c.head.Stage(b.entries, b.exemplars)))
 	}
-	c.rows = c.rows[:0]
-	for _, g := range c.gens {
-		c.rows = g.builder.batches(c.rows, g.slot)
-	}
+	c.rows = c.head.Batches(c.rows[:0])
 	if c.env.shared {
 		c.rows = c.streamPositions(c.rows)
 	}
@@ -194,98 +194,13 @@ func (c *committer) commit(group []*Batch) error {
 		err = c.env.mayAcknowledge(started)
 	}
 	if err != nil {
-		c.fail()
+		c.head.Fail()
 		c.env.metrics.commitErrors.Inc()
 		return err
 	}
-	c.publish()
+	c.env.metrics.stagedBytes.Add(float64(c.head.Publish(c.env.now())))
 	c.env.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 	return nil
-}
-
-// stage adds a batch's samples to the blobs of their streams.
-func (c *committer) stage(b *Batch) {
-	c.touch(b)
-	life := &c.env.head.life
-	life.RLock()
-	defer life.RUnlock()
-	period := c.env.period
-	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.t <= from || e.t > to {
-			slot = period.SlotOf(e.t)
-			from, to = period.SlotStart(slot), period.SlotEnd(slot)
-		}
-		s := e.series
-		if s.dead {
-			life.RUnlock()
-			s = c.env.head.reinsert(s)
-			life.RLock()
-			e.series = s
-		}
-		st := s.cur
-		if st == nil || st.gen.builder == nil || st.gen.slot.slot != slot {
-			st = c.headChunkFor(s, slot)
-		}
-		if e.hist == nil && st.repeats(e.t, e.st, e.v) {
-			c.env.metrics.repeats.Inc()
-			continue
-		}
-		st.gen.builder.add(st, e)
-	}
-	for i := range b.exemplars {
-		e := &b.exemplars[i]
-		if e.series.dead {
-			life.RUnlock()
-			s := c.env.head.reinsert(e.series)
-			life.RLock()
-			e.series = s
-		}
-		st := c.headChunkFor(e.series, period.SlotOf(e.t))
-		if !st.exemplars().repeats(e.t, e.data) {
-			st.gen.builder.addExemplar(st, e)
-		}
-	}
-}
-
-// touch reads what stage is about to read of every series, in loops so short that the processor waits for
-// many cache lines at a time instead of one after the other.
-func (c *committer) touch(b *Batch) {
-	for i := range b.entries {
-		if st := b.entries[i].series.cur; st != nil {
-			c.touched = append(c.touched, st)
-		}
-	}
-	for _, st := range c.touched {
-		c.sink += st.ref
-	}
-	clear(c.touched)
-	c.touched = c.touched[:0]
-}
-
-// headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
-func (c *committer) headChunkFor(s *Series, slot int64) *headChunk {
-	p := &c.env.head.parts[s.part]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	partition := c.env.period.PartitionOf(slot, s.sum, int(s.part))
-	cell := p.slotPartition(slot, partition)
-	if cell.open == nil {
-		cell.open = &generation{slot: cell, start: c.env.period.SlotStart(slot), epoch: cell.seq + 1}
-	}
-	g := cell.open
-	if g.builder == nil {
-		g.builder = c.env.builders.Get().(*streamBuilder)
-		g.builder.reset(g, c.env.isOld(slot, partition))
-		c.gens = append(c.gens, g)
-	}
-	st, isNew := g.headChunkOf(s)
-	if isNew {
-		c.env.head.grew(st, headChunkBytes)
-	}
-	s.cur = st
-	return st
 }
 
 // errGrewOld says that a slot became old while samples of it were being written, in blobs that an old slot
@@ -299,16 +214,14 @@ func (c *committer) keepSlots(ctx context.Context) error {
 		return nil
 	}
 	c.spans = c.spans[:0]
-	for _, g := range c.gens {
-		if len(g.builder.blobs) == 0 {
-			continue
-		}
-		lowest, _, err := c.env.lowestMarks(ctx, g.slot.partition)
+	for _, g := range c.head.Streams() {
+		at := g.At()
+		lowest, _, err := c.env.lowestMarks(ctx, at.Partition)
 		if err != nil {
 			return err
 		}
-		if g.slot.slot >= lowest {
-			c.spans = append(c.spans, membership.TimeSpan{From: c.env.period.SlotStart(g.slot.slot) + 1, To: c.env.period.SlotEnd(g.slot.slot)})
+		if at.Slot >= lowest {
+			c.spans = append(c.spans, membership.TimeSpan{From: c.env.period.SlotStart(at.Slot) + 1, To: c.env.period.SlotEnd(at.Slot)})
 		}
 	}
 	return c.env.keepSpans(ctx, c.spans)
@@ -320,22 +233,20 @@ func (c *committer) keepSlots(ctx context.Context) error {
 // sealers still look.
 func (c *committer) writePending(ctx context.Context) error {
 	type oldStream struct {
-		g       *generation
+		g       *head.Generation
 		minHour int64
 	}
 	var old []oldStream
-	for _, g := range c.gens {
-		if len(g.builder.blobs) == 0 {
-			continue
-		}
-		slot, hour, err := c.env.lowestMarks(ctx, g.slot.partition)
+	for _, g := range c.head.Streams() {
+		at := g.At()
+		slot, hour, err := c.env.lowestMarks(ctx, at.Partition)
 		if err != nil {
 			return err
 		}
-		if c.env.now().UnixMilli()-c.env.period.SlotEnd(g.slot.slot) <= format.DayMS && g.slot.slot >= slot {
+		if c.env.now().UnixMilli()-c.env.period.SlotEnd(at.Slot) <= format.DayMS && at.Slot >= slot {
 			continue
 		}
-		if g.builder.dependsOnEarlier() {
+		if g.DependsOnEarlier() {
 			return errGrewOld
 		}
 		old = append(old, oldStream{g, hour})
@@ -346,7 +257,7 @@ func (c *committer) writePending(ctx context.Context) error {
 		c.spans = c.spans[:0]
 		for _, o := range old {
 			at := max(hour, o.minHour)
-			rows = append(rows, o.g.builder.pending(o.g.slot, at))
+			rows = append(rows, o.g.Pending(at))
 			c.spans = append(c.spans, membership.TimeSpan{From: at * format.HourMS, To: (at + 1) * format.HourMS})
 		}
 		if err := c.env.keepSpans(ctx, c.spans); err != nil {
@@ -366,79 +277,16 @@ func (c *committer) writePending(ctx context.Context) error {
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.now().Add(membership.TailLife).Unix()
-	for gens := range slices.Chunk(c.gens, piece) {
+	for gens := range slices.Chunk(c.head.Streams(), piece) {
 		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}}
 		for _, g := range gens {
-			if len(g.builder.blobs) == 0 {
-				continue
-			}
-			seq := g.slot.seq
+			at, seq := g.At(), g.LastSeq()
 			b.Mutations = append(b.Mutations, engine.Mutation{
-				Clustering: engine.Key{engine.Int(g.slot.slot), engine.Int(int64(g.slot.partition))},
+				Clustering: engine.Key{engine.Int(at.Slot), engine.Int(int64(at.Partition))},
 				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
 			})
 		}
-		if len(b.Mutations) > 0 {
-			rows = append(rows, b)
-		}
+		rows = append(rows, b)
 	}
 	return rows
-}
-
-// publish makes what is durable visible to queries.
-func (c *committer) publish() {
-	h, now := c.env.head, c.env.now()
-	for _, g := range c.gens {
-		b := g.builder
-		p := h.part(g.slot.partition)
-		for _, it := range b.items {
-			if n := len(it.strand.tail); n > 0 {
-				c.sink += uint32(it.strand.tail[n-1]) // see touch
-			}
-		}
-		p.mu.Lock()
-		for _, it := range b.items {
-			var grew int
-			if it.entry.hist != nil {
-				grew = it.strand.appendHistogram(it.entry.t, it.entry.hist)
-			} else {
-				grew = it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
-			}
-			h.grew(it.strand, grew)
-		}
-		for _, it := range b.exemplars {
-			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
-		}
-		for i := range b.blobs {
-			g.rows.add(format.StageRow{Writer: c.env.writer, Seq: b.firstSeq + int64(i)})
-		}
-		g.touched = now
-		p.mu.Unlock()
-		c.env.metrics.stagedBytes.Add(float64(b.bytes()))
-		g.builder = nil
-		b.forget()
-		c.env.builders.Put(b)
-	}
-}
-
-// fail ends the generations of a commit whose rows may or may not be durable: later blobs must not lean on
-// what these defined. A generation that nothing durable belongs to goes at once: its sender tries again,
-// and while the engine is away many may fail.
-func (c *committer) fail() {
-	for _, g := range c.gens {
-		p := c.env.head.part(g.slot.partition)
-		p.mu.Lock()
-		if !g.rows.isEmpty() {
-			g.slot.closeGeneration()
-		} else {
-			g.slot.open = nil
-		}
-		p.mu.Unlock()
-		if g.rows.isEmpty() {
-			c.env.head.drop(g.slot, []*generation{g})
-		}
-		g.builder.forget()
-		c.env.builders.Put(g.builder)
-		g.builder = nil
-	}
 }

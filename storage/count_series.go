@@ -59,7 +59,7 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 }
 
 func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
-	all, _, err := s.head.seriesOf(ctx, q.Tenant)
+	all, _, err := s.head.SeriesOf(ctx, q.Tenant)
 	if err != nil {
 		return SeriesCounts{}, err
 	}

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // A blob leans on the blobs before it that define its series. When another process than the writer seals
@@ -21,7 +20,7 @@ import (
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
-func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []format.StageRow) error {
+func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > format.YoungMS {
 		return nil
 	}
@@ -31,18 +30,10 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 	}
 	at := format.StagePartition(w.Slot, w.Partition)
 	var batches []engine.Batch
-	var blob format.BlobWriter
 	for _, g := range gens {
-		for _, d := range g.definers {
-			if !gone[d.row] {
-				continue
-			}
-			blob.Reset(d.epoch, d.before)
-			for _, series := range d.series {
-				blob.Define(series.tenant.name, series.labels)
-			}
+		for row, blob := range g.EachDefinition(gone) {
 			batches = append(batches, engine.Batch{Table: engine.Defined, Partition: at, Mutations: []engine.Mutation{{
-				Clustering: d.row.Key(), Timestamp: format.StageTimestamp, Value: slices.Clone(blob.Finish()),
+				Clustering: row.Key(), Timestamp: format.StageTimestamp, Value: blob,
 			}}})
 		}
 	}
@@ -53,45 +44,29 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 }
 
 // learn looks up what the earlier blobs of the decoder's epoch defined: in the stage, and then those that are
-// sealed, meanwhile too, in table defined. Afterwards the decoder is as it was after open.
-func (s *Store) learn(ctx context.Context, d *blobDecoder, before format.StageRow) error {
-	after := d.reader // The blob that is open.
-	defer func() { d.reader, d.defined, d.samples, d.orphans = after, d.defined[:0], d.samples[:0], 0 }()
-	sink := &definitions{d: d}
+// sealed, meanwhile too, in table defined.
+func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
+	at := d.At()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
 		if table == engine.Defined && !s.opts.Shared {
 			continue
 		}
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: table, Partition: format.StagePartition(d.slot, d.partition),
-			From: engine.Key{engine.Text(before.Writer), engine.Int(after.Epoch)},
+			Table: table, Partition: format.StagePartition(at.Slot, at.Partition),
+			From: engine.Key{engine.Text(before.Writer), engine.Int(d.Epoch())},
 			To:   engine.Key{engine.Text(before.Writer), engine.Int(before.Seq - 1)},
 		}) {
 			if errors.Is(err, engine.ErrCorrupt) {
-				return fmt.Errorf("%w: %w", errLeansOnCorrupt, err)
+				return fmt.Errorf("%w: %w", head.ErrLeansOnCorrupt, err)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, d.slot, d.partition, err)
+				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, at.Slot, at.Partition, err)
 			}
-			var reader format.BlobReader
-			if err := reader.Open(row.Value); err != nil || reader.Epoch != after.Epoch {
-				continue // What is corrupt is named when its samples are asked for.
-			}
-			_ = reader.Walk(sink)
+			d.LearnFrom(row.Value)
 		}
 	}
 	return nil
 }
-
-// definitions takes a blob's definitions and none of its samples.
-type definitions struct{ d *blobDecoder }
-
-func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
-	return x.d.Define(ref, tenant, ls)
-}
-func (*definitions) Float(uint32, int64, int64, uint64) error { return nil }
-func (*definitions) Histogram(uint32, int64, []byte) error    { return nil }
-func (*definitions) Exemplar(uint32, int64, []byte) error     { return nil }
 
 // forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
 // could lean on them any more.

@@ -130,13 +130,8 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 			return 0, err
 		}
 	}
-	for i := range s.head.parts {
-		p := &s.head.parts[i]
-		p.mu.RLock()
-		for at := range p.slots {
-			newest = max(newest, s.period.SlotEnd(at.slot))
-		}
-		p.mu.RUnlock()
+	if last, ok := s.head.LastSlot(); ok {
+		newest = max(newest, s.period.SlotEnd(last))
 	}
 	return newest, nil
 }
@@ -162,42 +157,12 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 
 // sealOf seals the slots of which the head has samples that a delete is about.
 func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
-	for _, at := range s.head.slotPartitionsOf(tenant, d) {
-		if _, err := s.Seal(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
+	for _, at := range s.head.SlotPartitionsOf(tenant, d) {
+		if _, err := s.Seal(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// slotPartitionsOf lists the slot partitions that hold samples which a delete is about, in order.
-func (h *head) slotPartitionsOf(tenant string, d *format.Tombstone) []slotPartitionAt {
-	h.mu.RLock()
-	t := h.tenants[tenant]
-	h.mu.RUnlock()
-	if t == nil {
-		return nil
-	}
-	cells := map[slotPartitionAt]bool{}
-	for _, series := range t.match(d.Matchers) {
-		p := &h.parts[series.part]
-		p.mu.RLock()
-		for st := range series.chunks.all() {
-			x := st.exemplars()
-			if st.hasSamplesIn(d.Start, d.End) || x != nil && x.maxT >= d.Start && x.minT <= d.End {
-				cells[slotPartitionAt{st.gen.slot.slot, st.gen.slot.partition}] = true
-			}
-		}
-		p.mu.RUnlock()
-	}
-	return slices.SortedFunc(maps.Keys(cells), slotPartitionAt.compare)
-}
-
-func (at slotPartitionAt) compare(o slotPartitionAt) int {
-	if at.slot != o.slot {
-		return int(max(-1, min(1, at.slot-o.slot)))
-	}
-	return at.partition - o.partition
 }
 
 // deletesOf reads the deletes of a tenant that are in force.

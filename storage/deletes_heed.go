@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
@@ -58,8 +58,8 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	for _, at := range s.head.slotPartitionsOf(tenant, d) {
-		if err := s.reread(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
+	for _, at := range s.head.SlotPartitionsOf(tenant, d) {
+		if err := s.reread(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}
 	}
@@ -84,18 +84,18 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	}
 	left := map[format.StageRow]bool{}
 	for _, r := range staged {
-		if isCovered(old, r) && !back[r] {
+		if head.IsCovered(old, r) && !back[r] {
 			left[r] = true
 		}
 	}
-	var again *generation
+	var again *head.Generation
 	if len(left) > 0 {
 		if again, err = s.load(ctx, w, func(r format.StageRow) bool { return left[r] }); err != nil {
 			return err
 		}
 	}
 	if again != nil {
-		for r := range again.rows.all() {
+		for r := range again.Rows() {
 			delete(left, r)
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 		}
 	}
 	if again != nil {
-		s.head.adopt(w, again)
+		s.head.Adopt(again)
 	}
 	s.release(w, old)
 	return nil
@@ -121,30 +121,4 @@ func (s *Store) stillStaged(ctx context.Context, w Work, rows map[format.StageRo
 		}
 	}
 	return still, err
-}
-
-// adopt makes a generation that was loaded one of the head's, closed.
-func (h *head) adopt(w Work, g *generation) {
-	h.life.RLock()
-	defer h.life.RUnlock()
-	for {
-		i := slices.IndexFunc(g.chunks, func(st *headChunk) bool { return st.series.dead })
-		if i < 0 {
-			break
-		}
-		h.life.RUnlock()
-		g.chunks[i].series = h.reinsert(g.chunks[i].series)
-		h.life.RLock()
-	}
-	p := h.part(w.Partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.slotPartition(w.Slot, w.Partition)
-	g.slot = c
-	for _, st := range g.chunks {
-		s := st.series
-		s.chunks = s.chunks.with(st)
-		h.grew(st, int(st.bytes()))
-	}
-	c.closed = append(c.closed, g)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // maxGathers is how often a seal begins anew because somebody deleted series meanwhile.
@@ -68,18 +69,14 @@ func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
 }
 
 // concern says whether any of the deletes is about samples of these generations.
-func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*generation) bool {
+func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*head.Generation) bool {
 	for tenant, ds := range all {
 		ds = ds.InSlot(s.period, slot)
 		if len(ds) == 0 {
 			continue
 		}
-		for _, g := range gens {
-			if slices.ContainsFunc(g.chunks, func(st *headChunk) bool {
-				return st.holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
-			}) {
-				return true
-			}
+		if slices.ContainsFunc(gens, func(g *head.Generation) bool { return g.IsTouched(tenant, ds) }) {
+			return true
 		}
 	}
 	return false
@@ -91,17 +88,7 @@ func sameDeletes(a, b map[string]format.Tombstones) bool {
 	})
 }
 
-// hasAny says whether any of the generation's rows is among these.
-func (g *generation) hasAny(rows map[format.StageRow]bool) bool {
-	for r := range rows {
-		if g.rows.has(r) {
-			return true
-		}
-	}
-	return false
-}
-
 // deletesOf returns the deletes that chunks of a series name.
 func (x *slotSealer) deletesOf(s *Series) format.Tombstones {
-	return x.deletes[s.tenant.name].OfSeries(s.labels)
+	return x.deletes[s.Tenant()].OfSeries(s.Labels())
 }

@@ -9,7 +9,7 @@
 //	           │                     ├─► head: head chunks in memory, for queries
 //	           │                     └─► acknowledged
 //
-// batch.go, commit.go, stream_builder.go, stream.go, head_chunk.go
+// batch.go, commit.go; head/appender.go, head/stream_builder.go, head/chunk.go
 //
 // # The way of a slot
 //
@@ -25,7 +25,7 @@
 //	Select ─► 1. head ─► 2. marks ─► 3. labels ─► 4. chunks     what is sealed meanwhile is met twice, never missed
 //	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
 //
-// select.go, select_where.go, sealed_match.go, select_fetch.go, select_buckets.go
+// select.go, select_where.go, sealed_match.go, select_fetch.go, select_buckets.go; head/read.go
 //
 // # The way of a delete
 //
@@ -61,7 +61,8 @@
 //
 // # Words
 //
-// Ids, periods, slots, windows, keys and the codecs of rows are those of package format.
+// Ids, periods, slots, windows, keys and the codecs of rows are those of package format; series, generations and head chunks those of
+// package head.
 //
 //   - Series set: a metric with its labels as text. SeriesID: the first 16 bytes of its SHA-256.
 //   - Period: the widths of slots and windows and the number of partitions, from an instant on.
@@ -113,5 +114,5 @@
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
 //
 // FORMAT.md describes what is stored, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
-// packages chunk and rollup those of what is sealed. decisions/ holds what was decided against the obvious.
+// packages chunk and rollup those of what is sealed. Package head holds what isn't sealed. decisions/ holds what was decided against the obvious.
 package storage

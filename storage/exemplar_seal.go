@@ -14,10 +14,8 @@ import (
 // series' labels, which the caller adds.
 func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 	var list []format.Exemplar
-	for st := range c.chunks.all() {
-		if x := st.exemplars(); x != nil {
-			list = append(list, x.list...)
-		}
+	for st := range c.chunks.All() {
+		list = append(list, st.Exemplars()...)
 	}
 	if len(list) == 0 {
 		return nil
@@ -40,7 +38,7 @@ func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
 		sum := sha256.Sum256(value)
-		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
+		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.ID().String(), at.start, string(sum[:engine.IDLen])), value)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}

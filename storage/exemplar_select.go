@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -103,32 +104,17 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 
 // open adds what isn't sealed.
 func (f *exemplarFinder) open() error {
-	h, p := f.r.s.head, f.r.s.period
-	h.mu.RLock()
-	t := h.tenants[f.r.tenant]
-	h.mu.RUnlock()
-	if t == nil {
-		return nil
-	}
+	p := f.r.s.period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
-	for _, s := range t.match(f.r.matchers) {
-		var list []format.Exemplar
-		part := &h.parts[s.part]
-		part.mu.RLock()
-		for st := range s.chunks.all() {
-			if x := st.exemplars(); x != nil && x.maxT > after && x.minT <= to {
-				list = append(list, x.list...)
-			}
-		}
-		part.mu.RUnlock()
+	for s, list := range f.r.s.head.Exemplars(f.r.tenant, f.r.matchers, after, to) {
 		size := 0
 		for _, e := range list {
-			size += len(e.Data) + exemplarBytes
+			size += len(e.Data) + head.ExemplarBytes
 		}
 		if err := f.r.budget.charge(size); err != nil {
 			return err
 		}
-		f.add(s.id, s.labels, f.r.hiddenIn(int64(s.class), rollup.Raw), list)
+		f.add(s.ID(), s.Labels(), f.r.hiddenIn(s.Class(), rollup.Raw), list)
 	}
 	return nil
 }
@@ -148,7 +134,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			if !found {
 				return nil
 			}
-			if err := f.r.budget.charge(len(row.Value) + exemplarBytes); err != nil {
+			if err := f.r.budget.charge(len(row.Value) + head.ExemplarBytes); err != nil {
 				return err
 			}
 			at := positions[next]

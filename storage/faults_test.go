@@ -50,10 +50,10 @@ func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample
 func (ts *testStore) requireEmptyHead() {
 	ts.t.Helper()
 	ts.LetGo()
-	require.Zero(ts.t, ts.head.series.Load(), "series")
-	require.Zero(ts.t, ts.head.bytes.Load(), "bytes")
-	for p := range ts.head.parts {
-		require.Empty(ts.t, ts.head.parts[p].slots, "cells of partition %d", p)
+	require.Zero(ts.t, ts.head.SeriesCount(), "series")
+	require.Zero(ts.t, ts.head.Bytes(), "bytes")
+	for p := range ts.period.Partitions() {
+		require.Empty(ts.t, ts.head.Slots(p), "slots of partition %d", p)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestHeadIsEmptyOnceAllIsSealed(t *testing.T) {
 	for i := range 500 {
 		ts.write("ann", upLabels, sample{ts.now.UnixMilli() - int64(i)*60_000, float64(i)})
 	}
-	require.NotZero(t, ts.head.bytes.Load())
+	require.NotZero(t, ts.head.Bytes())
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.requireEmptyHead()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
@@ -62,10 +63,18 @@ type followedPartition struct {
 // followedSlot is what is known of the streams of a slot and partition. One goroutine at a time reads it.
 type followedSlot struct {
 	mu      sync.Mutex
-	decoder blobDecoder
-	streams map[string]*stream
+	decoder *head.Decoder
+	streams map[string]*followedStream
 	orphans int
 	touched time.Time // when a stream was last found to go on
+}
+
+// followedStream is a stream, how far it was read, and which of its rows were sealed when they were asked for.
+type followedStream struct {
+	head.Stream
+	place     place
+	workedOff workedOff
+	asked     bool
 }
 
 // place is how far a stream was read: all numbers below next, but for gaps.
@@ -252,7 +261,7 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	defer p.mu.Unlock()
 	c := p.slots[slot]
 	if c == nil {
-		c = &followedSlot{streams: map[string]*stream{}, decoder: blobDecoder{s: f.s, slot: slot, partition: partition}}
+		c = &followedSlot{streams: map[string]*followedStream{}, decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.learn)}
 		if p.slots == nil {
 			p.slots = map[int64]*followedSlot{}
 		}
@@ -261,10 +270,10 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	return c
 }
 
-func (c *followedSlot) stream(writer string) *stream {
+func (c *followedSlot) stream(writer string) *followedStream {
 	st := c.streams[writer]
 	if st == nil {
-		st = &stream{}
+		st = &followedStream{}
 		c.streams[writer] = st
 	}
 	return st
@@ -289,11 +298,14 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 			continue
 		}
 		st := c.stream(r.Writer)
-		st.damaged, missed = st.damaged || missed, false
+		if missed {
+			st.Damage()
+			missed = false
+		}
 		if err := f.take(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
 			return err
 		}
-		st.prune()
+		st.Prune()
 	}
 	f.s.noteOrphans(c.orphans, w.Slot, w.Partition)
 	c.orphans = 0
@@ -302,7 +314,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 
 // take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
 // its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
-func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r format.StageRow, value []byte, now time.Time, alone bool) error {
+func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
 	if !st.place.wants(r.Seq) {
 		return nil
 	}
@@ -312,65 +324,30 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r form
 		st.place.took(r.Seq, now)
 		return nil
 	}
-	d := &c.decoder
-	err := d.decode(ctx, st, r, value, func() bool { return !alone })
-	if errors.Is(err, errUndefined) {
+	d := c.decoder
+	err := d.Decode(ctx, &st.Stream, r, value, func() bool { return !alone })
+	if errors.Is(err, head.ErrUndefined) {
 		st.place.skip(r.Seq+1, now)
 		return nil
 	}
 	if err == nil {
-		explained := d.orphans == 0 || !st.damaged
-		f.publish(d, r, explained)
+		explained := d.Orphans() == 0 || !st.Damaged()
+		f.s.head.Publish(d, r, explained, f.s.opts.Shared, f.s.opts.Now())
 		if !explained {
-			err = errLeansOnCorrupt
+			err = head.ErrLeansOnCorrupt
 		}
 	}
 	if err != nil {
 		if !isUnreadable(err) {
 			return err
 		}
-		st.damaged = true
-		f.s.noteDamage(c.decoder.slot, c.decoder.partition, r, err)
+		st.Damage()
+		f.s.noteDamage(d.At().Slot, d.At().Partition, r, err)
 		st.place.took(r.Seq, now)
 		return nil
 	}
-	c.orphans += d.orphans
+	c.orphans += d.Orphans()
 	st.place.took(r.Seq, now)
-	return nil
-}
-
-// publish makes the samples of a row part of the head; whole says that the head has all of them, so that the
-// row needn't be read again for sealing.
-func (f *follower) publish(d *blobDecoder, r format.StageRow, whole bool) {
-	h := f.s.head
-	h.life.RLock()
-	defer h.life.RUnlock()
-	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
-		h.life.RUnlock()
-		*dead = streamRef{series: h.reinsert(dead.series)}
-		h.life.RLock()
-	}
-	p := h.part(d.partition)
-	p.mu.Lock()
-	g := p.slotPartition(d.slot, d.partition).follow(d.s.period.SlotStart(d.slot))
-	d.addTo(g)
-	g.touched = f.s.opts.Now()
-	if whole {
-		g.rows.add(r)
-	}
-	if f.s.opts.Shared && len(d.defined) > 0 {
-		g.definers = append(g.definers, d.definer(r))
-	}
-	p.mu.Unlock()
-}
-
-// firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
-func (d *blobDecoder) firstDead() *streamRef {
-	for i := range d.samples {
-		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {
-			return ref
-		}
-	}
 	return nil
 }
 
@@ -382,7 +359,7 @@ func (f *follower) forget(partition int) {
 		return
 	}
 	has := map[int64]bool{}
-	for _, slot := range f.s.head.slots(partition) {
+	for _, slot := range f.s.head.Slots(partition) {
 		has[slot] = true
 	}
 	now := f.s.opts.Now()
@@ -395,7 +372,7 @@ func (f *follower) forget(partition int) {
 		}
 		defer c.mu.Unlock()
 		for _, st := range c.streams {
-			st.epochs = nil
+			st.Forget()
 		}
 		return now.Sub(c.touched) > 2*membership.TailLife
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // readTogether is how many rows that are known already may be read once more for each read that is saved.
@@ -26,9 +27,9 @@ type streamTail struct {
 }
 
 // readTails reads the tails of all writers, by slot partition.
-func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamTail, error) {
+func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]streamTail, error) {
 	var mu sync.Mutex
-	tails := map[slotPartitionAt][]streamTail{}
+	tails := map[head.SlotPartition][]streamTail{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
@@ -43,7 +44,7 @@ func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamT
 					f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
 					continue
 				}
-				at := slotPartitionAt{row.Clustering[0].Int, int(partition)}
+				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}
 				mu.Lock()
 				tails[at] = append(tails[at], streamTail{writer, seq})
 				mu.Unlock()
@@ -55,12 +56,12 @@ func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamT
 }
 
 // follow reads what is new of all slot partitions.
-func (f *follower) follow(ctx context.Context, tails map[slotPartitionAt][]streamTail, begun time.Time) error {
+func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range tails {
 		g.Go(func() error {
-			c := f.slot(at.slot, at.partition)
+			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return f.onward(ctx, c, list, begun)
@@ -103,7 +104,7 @@ func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTa
 		}
 		// Only now: whoever comes late still looks once.
 		st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
-		st.prune()
+		st.Prune()
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
 	}
-	if f.s.head.staged(c.decoder.slot, c.decoder.partition) <= readTogether*(len(spans)-1) {
+	if f.s.head.CountRows(c.decoder.At()) <= readTogether*(len(spans)-1) {
 		return [][]seqSpan{spans}
 	}
 	each := make([][]seqSpan, len(spans))
@@ -126,13 +127,13 @@ func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
 
 // readSpans takes the rows of spans, which are in order, from one read.
 func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
-	last := len(spans) - 1
+	last, at := len(spans)-1, c.decoder.At()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
-		Table: engine.Stage, Partition: format.StagePartition(c.decoder.slot, c.decoder.partition),
+		Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition),
 		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)}, To: engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
 	}) {
 		if err != nil {
-			return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", c.decoder.slot, c.decoder.partition, err)
+			return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", at.Slot, at.Partition, err)
 		}
 		writer, seq := row.Clustering[0].Text, row.Clustering[1].Int
 		i, within := slices.BinarySearchFunc(spans, seqSpan{writer: writer, from: seq}, func(s, at seqSpan) int {
@@ -149,21 +150,4 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		}
 	}
 	return nil
-}
-
-// staged returns how many staged rows of a slot partition the head has, which is about how many there are in the stage.
-func (h *head) staged(slot int64, partition int) (n int) {
-	p := h.part(partition)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	c := p.slots[slotPartitionAt{slot, partition}]
-	if c == nil {
-		return 0
-	}
-	for _, g := range slices.Concat(c.closed, []*generation{c.open, c.followed}) {
-		if g != nil {
-			n += g.rows.len()
-		}
-	}
-	return n
 }

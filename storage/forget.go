@@ -6,12 +6,13 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
 func (s *Store) Forget(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()
-	for _, slot := range s.head.slots(partition) {
+	for _, slot := range s.head.Slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
 		if s.period.SlotEnd(slot) > now.UnixMilli() {
 			continue
@@ -20,7 +21,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if err != nil {
 			return err
 		}
-		if !s.anySealed(w, staged) {
+		if !s.head.AnySealed(w.at(), staged) {
 			continue
 		}
 		closed := &sealedWork{Work: w}
@@ -29,7 +30,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}
-		s.release(w, slices.DeleteFunc(closed.own, func(g *generation) bool { return !g.sealed(staged) }))
+		s.release(w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }))
 	}
 	s.follower.forget(partition)
 	return nil
@@ -43,32 +44,4 @@ func (s *Store) listStaged(ctx context.Context, w Work) (map[format.StageRow]boo
 		staged[r] = true
 	}
 	return staged, err
-}
-
-// anySealed says whether a generation of the slot's seems to be sealed.
-func (s *Store) anySealed(w Work, staged map[format.StageRow]bool) bool {
-	p := s.head.part(w.Partition)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	c := p.slots[w.at()]
-	if c == nil {
-		return false
-	}
-	gens := slices.Clone(c.closed)
-	for _, g := range []*generation{c.open, c.followed} {
-		if g != nil {
-			gens = append(gens, g)
-		}
-	}
-	return slices.ContainsFunc(gens, func(g *generation) bool { return !g.rows.isEmpty() && g.sealed(staged) })
-}
-
-// sealed says whether none of the generation's rows is staged any more.
-func (g *generation) sealed(staged map[format.StageRow]bool) bool {
-	for r := range g.rows.all() {
-		if staged[r] {
-			return false
-		}
-	}
-	return true
 }

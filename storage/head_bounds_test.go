@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // Known series fill the head, too: samples of them are refused before they are acknowledged, and sealing makes room.
 func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	t.Parallel()
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 1 << 20 })
-	const bound = 1<<20 + leastForKnown
+	const bound = 1<<20 + head.LeastForKnown
 	at := ts.now.UnixMilli()
 	want, each := 0, make([]sample, 10_000)
 	write := func() error {
@@ -31,8 +32,8 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 		}
 		want += len(each)
 	}
-	require.GreaterOrEqual(t, ts.head.bytes.Load(), int64(bound))
-	require.Less(t, ts.head.bytes.Load(), int64(bound+1<<20), "beyond the bound there is one batch")
+	require.GreaterOrEqual(t, ts.head.Bytes(), int64(bound))
+	require.Less(t, ts.head.Bytes(), int64(bound+1<<20), "beyond the bound there is one batch")
 	b := ts.NewBatch("ann")
 	b.free = true
 	s, err := b.Define(nil, upLabels)
@@ -41,7 +42,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()), "what was acknowledged before is always taken")
 
 	require.NoError(t, ts.SealAll(t.Context()))
-	require.Less(t, ts.head.bytes.Load(), int64(bound))
+	require.Less(t, ts.head.Bytes(), int64(bound))
 	require.NoError(t, write(), "there is room again")
 }
 
@@ -56,23 +57,24 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, b.Commit(t.Context()))
 	}
-	require.Empty(t, ts.head.tenants)
+	require.Empty(t, ts.head.Tenants())
 	const most = 1 << 20
 	ts.Store.opts.HeadBytes = most
-	ts.head.bytes.Add(2 * most) // Beyond that nobody's new series are taken.
+	nobody := ts.head.TenantOrNone("nobody")
+	ts.head.Weigh(nobody, 2*most) // Beyond that nobody's new series are taken.
 	require.ErrorIs(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}), ErrTooManySeries)
-	require.Empty(t, ts.head.tenants)
-	ts.head.bytes.Add(-2 * most)
+	require.Empty(t, ts.head.Tenants())
+	ts.head.Weigh(nobody, -2*most)
 	require.NoError(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}))
-	require.Len(t, ts.head.tenants, 1)
+	require.Len(t, ts.head.Tenants(), 1)
 }
 
 // hold writes a sample of a tenant and has the head hold so much of it, as if it were samples.
 func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.t.Helper()
 	require.NoError(ts.t, ts.tryWrite(tenant, upLabels, sample{ts.now.UnixMilli(), 1}))
-	t := ts.head.tenant(tenant)
-	ts.head.weigh(t, bytes-t.bytes.Load())
+	t := ts.head.Tenant(tenant)
+	ts.head.Weigh(t, bytes-t.Bytes())
 }
 
 // Where one tenant's burst fills the head, others who hold less than their share are taken, with new series, too.
@@ -96,25 +98,25 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	require.NotErrorIs(t, err, ErrOverloaded, "it is about this tenant")
 
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
-		ts.head.weigh(ts.head.tenant("burst"), -most/2-most/8-most/16) // Held is now between the two bounds of who holds less.
+		ts.head.Weigh(ts.head.Tenant("burst"), -most/2-most/8-most/16) // Held is now between the two bounds of who holds less.
 		require.NoError(t, series(name), name)
 		require.NoError(t, write(name), name)
-		ts.head.weigh(ts.head.tenant("burst"), most/2+most/8+most/16)
+		ts.head.Weigh(ts.head.Tenant("burst"), most/2+most/8+most/16)
 	}
-	ts.head.weigh(ts.head.tenant("burst"), -most/2)
+	ts.head.Weigh(ts.head.Tenant("burst"), -most/2)
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
 		require.NoError(t, write(name), name)
 		require.ErrorIs(t, ts.tryWrite(name, labels.FromStrings(labels.MetricName, "newer"), sample{ts.now.UnixMilli(), 1}), ErrTooManySeries, name)
 	}
 	require.ErrorIs(t, write("burst"), ErrHeadShare)
-	ts.head.weigh(ts.head.tenant("burst"), most/2)
+	ts.head.Weigh(ts.head.Tenant("burst"), most/2)
 	require.ErrorIs(t, write("small"), ErrHeadFull, "the head is bounded, whoever fills it")
 	require.ErrorIs(t, write("burst"), ErrHeadShare)
 
-	ts.head.weigh(ts.head.tenant("small"), most)
-	ts.head.weigh(ts.head.tenant("burst"), -most)
+	ts.head.Weigh(ts.head.Tenant("small"), most)
+	ts.head.Weigh(ts.head.Tenant("burst"), -most)
 	require.ErrorIs(t, write("small"), ErrHeadShare, "both hold too much now")
-	ts.head.weigh(ts.head.tenant("small"), -most)
+	ts.head.Weigh(ts.head.Tenant("small"), -most)
 	require.NoError(t, write("small"))
 }
 
@@ -124,10 +126,10 @@ func TestAccountOfTheHead(t *testing.T) {
 	agree := func() {
 		t.Helper()
 		var sum int64
-		for _, tenant := range ts.head.tenants {
-			sum += tenant.bytes.Load()
+		for _, name := range ts.head.Tenants() {
+			sum += ts.head.Tenant(name).Bytes()
 		}
-		require.Equal(t, ts.head.bytes.Load(), sum)
+		require.Equal(t, ts.head.Bytes(), sum)
 	}
 	for i := range 300 {
 		for _, name := range []string{"ann", "bob"} {
@@ -140,34 +142,14 @@ func TestAccountOfTheHead(t *testing.T) {
 	ts.Store, err = Open(t.Context(), eng, ts.opts)
 	require.NoError(t, err)
 	require.NoError(t, ts.WaitReady(t.Context()))
-	require.Positive(t, ts.head.bytes.Load())
+	require.Positive(t, ts.head.Bytes())
 	agree()
 	require.NoError(t, ts.SealAll(t.Context()))
 	agree()
 	ts.requireEmptyHead()
-	require.Empty(t, ts.head.tenants, "who has nothing unsealed isn't remembered")
+	require.Empty(t, ts.head.Tenants(), "who has nothing unsealed isn't remembered")
 	ts.write("ann", upLabels, sample{ts.now.UnixMilli(), 1})
 	agree()
-}
-
-// What one tenant doesn't use of its equal part is for the others.
-func TestSharesOfTheHead(t *testing.T) {
-	h := newHead(1)
-	hold := func(name string, bytes int64) {
-		tn := h.tenant(name)
-		h.weigh(tn, bytes-tn.bytes.Load())
-	}
-	require.EqualValues(t, 1<<20, h.shareOf(1<<20), "nobody holds anything")
-	hold("burst", 2<<20)
-	require.EqualValues(t, 1<<20, h.shareOf(1<<20), "one has all")
-	hold("b", 600<<10)
-	require.EqualValues(t, 512<<10, h.shareOf(1<<20), "two have half each")
-	hold("b", 24<<10)
-	require.EqualValues(t, 1000<<10, h.shareOf(1<<20), "the one what the other leaves")
-	for i := range 100 {
-		hold(fmt.Sprint("tiny", i), 2<<10)
-	}
-	require.EqualValues(t, 800<<10, h.shareOf(1<<20), "many small ones don't make it small")
 }
 
 // A tenant whom the head forgot between two steps of a batch is there again for the next one.
@@ -179,7 +161,7 @@ func TestForgottenTenantComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Float(s, at, 0, 1))
 	ts.LetGo()
-	require.Empty(t, ts.head.tenants)
+	require.Empty(t, ts.head.Tenants())
 	again, err := second.Define([]byte("alias"), upLabels)
 	require.NoError(t, err)
 	require.NotSame(t, s, again)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
@@ -211,33 +210,7 @@ func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end
 	}
-	from := row.FromMS
-	end := int64(math.MinInt64)
-	var samples chunk.Samples
-	p := &w.s.head.parts[s.part]
-	p.mu.RLock()
-	for st := range s.chunks.all() {
-		switch {
-		case !st.nonEmpty || st.minT > from:
-		case st.maxT <= from:
-			end = max(end, st.maxT)
-		default:
-			if err := st.read(from-row.MarginMS, from, &samples); err != nil {
-				end = from // It can't be known.
-			}
-		}
-	}
-	p.mu.RUnlock()
-	for _, at := range samples.T {
-		if at <= from {
-			end = max(end, at)
-		}
-	}
-	for _, h := range samples.H {
-		if h.T <= from {
-			end = max(end, h.T)
-		}
-	}
+	end := w.s.head.NewestUntil(s, row.FromMS, row.MarginMS)
 	w.ends[s] = end
 	return end
 }

@@ -164,7 +164,7 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 			return s.expiring, nil
 		case !s.expiring:
 			older, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, lacking+1), window)
-			if err != nil || len(older) > 0 || s.head.holdsBetween(s.period.SlotOf(lacking+1), slot) {
+			if err != nil || len(older) > 0 || s.head.HoldsBetween(s.period.SlotOf(lacking+1), slot) {
 				return false, err
 			}
 		}
@@ -174,20 +174,4 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 			return err == nil, err
 		}
 	}
-}
-
-// holdsBetween says whether anything is unsealed of slots from one to another.
-func (h *head) holdsBetween(first, last int64) bool {
-	for i := range h.parts {
-		p := &h.parts[i]
-		p.mu.RLock()
-		for at := range p.slots {
-			if at.slot >= first && at.slot <= last {
-				p.mu.RUnlock()
-				return true
-			}
-		}
-		p.mu.RUnlock()
-	}
-	return false
 }

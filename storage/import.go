@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // ImportedSeries is a series with samples of any slots. Both belong to the store from Import on.
@@ -75,7 +76,7 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 // which holds what is not sealed, doesn't grow.
 type imports struct {
 	mu   sync.Mutex
-	head *head
+	head *head.Head
 	last time.Time // when the last one ended
 }
 
@@ -93,7 +94,7 @@ func (i *imports) full(o *Options) bool {
 	if o.HeadBytes > 0 {
 		most = min(most, o.HeadBytes/8)
 	}
-	return i.head.bytes.Load() > most
+	return i.head.Bytes() > most
 }
 
 // release forgets the series of imports that have ended.
@@ -123,10 +124,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	defer s.imports.mu.Unlock()
 	defer func() { s.imports.last = s.opts.Now() }()
 	if s.imports.head == nil || s.imports.full(&s.opts) {
-		s.imports.head = newHead(len(s.head.parts))
-		s.imports.head.classOf = s.classes.of
+		s.imports.head = head.New(s.head.Partitions(), s.period, s.classes.of)
 	}
-	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.tenant(tenant), days: map[int64]*importDay{}}
+	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}
 	for i := range list {
 		if err := m.add(&list[i]); err != nil {
 			return m.stats, err
@@ -143,8 +143,8 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 // importing is one import.
 type importing struct {
 	s      *Store
-	head   *head
-	tenant *headTenant
+	head   *head.Head
+	tenant *head.Tenant
 	days   map[int64]*importDay // by their start, milliseconds
 	stats  ImportStats
 }
@@ -158,7 +158,7 @@ type importedDay struct {
 // add cuts a series into days.
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
-	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.name)); err != nil {
+	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.Name())); err != nil {
 		m.stats.Refuse(in.Labels, samples.Len(), err)
 		return nil
 	}
@@ -174,7 +174,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	if samples.Len() == 0 {
 		return nil
 	}
-	series, err := m.head.define(m.tenant, in.Labels.WithoutEmpty().Copy(), nil)
+	series, err := m.head.Define(m.tenant, in.Labels.WithoutEmpty().Copy(), nil)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -53,7 +54,7 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	// The samples come now. So all deletes that are read here were made before them, as chunks that name these say, and
 	// none that was made before is missing.
 	d.begun = d.s.opts.Now()
-	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.name); err != nil {
+	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
 	}
 	fresh, late, err := d.byAge()
@@ -90,28 +91,28 @@ func (d *importDay) bring(list []*importedDay) error {
 		return err
 	}
 	begun, done := newMarks(cells), newMarks(cells)
-	if err := d.s.mark(d.ctx, d.tenant.name, d.finest(), begun); err != nil {
+	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), begun); err != nil {
 		return err
 	}
 	if err := d.seal(list); err != nil {
 		return err
 	}
 	for res := rollup.OneHour; res > d.finest(); res-- {
-		if err := d.s.mark(d.ctx, d.tenant.name, res, slices.Concat(begun, done)); err != nil {
+		if err := d.s.mark(d.ctx, d.tenant.Name(), res, slices.Concat(begun, done)); err != nil {
 			return err
 		}
 	}
-	return d.s.mark(d.ctx, d.tenant.name, d.finest(), done)
+	return d.s.mark(d.ctx, d.tenant.Name(), d.finest(), done)
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
-func (d *importDay) trimBefore(list []*importedDay, cells map[slotPartitionAt]bool) error {
+func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
-		slots[at.slot] = true
+		slots[at.Slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.Where(func(x *format.Tombstone) bool {
-		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.labels, x.Matchers) })
+	return d.s.trimBefore(d.ctx, d.tenant.Name(), slots, d.deletes.Where(func(x *format.Tombstone) bool {
+		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.Labels(), x.Matchers) })
 	}))
 }
 
@@ -125,7 +126,7 @@ func (d *importDay) finest() rollup.Resolution {
 
 func (d *importDay) listWindows() error {
 	for res := d.finest(); res <= rollup.OneHour; res++ {
-		if err := d.s.listWindow(d.ctx, d.tenant.name, d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))); err != nil {
+		if err := d.s.listWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))); err != nil {
 			return err
 		}
 	}
@@ -133,13 +134,13 @@ func (d *importDay) listWindows() error {
 }
 
 // slotPartitions are the slots and partitions that series have samples in.
-func (d *importDay) slotPartitions(list []*importedDay) map[slotPartitionAt]bool {
-	cells := map[slotPartitionAt]bool{}
+func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]bool {
+	cells := map[head.SlotPartition]bool{}
 	for _, c := range list {
 		for rest := c.samples; rest.Len() > 0; {
 			t, _ := format.TimeBounds(&rest)
 			slot := d.s.period.SlotOf(t)
-			cells[slotPartitionAt{slot, d.s.partitionOf(c.series, slot)}] = true
+			cells[head.SlotPartition{Slot: slot, Partition: d.head.PartitionOf(c.series, slot)}] = true
 			_, rest = cutSamples(rest, d.s.period.SlotEnd(slot))
 		}
 	}
@@ -152,7 +153,7 @@ func (d *importDay) lock() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
 	for _, c := range d.list {
-		partitions = append(partitions, d.s.partitionOf(c.series, slot))
+		partitions = append(partitions, d.head.PartitionOf(c.series, slot))
 	}
 	slices.Sort(partitions)
 	partitions = slices.Compact(partitions)
@@ -171,20 +172,20 @@ func (d *importDay) lock() (unlock func()) {
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()
 	slot := d.s.period.SlotOf(d.start + 1)
-	if _, err := d.s.horizonsOf(d.ctx, d.tenant.name); err != nil {
+	if _, err := d.s.horizonsOf(d.ctx, d.tenant.Name()); err != nil {
 		return nil, nil, err
 	}
 	for _, c := range d.list {
-		c.class = d.s.classes.writable(int64(c.series.class), now)
-		keep := d.s.classes.keep(d.tenant.name, c.class)
+		c.class = d.s.classes.writable(c.series.Class(), now)
+		keep := d.s.classes.keep(d.tenant.Name(), c.class)
 		past := func(res rollup.Resolution) bool {
-			return d.s.isGone(res, slot, d.tenant.name, c.class) || d.s.isOutlived(res, slot, keep)
+			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || d.s.isOutlived(res, slot, keep)
 		}
 		if past(rollup.Raw) && past(rollup.FiveMinutes) { // No horizon moves for what isn't taken.
 			d.stats.Expired += c.samples.Len()
 			continue
 		}
-		withoutRaw, err := d.s.importsWithoutRaw(d.ctx, slot, d.tenant.name, c.class)
+		withoutRaw, err := d.s.importsWithoutRaw(d.ctx, slot, d.tenant.Name(), c.class)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -236,7 +237,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	slot := d.s.period.SlotOf(d.start + 1)
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
 	w.namesFirst, w.begun = true, d.begun
-	x := newRoller(w, d.tenant.name, slot)
+	x := newRoller(w, d.tenant.Name(), slot)
 	x.rawExpired, x.resealed = d.late, true
 	return x
 }
@@ -244,16 +245,16 @@ func (d *importDay) roller(ctx context.Context) *roller {
 // spread cuts series into pieces of a metric, in the order of classes and shards, and makes sure that there are as
 // many shards as all series of a metric need that this and earlier imports brought.
 func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
-	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.metric, b.series.metric) })
+	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.Metric(), b.series.Metric()) })
 	period := d.s.period.OfSlot(into.day.slot)
 	perDay := format.DayMS / period.SlotMS
 	for from := 0; from < len(list); {
-		metric, to := list[from].series.metric, from
+		metric, to := list[from].series.Metric(), from
 		var bytes int64
-		for ; to < len(list) && list[to].series.metric == metric; to++ {
+		for ; to < len(list) && list[to].series.Metric() == metric; to++ {
 			bytes += encodedBytes(&list[to].samples)
 		}
-		n := max(to-from, d.head.seriesCount(d.tenant, metric))/period.Partitions + 1
+		n := max(to-from, d.tenant.SeriesOfMetric(metric))/period.Partitions + 1
 		bytes = bytes * int64(n) / int64(to-from) / perDay
 		for res := range rollup.Resolution(resolutions) {
 			if err := into.recallShards(res, metric); err != nil {
@@ -264,11 +265,11 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 				return nil, err
 			}
 			for _, c := range list[from:to] {
-				c.shards[res] = uint16(format.ShardOf(c.series.id, shards))
+				c.shards[res] = uint16(format.ShardOf(c.series.ID(), shards))
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
-			return cmp.Or(cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)), strings.Compare(a.series.id.String(), b.series.id.String()))
+			return cmp.Or(cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)), strings.Compare(a.series.ID().String(), b.series.ID().String()))
 		})
 		for piece := range slices.Chunk(list[from:to], importPiece) {
 			pieces = append(pieces, piece)
@@ -305,21 +306,11 @@ func encodedBytes(samples *chunk.Samples) int64 {
 	return int64(n)
 }
 
-// seriesCount returns how many series of a metric the head knows.
-func (h *head) seriesCount(t *headTenant, metric string) int {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if m := t.metrics[metric]; m != nil {
-		return len(m.series)
-	}
-	return 0
-}
-
 // newMarks draws a mark for each slot and partition.
-func newMarks(cells map[slotPartitionAt]bool) []markAt {
+func newMarks(cells map[head.SlotPartition]bool) []markAt {
 	marks := make([]markAt, 0, len(cells))
 	for at := range cells {
-		marks = append(marks, markAt{at.slot, at.partition, newID()})
+		marks = append(marks, markAt{at.Slot, at.Partition, newID()})
 	}
 	return marks
 }

@@ -45,7 +45,7 @@ func TestImport(t *testing.T) {
 	require.Equal(t, want, ts.all("default"))
 	chunks := ts.check()
 	require.Equal(t, 20*2000, chunks.Samples)
-	require.Zero(t, ts.head.series.Load(), "the head must not grow")
+	require.Zero(t, ts.head.SeriesCount(), "the head must not grow")
 	for from := 0; from < 2000; from += 700 {
 		var list []ImportedSeries
 		for i := range 20 {

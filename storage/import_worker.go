@@ -26,7 +26,7 @@ func newImportWorker(ctx context.Context, d *importDay) *importWorker {
 func (w *importWorker) slot(slot int64) *slotSealer {
 	y := w.slots[slot]
 	if y == nil {
-		deletes := map[string]format.Tombstones{w.tenant.name: w.deletes.InSlot(w.s.period, slot)}
+		deletes := map[string]format.Tombstones{w.tenant.Name(): w.deletes.InSlot(w.s.period, slot)}
 		y = &slotSealer{rowWriter: w.roller.rowWriter, rolledSlot: w.roller.in(slot), stats: &SealStats{}, deletes: deletes}
 		w.slots[slot] = y
 	}
@@ -48,7 +48,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			part, rest = cutSamples(rest, y.into[rollup.Raw].end)
 			if w.late {
 				y.expired(&c.collected, &part)
-			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
+			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.ID())); err != nil {
 				return err
 			}
 		}
@@ -95,8 +95,8 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 	if w.late {
 		return nil, nil
 	}
-	metric, window := piece[0].series.metric, w.roller.day.into[rollup.Raw].window
-	shards, err := w.s.readShards(w.roller.ctx, window, w.tenant.name, metric)
+	metric, window := piece[0].series.Metric(), w.roller.day.into[rollup.Raw].window
+	shards, err := w.s.readShards(w.roller.ctx, window, w.tenant.Name(), metric)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +105,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.roller.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
+	err = w.s.listChunks(w.roller.ctx, metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
 	return found, err
 }

@@ -7,20 +7,6 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// assertFrozen makes sure that a frozen chunk gives back what it was made of.
-func assertFrozen(data []byte, want *chunk.Samples) {
-	if !invariants {
-		return
-	}
-	var got chunk.Samples
-	if err := chunk.Decode(data, &got); err != nil {
-		panic(fmt.Sprintf("invariant: a frozen chunk can't be read: %v", err))
-	}
-	if got.Len() != want.Len() || !got.Covers(want) {
-		panic("invariant: a frozen chunk gives back other samples")
-	}
-}
-
 // assertSealed makes sure that the sealed rows hold all that the stage rows held, before these are deleted.
 // Rows that can't be read right now prove nothing.
 func (p *sealPass) assertSealed() {
@@ -46,8 +32,8 @@ func (p *sealPass) assertSealed() {
 // assertSealed returns false if rows can't be read.
 func (x *slotSealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
-	for st := range c.chunks.all() {
-		if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
+	for st := range c.chunks.All() {
+		if err := st.Read(&samples); err != nil {
 			return false
 		}
 	}
@@ -61,7 +47,7 @@ func (x *slotSealer) assertSealed(c *collected) bool {
 	both.AppendAll(&samples)
 	both.Normalize()
 	if !sealed.Covers(&both) {
-		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.slot, c.series.labels, c.series.tenant.name))
+		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.Labels(), c.series.Tenant()))
 	}
 	return true
 }

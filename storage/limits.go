@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -36,7 +37,7 @@ func (b *Batch) countRefused(err error) {
 	if !errors.As(err, &bad) {
 		return
 	}
-	limiter, name := b.s.opts.Limiter, b.tenant.name
+	limiter, name := b.s.opts.Limiter, b.tenant.Name()
 	limits := limiter.Of(name)
 	switch {
 	case bad.Reason == ReasonTooManyLabels && limits.Labels > 0:
@@ -49,32 +50,25 @@ func (b *Batch) countRefused(err error) {
 }
 
 // mayEnter says whether the head takes one more series of a tenant. The caller holds the tenant's lock.
-func (s *Store) mayEnter(t *headTenant) error {
-	if s.head.refusesSeries(t, s.opts.HeadBytes) {
+func (s *Store) mayEnter(t *head.Tenant) error {
+	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}
-	return s.opts.Limiter.TakeSeries(t.name, t.byID.len(), s.Ready() == nil)
+	return s.opts.Limiter.TakeSeries(t.Name(), t.Known(), s.Ready() == nil)
 }
 
 // HeadBytes is about how much memory what isn't sealed takes.
-func (s *Store) HeadBytes() int64 { return s.head.bytes.Load() }
+func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
 // HeadOverfull says whether samples of known series are refused, at least those of who holds most, which lasts until
 // slots are sealed.
-func (s *Store) HeadOverfull() bool { return s.head.overfull(s.opts.HeadBytes) }
+func (s *Store) HeadOverfull() bool { return s.head.Overfull(s.opts.HeadBytes) }
 
 // Limiter returns what holds tenants to their limits; nil: nothing does.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
 
 // ActiveSeries returns how many series of a tenant have samples that aren't sealed.
-func (s *Store) ActiveSeries(tenant string) int {
-	s.head.mu.RLock()
-	t := s.head.tenants[tenant]
-	s.head.mu.RUnlock()
-	if t == nil {
-		return 0
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.byID.len()
-}
+func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(tenant) }
+
+// ForgetAliases forgets under which aliases the series of some tenants were found: their batches use others from now on.
+func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ForgetAliases(of) }

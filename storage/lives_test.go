@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -61,13 +62,13 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
 	ts.expiring = true
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	series := &Series{labels: jobLabels("web"), tenantMetric: &tenantMetric{&headTenant{name: "default"}, jobLabels("web").Get("__name__")}}
+	series := head.MetricOf("default", jobLabels("web").Get("__name__")).Series(format.SeriesID{}, jobLabels("web"))
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
 		x, at := newRowWriter(t.Context(), ts.Store, Work{Slot: slot}), ts.destinationsOf(slot)[rollup.Raw]
 		c := &collected{series: series}
 		x.label(c, rollup.Raw, at.window)
 		ts.classes.others.Store(&others)
-		x.put(c, rollup.Raw, at.window, 1, format.ChunkKey(series.id.String(), 0, series.id.String()), []byte{1})
+		x.put(c, rollup.Raw, at.window, 1, format.ChunkKey(series.ID().String(), 0, series.ID().String()), []byte{1})
 		x.names(series, at.window)
 		rows := x.puts
 		require.Len(t, rows, 2)

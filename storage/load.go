@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
 // returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
 // can't be understood without it, or not yet.
-func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*generation, error) {
+func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
@@ -28,67 +28,63 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 			continue
 		}
 		if err := l.blob(ctx, r, row.Value); isUnreadable(err) {
-			l.of.damaged = true
+			l.of.Damage()
 			s.noteDamage(w.Slot, w.Partition, r, err)
 			continue
-		} else if errors.Is(err, errUndefined) {
+		} else if errors.Is(err, head.ErrUndefined) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		l.gen.rows.add(r)
+		l.gen.Cover(r)
 	}
 	s.noteOrphans(l.lost, w.Slot, w.Partition)
-	l.gen.index = nil
-	if l.gen.rows.isEmpty() && !l.gen.partial() {
+	l.gen.Loaded()
+	if l.gen.IsEmpty() {
 		return nil, nil
 	}
 	return l.gen, nil
 }
 
-// partial says whether the generation holds samples of rows of which others can't be read, and no others.
-// These rows stay, so that sealing it is worth the effort only once.
-func (g *generation) partial() bool {
-	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*headChunk).holds)
-}
-
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
 type loader struct {
-	blobDecoder
-	gen    *generation
+	s *Store
+	*head.Decoder
+	gen    *head.Generation
 	writer string
-	of     *stream // the writer's
-	lost   int     // samples that nothing explains
-	missed bool    // rows before the next one can't be read
+	of     *head.Stream // the writer's
+	lost   int          // samples that nothing explains
+	missed bool         // rows before the next one can't be read
 }
 
 func newLoader(s *Store, w Work) *loader {
-	return &loader{
-		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
-		gen:         &generation{slot: &slotPartition{slot: w.Slot, partition: w.Partition}, start: s.period.SlotStart(w.Slot), index: map[*Series]*headChunk{}},
-	}
+	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
 }
 
 // blob adds a blob's samples to the generation. What leans on a blob that was never durable was never
 // acknowledged, and is left out.
 func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
-		l.writer, l.of = r.Writer, &stream{}
+		l.writer, l.of = r.Writer, &head.Stream{}
 	}
-	l.of.damaged, l.missed = l.of.damaged || l.missed, false
-	err := l.decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) })
+	if l.missed {
+		l.of.Damage()
+		l.missed = false
+	}
+	at := l.At()
+	err := l.Decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{at.Slot, at.Partition, r}) })
 	if err != nil {
 		return err
 	}
-	l.addTo(l.gen)
-	if l.orphans > 0 && l.of.damaged {
-		return errLeansOnCorrupt
+	l.AddTo(l.gen)
+	if l.Orphans() > 0 && l.of.Damaged() {
+		return head.ErrLeansOnCorrupt
 	}
-	l.lost += l.orphans
-	if l.s.opts.Shared && len(l.defined) > 0 {
-		l.gen.definers = append(l.gen.definers, l.definer(r))
+	l.lost += l.Orphans()
+	if l.s.opts.Shared {
+		l.NoteDefinitions(l.gen, r)
 	}
-	l.of.prune()
+	l.of.Prune()
 	return nil
 }
 
@@ -118,20 +114,6 @@ func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 	}
 	u.since[at] = now
 	return true
-}
-
-// prune lets go of what old epochs defined: a blob that leans on them after all makes learn look it up.
-func (st *stream) prune() {
-	const kept = 2
-	for len(st.epochs) > kept {
-		oldest, first := int64(0), true
-		for epoch := range st.epochs {
-			if first || epoch < oldest {
-				oldest, first = epoch, false
-			}
-		}
-		delete(st.epochs, oldest)
-	}
 }
 
 // noteDamage names a stage row that can't be read, and counts it once.

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // FuzzBlob walks over hostile bytes under a right checksum.
@@ -31,12 +32,13 @@ func FuzzBlob(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		blob := append([]byte{1, 0, 0, 0, 0}, body...)
 		binary.LittleEndian.PutUint32(blob[1:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
-		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
+		period := format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})
+		s := &Store{head: head.New(1, period, nil), eng: memory.New(), opts: DefaultOptions(), period: period}
 		l := newLoader(s, Work{})
 		if l.blob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {
-			for _, st := range l.gen.chunks {
+			for _, st := range l.gen.Chunks() {
 				var samples chunk.Samples
-				require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &samples))
+				require.NoError(t, st.Read(&samples))
 			}
 		}
 	})

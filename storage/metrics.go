@@ -43,9 +43,9 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		})
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_series", Help: "Series in the head."},
-		func() float64 { return float64(s.head.series.Load()) })
+		func() float64 { return float64(s.head.SeriesCount()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_bytes", Help: "Estimated memory of the head."},
-		func() float64 { return float64(s.head.bytes.Load()) })
+		func() float64 { return float64(s.head.Bytes()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_limit_bytes", Help: "Memory of the head from which new series are refused; 0: no limit."},
 		func() float64 { return float64(s.opts.HeadBytes) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_doubted", Help: "Whether this machine's clock isn't believed (1): then nothing is removed."},

@@ -178,8 +178,8 @@ func (r *concurrentRun) end() {
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		assert.NoError(c, r.store.SealAll(context.Background()))
 		r.store.LetGo()
-		assert.Zero(c, r.store.head.series.Load())
-		assert.Zero(c, r.store.head.bytes.Load())
+		assert.Zero(c, r.store.head.SeriesCount())
+		assert.Zero(c, r.store.head.Bytes())
 	}, 3*time.Minute, time.Millisecond)
 	r.read(rand.New(rand.NewPCG(1, 1)))
 	stats, err := r.store.Check(r.t.Context(), func(problem string) { r.t.Error(problem) })

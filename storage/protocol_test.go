@@ -210,7 +210,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 func (r *protocolRun) emptyHead() {
 	h := r.store.head
 	r.store.LetGo()
-	if n, bytes := h.series.Load(), h.bytes.Load(); n != 0 || bytes != 0 {
+	if n, bytes := h.SeriesCount(), h.Bytes(); n != 0 || bytes != 0 {
 		r.fail("all is sealed, and the head says that it holds %d series and %d bytes", n, bytes)
 	}
 }

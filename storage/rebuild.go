@@ -47,7 +47,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		return fmt.Errorf("storage: rebuilding the head: %w", err)
 	}
 	s.metrics.rebuildSeconds.Set(time.Since(begin).Seconds())
-	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.series.Load(), "bytes", s.head.bytes.Load(), "took", time.Since(begin).Round(time.Millisecond))
+	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took", time.Since(begin).Round(time.Millisecond))
 	s.follower.start(ctx)
 	return nil
 }

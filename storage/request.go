@@ -134,7 +134,7 @@ func (r *request) open() []openSeries {
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
 // or ask for series without a name, of which there are none.
 func (r *request) oneMetric() (name string, ok bool) {
-	if name, ok = equalName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
+	if name, ok = format.EqualName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
 		name = ""
 	}
 	return name, ok

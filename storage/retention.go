@@ -95,11 +95,7 @@ func (s *Store) KnownTenants(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.head.mu.RLock()
-	for name := range s.head.tenants {
-		names = append(names, name)
-	}
-	s.head.mu.RUnlock()
+	names = append(names, s.head.Tenants()...)
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }

@@ -68,14 +68,14 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 // rollupRows reads all of them, of one start that with the highest version first.
 func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	var found []rollupChunk
-	id := series.id.String()
-	for at := range s.placesOf(series.id, shards) {
+	id := series.ID().String()
+	for at := range s.placesOf(series.ID(), shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.tenant.name, series.metric, at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.metric, series.tenant.name,
+				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(at, row))

@@ -47,7 +47,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.B
 			return x.fill(to, r, b) // Its window has expired just now.
 		}
 	}
-	hiding := in.hiding.OfSeries(r.series.labels)
+	hiding := in.hiding.OfSeries(r.series.Labels())
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0
 	var samples chunk.Samples
@@ -80,7 +80,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.B
 // versionsOf lists the slot's sealed chunks of a series.
 func (x *roller) versionsOf(in *rolledSlot, s *Series, shards int64) (found []string, err error) {
 	if x.listed != nil {
-		return x.listed[chunkAt{in.into[rollup.Raw].start, s.id}], nil
+		return x.listed[chunkAt{in.into[rollup.Raw].start, s.ID()}], nil
 	}
 	err = in.eachSealed(s, shards, true, func(row engine.Row) error {
 		found = append(found, string([]byte(row.Clustering[3].Text)))
@@ -92,7 +92,7 @@ func (x *roller) versionsOf(in *rolledSlot, s *Series, shards int64) (found []st
 // lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
 // of its class are there: it was in another one before. version is how much is there.
 func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) {
-	tenant, gone := r.series.tenant.name, uint64(0)
+	tenant, gone := r.series.Tenant(), uint64(0)
 	if x.s.classes.count() == 1 {
 		return false, nil
 	}
@@ -104,7 +104,7 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 	if gone == 0 && !x.resealed {
 		return false, nil
 	}
-	shards, err := x.s.readShards(x.ctx, to.at.window, tenant, r.series.metric)
+	shards, err := x.s.readShards(x.ctx, to.at.window, tenant, r.series.Metric())
 	if err != nil {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
 // gone, and that was more than what there is now.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
-	due := to.due.OfSeries(r.series.labels)
+	due := to.due.OfSeries(r.series.Labels())
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
@@ -149,13 +149,13 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	day := x.day.into[rollup.OneHour]
 	chunks := map[format.SeriesID][]rollupChunk{}
 	for metric, series := range byMetric(rolls) {
-		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
+		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
 		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
 			return err
 		}
 	}
 	for i := range rolls {
-		if err := x.make1h(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
+		if err := x.make1h(&rolls[i], chunks[rolls[i].series.ID()], b); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	metrics := map[string][]*Series{}
 	for i := range rolls {
 		s := rolls[i].series
-		metrics[s.metric] = append(metrics[s.metric], s)
+		metrics[s.Metric()] = append(metrics[s.Metric()], s)
 	}
 	return metrics
 }
@@ -178,8 +178,8 @@ func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) 
 	for _, c := range chunks {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			x.s.corrupt(engine.R5m, &CorruptRowError{
-				Table: engine.R5m, Window: x.day.into[rollup.FiveMinutes].window, Tenant: r.series.tenant.name,
-				Metric: r.series.metric, Series: r.series.id.String(), Start: c.start, Err: err,
+				Table: engine.R5m, Window: x.day.into[rollup.FiveMinutes].window, Tenant: r.series.Tenant(),
+				Metric: r.series.Metric(), Series: r.series.ID().String(), Start: c.start, Err: err,
 			})
 			continue
 		}
@@ -202,8 +202,8 @@ func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) 
 // stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
 // buckets.
 func (x *roller) stored(to rollupOf, r *rollupTask) (*rollup.Buckets, uint64, error) {
-	at, tenant := to.at, r.series.tenant.name
-	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	at, tenant := to.at, r.series.Tenant()
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -214,7 +214,7 @@ func (x *roller) stored(to rollupOf, r *rollupTask) (*rollup.Buckets, uint64, er
 	var b rollup.Buckets
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
 		x.s.corrupt(format.TableOf(to.res), &CorruptRowError{
-			Table: format.TableOf(to.res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
+			Table: format.TableOf(to.res), Window: at.window, Tenant: tenant, Metric: r.series.Metric(), Series: r.series.ID().String(), Start: at.start, Err: err,
 		})
 		b.Reset()
 	}

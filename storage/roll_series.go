@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -54,7 +55,7 @@ func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 	}
 	known := map[format.SeriesID]bool{}
 	for i := range list {
-		known[list[i].series.id] = true
+		known[list[i].series.ID()] = true
 	}
 	for _, w := range x.windows()[1:] {
 		rolled, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)
@@ -62,14 +63,14 @@ func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 			return nil, err
 		}
 		for _, c := range rolled {
-			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.labels)) > 0 }
-			if !known[c.series.id] && x.anySlot(due) {
-				known[c.series.id] = true
+			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.Labels())) > 0 }
+			if !known[c.series.ID()] && x.anySlot(due) {
+				known[c.series.ID()] = true
 				list = append(list, c)
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.id.String(), b.series.id.String()) })
+	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.ID().String(), b.series.ID().String()) })
 	return list, nil
 }
 
@@ -109,7 +110,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 		return nil, err
 	}
 	table, field := format.TableOf(format.ResolutionOf(window)), format.SeriesField(format.ResolutionOf(window))
-	of := &tenantMetric{&headTenant{name: tenant}, metric}
+	of := head.MetricOf(tenant, metric)
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.places(shards) {
@@ -126,15 +127,13 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 				s.corrupt(table, &CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
 				continue
 			}
-			series := &Series{labels: ls, tenantMetric: of}
-			copy(series.id[:], id)
-			list = append(list, collected{series: series, class: at.Class()})
+			list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), ls), class: at.Class()})
 		}
 	}
 	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
 	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
 	slices.SortFunc(list, func(a, b collected) int {
-		order := strings.Compare(a.series.id.String(), b.series.id.String())
+		order := strings.Compare(a.series.ID().String(), b.series.ID().String())
 		switch {
 		case order == 0 && shorter(kept(&b), kept(&a)):
 			return -1
@@ -143,5 +142,5 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 		}
 		return order
 	})
-	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.id == b.series.id }), nil
+	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.ID() == b.series.ID() }), nil
 }

@@ -20,7 +20,7 @@ func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made 
 	}
 	r.version = max(r.version, version+1)
 	width := rollup.FiveMinutes.Width()
-	due := in.due.OfSeries(r.series.labels)
+	due := in.due.OfSeries(r.series.Labels())
 	due.HideBuckets(kept, 0, width)
 	there, err := in.beforeDue(r, shards, due, made)
 	if err != nil {
@@ -46,7 +46,7 @@ func (x *rolledSlot) beforeDue(r *rollupTask, shards int64, due format.Tombstone
 	if len(due) == 0 {
 		return made, nil
 	}
-	known := x.hiding.OfSeries(r.series.labels).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
+	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	var samples chunk.Samples
 	if _, err := x.readVisible(r.series, shards, known, &samples); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	}
 	kept.Delete(0, func(end int64) bool {
 		slot := p.SlotOf(end)
-		return there[slot] || x.dueIn[slot].OfSeries(r.series.labels).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
+		return there[slot] || x.dueIn[slot].OfSeries(r.series.Labels()).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
 	})
 	var all rollup.Buckets
 	rollup.Merge(&all, kept, made, rollup.AllColumns)

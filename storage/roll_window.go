@@ -218,7 +218,7 @@ func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected)
 	for i := range part {
 		c, some := &part[i], false
 		for _, in := range slots {
-			if !in.forDue || len(in.due.OfSeries(c.series.labels)) > 0 {
+			if !in.forDue || len(in.due.OfSeries(c.series.Labels())) > 0 {
 				in.tasks, some = append(in.tasks, rollupTask{collected: c}), true
 			}
 		}
@@ -238,7 +238,7 @@ func (x *roller) destine(metric string, list []collected) error {
 			return err
 		}
 		for i := range list {
-			list[i].shards[res] = uint16(format.ShardOf(list[i].series.id, n))
+			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), n))
 		}
 	}
 	return nil

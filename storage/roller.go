@@ -134,7 +134,7 @@ func (x *roller) makeAll5m() error {
 		in := x.slots[slot]
 		in.hiding = hiding.InSlot(x.s.period, slot)
 		err := x.sideBySide(len(in.tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
-			return x.make5m(in, &in.tasks[i], raw.of(in.tasks[i].series.metric), b)
+			return x.make5m(in, &in.tasks[i], raw.of(in.tasks[i].series.Metric()), b)
 		})
 		if err != nil {
 			return err
@@ -164,9 +164,9 @@ func (x *roller) list(raw metricShards) error {
 	}
 	x.listed = chunkList{}
 	for from := 0; from < len(x.series); {
-		metric, to := x.series[from].series.metric, from
+		metric, to := x.series[from].series.Metric(), from
 		var series []*Series
-		for ; to < len(x.series) && x.series[to].series.metric == metric; to++ {
+		for ; to < len(x.series) && x.series[to].series.Metric() == metric; to++ {
 			series = append(series, x.series[to].series)
 		}
 		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, raw.of(metric), first, last}
@@ -215,7 +215,7 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 		return nil
 	}
 	x.label(r.collected, to.res, to.at.window)
-	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.id.String(), to.at.start), r.chunk)
+	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.ID().String(), to.at.start), r.chunk)
 	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()
 	}

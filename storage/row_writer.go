@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -35,16 +36,16 @@ type rowWriter struct {
 	puts    []engine.Mutation // those of rows, one batch after the other
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool     // what is among catalog
-	written []seriesLabels           // what is among rows
-	places  map[writtenOf]*writtenOf // where labels were written, which series share
+	named   map[catalogName]bool           // what is among catalog
+	written []seriesLabels                 // what is among rows
+	places  map[head.Written]*head.Written // where labels were written, which series share
 }
 
 // seriesLabels is a series' labels row in a window and shard.
 type seriesLabels struct {
 	series *Series
 	res    rollup.Resolution
-	where  writtenLabels
+	where  head.WrittenRow
 }
 
 func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
@@ -69,24 +70,24 @@ func (x *rowWriter) horizonsOf(tenant string) *tenantHorizons {
 
 // expires returns when rows of a series vanish.
 func (x *rowWriter) expires(c *collected, window int64) int64 {
-	name := c.series.tenant.name
+	name := c.series.Tenant()
 	return x.s.expiresAfter(window, x.s.lives(x.horizonsOf(name), x.others, name, c.class))
 }
 
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	s := c.series
-	where := writtenLabels{window: window, at: c.at(res), some: true}
+	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
 	if x.s.expiring {
-		where.life = x.s.lifeOf(window, x.expires(c, window))
+		where.Life = x.s.lifeOf(window, x.expires(c, window))
 	}
-	if s.writtenAt(res) == where {
+	if s.WrittenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.id.String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.labels)), s.labels))
+	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.ID().String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.Labels())), s.Labels()))
 	x.names(s, window)
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -97,7 +98,7 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.tenant.name, s.metric, at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at),
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
@@ -116,15 +117,15 @@ type rowBatch struct {
 }
 
 func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
-	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
+	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *rowWriter) names(s *Series, window int64) {
-	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(s.tenant.name), x.others, s.tenant.name))
+	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(s.Tenant()), x.others, s.Tenant()))
 	timestamp := x.s.explains(window, expires)
 	add := func(kind int64, label, value string, row []byte) {
-		name := x.s.catalog.name(window, x.s.lifeOf(window, expires), s.tenant.name, kind, label, value)
+		name := x.s.catalog.name(window, x.s.lifeOf(window, expires), s.Tenant(), kind, label, value)
 		if x.named[name] || x.s.catalog.has(name) {
 			return
 		}
@@ -133,14 +134,14 @@ func (x *rowWriter) names(s *Series, window int64) {
 		}
 		x.named[name] = true
 		x.catalog = append(x.catalog, engine.Batch{
-			Table: engine.Catalog, Partition: format.CatalogPartition(window, s.tenant.name, kind, label),
+			Table: engine.Catalog, Partition: format.CatalogPartition(window, s.Tenant(), kind, label),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
 			}},
 		})
 		x.bytes += len(label) + len(value) + 128
 	}
-	s.labels.Range(func(l labels.Label) {
+	s.Labels().Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
 			add(format.CatalogMetric, "", l.Value, []byte{1})
 		}
@@ -196,20 +197,17 @@ func (x *rowWriter) write() error {
 
 // noteLabels remembers where a series' labels row was written.
 func (x *rowWriter) noteLabels(w seriesLabels) {
-	var at writtenOf
-	if w.series.written != nil {
-		at = *w.series.written
-	}
+	at := w.series.Written()
 	at[w.res] = w.where
 	shared := x.places[at]
 	if shared == nil {
 		if x.places == nil {
-			x.places = map[writtenOf]*writtenOf{}
+			x.places = map[head.Written]*head.Written{}
 		}
 		shared = &at
 		x.places[at] = shared
 	}
-	w.series.written = shared
+	w.series.SetWritten(shared)
 }
 
 // Labels, names and metadata explain other rows of their window, and must not go before these. They are written again by

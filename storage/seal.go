@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -110,10 +111,13 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		lane        int
 		held        bool
 	}
-	at, strands := map[group]int{}, make([]int, len(list))
+	at, chunks := map[group]int{}, make([]int, len(list))
 	for i, w := range list {
-		n, held := s.head.strandsOf(w)
-		strands[i] = n
+		n, held := s.head.CountChunks(w.at())
+		if !held {
+			n = maxPassChunks // Nobody knows how many there are.
+		}
+		chunks[i] = n
 		g := group{s.period.DayOf(w.Slot), s.period.WindowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
 		in, ok := at[g]
 		if !ok {
@@ -127,29 +131,15 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
 		from, sum := 0, 0
 		for i, w := range pass {
-			if i > from && sum+strands[w] > maxPassChunks {
+			if i > from && sum+chunks[w] > maxPassChunks {
 				cut = append(cut, pass[from:i])
 				from, sum = i, 0
 			}
-			sum += strands[w]
+			sum += chunks[w]
 		}
 		cut = append(cut, pass[from:])
 	}
 	return cut
-}
-
-// strandsOf returns how many head chunks the head has of a slot and partition, and whether it has any of it. What it doesn't have counts as
-// a pass.
-func (h *head) strandsOf(w Work) (n int, held bool) {
-	p := h.part(w.Partition)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	c := p.slots[w.at()]
-	if c == nil {
-		return maxPassChunks, false
-	}
-	c.each(func(g *generation) { n += len(g.chunks) })
-	return n, true
 }
 
 // SealAll seals all that is staged, whatever its age.
@@ -188,7 +178,7 @@ func (s *Store) LetGo() int {
 	s.imports.release(s.opts.Now())
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
-	return s.head.gc()
+	return s.head.GC()
 }
 
 // countExpired counts and tells what came too late to be sealed as it is: its window is gone.
@@ -199,11 +189,9 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	var samples chunk.Samples
 	exemplars := 0
 	for i := range list {
-		for st := range list[i].chunks.all() {
-			_ = st.read(-format.MaxTime, format.MaxTime, &samples)
-			if x := st.exemplars(); x != nil {
-				exemplars += len(x.list)
-			}
+		for st := range list[i].chunks.All() {
+			_ = st.Read(&samples)
+			exemplars += len(st.Exemplars())
 		}
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
@@ -215,12 +203,8 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
-		p := s.head.part(w.Partition)
-		p.mu.RLock()
-		_, ok := p.slots[w.at()]
-		w.upTo = p.seq
-		p.mu.RUnlock()
-		some = some || ok
+		last, held := s.head.LastSeq(w.at())
+		w.upTo, some = last, some || held
 	}
 	if !some { // No need to wait for the commit under way.
 		return
@@ -228,27 +212,14 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	for _, w := range works {
-		s.closeGenerationsOf(w)
+		w.own, w.upTo = s.head.Close(w.at())
 	}
-}
-
-func (s *Store) closeGenerationsOf(w *sealedWork) {
-	p := s.head.part(w.Partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.slots[w.at()]
-	if c == nil {
-		w.upTo = p.seq
-		return
-	}
-	c.closeGeneration()
-	w.own, w.upTo = slices.Clone(c.closed), c.seq
 }
 
 // gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one
 // that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
 // rows: that is durable too, or was sealed before.
-func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
+func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
 	left = map[format.StageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
@@ -262,7 +233,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	for _, r := range staged {
 		switch {
 		case r.Writer == s.writer && r.Seq > upTo: // of a generation to come
-		case isCovered(gens, r), back[r]:
+		case head.IsCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:
 			left[r] = true
@@ -274,26 +245,22 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
 	// its beginning, for only so it explains itself.
 	gen, err := s.load(ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] })
-	if err != nil || gen == nil || gen.partial() {
+	if err != nil || gen == nil || gen.Partial() {
 		return nil, rows, left, err
 	}
-	for r := range gen.rows.all() {
+	for r := range gen.Rows() {
 		if left[r] {
 			delete(left, r)
 			rows = append(rows, r)
 		}
 	}
-	return []*generation{gen}, rows, left, nil
+	return []*head.Generation{gen}, rows, left, nil
 }
 
 // release lets the head forget what is sealed.
-func (s *Store) release(w Work, gens []*generation) {
-	p := s.head.part(w.Partition)
-	p.mu.RLock()
-	c := p.slots[w.at()]
-	p.mu.RUnlock()
-	if c != nil {
-		s.head.drop(c, gens)
+func (s *Store) release(w Work, gens []*head.Generation) {
+	s.head.Release(w.at(), gens)
+	if s.opts.Shared {
+		s.follower.forget(w.Partition)
 	}
-	s.follower.forget(w.Partition)
 }

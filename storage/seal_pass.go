@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -35,10 +35,10 @@ type sealPass struct {
 type sealedWork struct {
 	Work
 	// own are the closed generations of the head, upTo is the last number that they may have.
-	own  []*generation
+	own  []*head.Generation
 	upTo int64
 	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
-	gens  []*generation
+	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
 	stats SealStats
@@ -46,7 +46,7 @@ type sealedWork struct {
 
 // waits says whether there is anything to seal.
 func (w *sealedWork) waits() bool {
-	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*generation).partial)
+	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).Partial)
 }
 
 func (p *sealPass) run() error {
@@ -69,7 +69,7 @@ func (p *sealPass) run() error {
 		}
 		// What the head has of a slot without stage rows was sealed: by another process, or by a seal that didn't learn that its
 		// last write had succeeded.
-		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *generation) bool { return g.hasAny(w.left) }))
+		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
 		all.Chunks += w.stats.Chunks
@@ -86,7 +86,7 @@ func (p *sealPass) run() error {
 func (p *sealPass) seal() error {
 	byTenant := map[string][]stagedSeries{}
 	for tenant, n := range p.headChunks() { // There are many, and a slice that grows takes more.
-		byTenant[tenant.name] = make([]stagedSeries, 0, cap(byTenant[tenant.name])+n)
+		byTenant[tenant] = make([]stagedSeries, 0, n)
 	}
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
@@ -114,21 +114,14 @@ func (p *sealPass) seal() error {
 }
 
 // headChunks counts the head chunks of what is to be sealed, by tenant. A series has one in a slot, seldom more.
-func (p *sealPass) headChunks() map[*headTenant]int {
-	count := map[*headTenant]int{}
+func (p *sealPass) headChunks() map[string]int {
+	count := map[string]int{}
 	for _, w := range p.works {
 		if !w.waits() {
 			continue
 		}
 		for _, g := range w.gens {
-			for rest := g.chunks; len(rest) > 0; {
-				tenant, n := rest[0].series.tenant, 1
-				for n < len(rest) && rest[n].series.tenant == tenant {
-					n++
-				}
-				count[tenant] += n
-				rest = rest[n:]
-			}
+			g.CountChunks(count)
 		}
 	}
 	return count
@@ -159,7 +152,7 @@ func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone 
 	now := p.begun.UnixMilli()
 	fresh = list[:0]
 	for _, c := range list {
-		c.class = p.s.classes.writable(int64(c.series.class), now)
+		c.class = p.s.classes.writable(c.series.Class(), now)
 		switch slot := c.work.Slot; {
 		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
 			fresh = append(fresh, c)
@@ -234,16 +227,16 @@ type tenantPass struct {
 	slots  map[int64]*slotSealer
 	roller *roller
 	// resealed are the slot partitions that were sealed before.
-	resealed map[slotPartitionAt]bool
+	resealed map[head.SlotPartition]bool
 }
 
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
 	slices.SortFunc(list, func(a, b stagedSeries) int {
-		return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]), cmp.Compare(a.work.Slot, b.work.Slot))
+		return cmp.Or(strings.Compare(a.series.Metric(), b.series.Metric()), a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))
 	})
 	w := newRowWriter(p.ctx, p.s, list[0].work.Work)
 	w.begun = p.begun
-	t := &tenantPass{sealPass: p, list: list, roller: newRoller(w, tenant, list[0].work.Slot), slots: map[int64]*slotSealer{}, resealed: map[slotPartitionAt]bool{}}
+	t := &tenantPass{sealPass: p, list: list, roller: newRoller(w, tenant, list[0].work.Slot), slots: map[int64]*slotSealer{}, resealed: map[head.SlotPartition]bool{}}
 	t.roller.rawExpired = late
 	for i := range list {
 		if slot := list[i].work.Slot; t.slots[slot] == nil {
@@ -307,7 +300,7 @@ func (t *tenantPass) trimBefore() error {
 	}
 	return t.s.trimBefore(t.ctx, t.roller.tenant, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
-			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.labels, d.Matchers)
+			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.Labels(), d.Matchers)
 		})
 	}))
 }
@@ -322,7 +315,7 @@ func (t *tenantPass) sealedBefore() error {
 			if err != nil {
 				return err
 			}
-			t.resealed[slotPartitionAt{slot, int(row.Clustering[1].Int)}] = true
+			t.resealed[head.SlotPartition{Slot: slot, Partition: int(row.Clustering[1].Int)}] = true
 		}
 	}
 	return nil
@@ -335,10 +328,10 @@ func (t *tenantPass) seal() error {
 	for i := range t.list {
 		c := &t.list[i]
 		samples.Reset()
-		for st := range c.chunks.all() {
+		for st := range c.chunks.All() {
 			// Closed generations don't change any more, so no lock is needed.
-			if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
-				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
+			if err := st.Read(&samples); err != nil {
+				return fmt.Errorf("storage: reading back %s: %w", c.series.Labels(), err)
 			}
 		}
 		samples.Normalize()
@@ -358,7 +351,7 @@ func (t *tenantPass) seal() error {
 			t.roller.series = append(t.roller.series, &c.collected)
 		}
 		rolled = false
-		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.metric != c.series.metric; t.isFull(metricEnds) {
+		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.Metric() != c.series.Metric(); t.isFull(metricEnds) {
 			if err := t.roller.run(); err != nil {
 				return err
 			}
@@ -378,7 +371,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 
 // mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
-	cells := map[slotPartitionAt]bool{}
+	cells := map[head.SlotPartition]bool{}
 	for i := range t.list {
 		cells[t.list[i].work.at()] = true
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -18,6 +19,9 @@ type destination struct {
 	start  int64 // of the chunks of a series there
 	end    int64 // of what they span, milliseconds
 }
+
+// resolutions is how many there are: raw, 5m, 1h.
+const resolutions = int(rollup.OneHour) + 1
 
 // destinations are those of a slot, by resolution.
 type destinations [resolutions]destination
@@ -43,7 +47,7 @@ func (s *Store) markRow(tenant string, at destination, slot int64, partition int
 type collected struct {
 	series *Series
 	class  int64 // in which its rows are written
-	chunks headChunks
+	chunks head.Chunks
 	shards [resolutions]uint16
 }
 
@@ -53,23 +57,24 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 }
 
 // collect groups the head chunks of generations by tenant and series.
-func collect(gens []*generation) map[string][]collected {
+func collect(gens []*head.Generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
 	for _, g := range gens {
-		for _, st := range g.chunks {
-			if !st.holds() {
+		for _, st := range g.Chunks() {
+			if !st.Holds() {
 				continue
 			}
-			name := st.series.tenant.name
-			i, ok := at[st.series]
+			series := st.Series()
+			name := series.Tenant()
+			i, ok := at[series]
 			if !ok {
 				i = len(byTenant[name])
-				at[st.series] = i
-				byTenant[name] = append(byTenant[name], collected{series: st.series})
+				at[series] = i
+				byTenant[name] = append(byTenant[name], collected{series: series})
 			}
 			c := &byTenant[name][i]
-			c.chunks = c.chunks.with(st)
+			c.chunks = c.chunks.With(st)
 		}
 	}
 	return byTenant
@@ -95,16 +100,16 @@ func (x *sealedSlot) eachSealed(s *Series, shards int64, keysOnly bool, yield fu
 // eachRow yields the sealed rows of a kind of a series in the slot.
 func (x *sealedSlot) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
-	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.id.String())}
-	for in := range x.s.placesOf(s.id, shards) {
+	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.ID().String())}
+	for in := range x.s.placesOf(s.ID(), shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
+			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {
 				err = yield(row)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: reading sealed rows of %s: %w", s.labels, err)
+				return fmt.Errorf("storage: reading sealed rows of %s: %w", s.Labels(), err)
 			}
 		}
 	}
@@ -135,7 +140,7 @@ type slotSealer struct {
 
 	// shards are those of the metric that was asked for last.
 	asked   string
-	askedOf *headTenant
+	askedOf *head.Tenant
 	shards  int64
 }
 
@@ -167,7 +172,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
-			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.id.String(), at.start, version), value)
+			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.ID().String(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
@@ -228,13 +233,13 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 
 // ask reads how many shards a series' metric has.
 func (x *slotSealer) ask(s *Series) error {
-	if x.asked == s.metric && x.askedOf == s.tenant {
+	if x.asked == s.Metric() && x.askedOf == s.TenantOfHead() {
 		return nil
 	}
-	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.tenant.name, s.metric)
+	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.Tenant(), s.Metric())
 	if err != nil {
 		return err
 	}
-	x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
+	x.asked, x.askedOf, x.shards = s.Metric(), s.TenantOfHead(), shards
 	return nil
 }

@@ -188,14 +188,9 @@ func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
 		}
 	}
 	for i := range open {
-		o := &open[i]
-		o.part.mu.RLock()
-		for st := range o.chunks.all() {
-			if st.hasSamplesIn(r.minT, r.maxT) {
-				slots[r.s.period.SlotOf(st.minT)] = true
-			}
+		for first := range open[i].unsealed.First(r.minT, r.maxT) {
+			slots[r.s.period.SlotOf(first)] = true
 		}
-		o.part.mu.RUnlock()
 	}
 	return slots
 }

@@ -85,13 +85,13 @@ func (t *tenantPass) spread() error {
 		partitions[w.Slot][w.Partition] = true
 	}
 	for from := 0; from < len(t.list); {
-		metric, to := t.list[from].series.metric, from
+		metric, to := t.list[from].series.Metric(), from
 		series, bytes := map[int64]int{}, map[int64]int64{} // in each slot
-		for ; to < len(t.list) && t.list[to].series.metric == metric; to++ {
+		for ; to < len(t.list) && t.list[to].series.Metric() == metric; to++ {
 			slot := t.list[to].work.Slot
 			series[slot]++
-			for st := range t.list[to].chunks.all() {
-				bytes[slot] += st.encodedBytes()
+			for st := range t.list[to].chunks.All() {
+				bytes[slot] += st.EncodedBytes()
 			}
 		}
 		for res := range rollup.Resolution(resolutions) {
@@ -105,7 +105,7 @@ func (t *tenantPass) spread() error {
 				shards = max(shards, needed)
 			}
 			for i := from; i < to; i++ {
-				t.list[i].shards[res] = uint16(format.ShardOf(t.list[i].series.id, shards))
+				t.list[i].shards[res] = uint16(format.ShardOf(t.list[i].series.ID(), shards))
 			}
 		}
 		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
@@ -133,18 +133,6 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	}
 	x.s.shards.set(of, n)
 	return n, nil
-}
-
-// encodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
-func (s *headChunk) encodedBytes() int64 {
-	n := len(s.tail)
-	if s.rare != nil {
-		n += len(s.rare.hist)
-	}
-	for f := range s.eachFrozen() {
-		n += len(f.data)
-	}
-	return int64(n)
 }
 
 // readShards reads how many shards a metric has in a window, for whoever writes by it; a row that isn't a number is

@@ -27,7 +27,7 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 	// Invariant I4: first the head, then the windows. What is sealed meanwhile is met twice.
 	var spans []Span
 	for partition := range s.period.Partitions() {
-		for _, slot := range s.head.slots(partition) {
+		for _, slot := range s.head.Slots(partition) {
 			spans = append(spans, Span{s.period.SlotStart(slot) + 1, s.period.SlotEnd(slot)})
 		}
 	}

@@ -38,7 +38,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 		if !s.Settled(w.Slot, settleMS) {
 			continue
 		}
-		holds := len(w.pending) > 0 || s.head.has(w)
+		holds := len(w.pending) > 0 || s.head.Has(w.at())
 		if !holds {
 			empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, partition))
 			if err != nil {
@@ -65,13 +65,4 @@ func (s *Store) staged(w Work, settleMS int64) Staged {
 		out.SinceMS = max(out.SinceMS, min((first.hour+1)*format.HourMS, s.opts.Now().UnixMilli()))
 	}
 	return out
-}
-
-// has says whether the head holds anything of a slot and partition.
-func (h *head) has(w Work) bool {
-	p := h.part(w.Partition)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	_, ok := p.slots[w.at()]
-	return ok
 }

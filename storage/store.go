@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -198,11 +198,10 @@ type Store struct {
 	// isNew says that opening it has created it.
 	isNew bool
 
-	head      *head
+	head      *head.Head
 	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
 	committer *committer
 	batches   sync.Pool
-	builders  sync.Pool
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	imports   imports
 	catalog   catalogMemory
@@ -255,10 +254,10 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		identity: have.identity(), isNew: isNew, writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
+		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
-	s.head.classOf = s.classes.of
+	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
 	if e, ok := engine.As[expirer](eng); ok {
@@ -277,9 +276,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		opts.Registerer.MustRegister(registry)
 	}
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
-	s.builders.New = func() any {
-		return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, format.BlobFull)}
-	}
 	s.committer = newCommitter(s.commitEnv())
 	go s.committer.run()
 	s.background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -33,7 +34,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	opts.Logger = slog.New(slog.DiscardHandler)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
+		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
 	s.join()
 	s.metrics = newMetrics(s, nil)

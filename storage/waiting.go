@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // What a partition's row of table low is about: the names of its rows.
@@ -44,7 +45,9 @@ func (w Work) Pending() (rows int, since time.Time) {
 	return len(w.pending), since
 }
 
-func (w Work) at() slotPartitionAt { return slotPartitionAt{w.Slot, w.Partition} }
+func (w Work) at() head.SlotPartition {
+	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
+}
 
 // pendingRow is a row of table pending, with the hour that its partition key names.
 type pendingRow struct {
@@ -70,7 +73,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 			bySlot[slot] = nil
 		}
 	}
-	for _, slot := range s.head.slots(partition) {
+	for _, slot := range s.head.Slots(partition) {
 		bySlot[slot] = nil // A seal that was cut short may have emptied the stage, and the mark gone past it.
 	}
 	for _, p := range pending {
@@ -82,11 +85,6 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	}
 	slices.SortFunc(work, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
 	return work, nil
-}
-
-// partitionOf returns the partition of a series in a slot.
-func (s *Store) partitionOf(series *Series, slot int64) int {
-	return s.period.PartitionOf(slot, series.sum, int(series.part))
 }
 
 // Settled says whether a slot ended at least settle before now, milliseconds.

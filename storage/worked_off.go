@@ -77,7 +77,7 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 			s.corrupt(engine.Defined, fmt.Errorf("storage: what is sealed of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
 			continue
 		}
-		runs = append(runs, format.SeqRun{First: run.First, Last: run.Last})
+		runs = append(runs, run)
 	}
 	return runs, nil
 }
@@ -106,16 +106,16 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.Stag
 }
 
 // cameBack says whether a row that is to be followed was sealed, and came back.
-func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r format.StageRow) (bool, error) {
+func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
 	// A process whose clock is behind takes what others have sealed for new, else.
-	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.slot) < backAfter.Milliseconds() {
+	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.At().Slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.asked {
-		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.slot, Partition: c.decoder.partition}, r.Writer)
+		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.At().Slot, Partition: c.decoder.At().Partition}, r.Writer)
 		if err != nil {
 			return false, err
 		}

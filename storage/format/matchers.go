@@ -21,3 +21,13 @@ func MatchesName(ms []*labels.Matcher, name string) bool {
 	}
 	return true
 }
+
+// EqualName returns the metric's name where a matcher asks for exactly one.
+func EqualName(ms []*labels.Matcher) (string, bool) {
+	for _, m := range ms {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value, true
+		}
+	}
+	return "", false
+}

@@ -7,13 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// SealedRun is a row of table defined that names sealed blobs of a stream, from a first number to a last one. It stands among
-// the definitions of its slot and partition, whose numbers are positive.
-type SealedRun struct{ First, Last int64 }
-
 const sealedRunVersion = 1
 
-// SealedRunKey is the key of a run.
+// SealedRunKey is the key of a row of table defined that names sealed blobs of a stream, from a first number to a last one. It
+// stands among the definitions of its slot and partition, whose numbers are positive.
 func SealedRunKey(writer string, first int64) engine.Key {
 	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }
@@ -32,8 +29,8 @@ func AppendSealedRun(last int64) []byte {
 }
 
 // ParseSealedRun is the inverse of AppendSealedRun, and of SealedRunKey.
-func ParseSealedRun(row engine.Row) (SealedRun, error) {
-	run := SealedRun{First: -1 - row.Clustering[1].Int}
+func ParseSealedRun(row engine.Row) (SeqRun, error) {
+	run := SeqRun{First: -1 - row.Clustering[1].Int}
 	if len(row.Value) < 2 || row.Value[0] != sealedRunVersion {
 		return run, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedBlob, len(row.Value))
 	}

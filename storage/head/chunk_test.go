@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
@@ -21,7 +23,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1}
 	for round := range 200 {
-		st := newHeadChunk(&generation{start: 7_200_000}, &Series{})
+		st := newChunk(&Generation{start: 7_200_000}, &Series{})
 		var want chunk.Samples
 		at, start := int64(7_200_001), int64(0)
 		for range rng.IntN(400) {
@@ -45,9 +47,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 				h := chunk.Histogram{T: at, Int: &histogram.Histogram{Count: 2, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{2}}}
 				canonical, err := chunk.Canonical(h)
 				require.NoError(t, err)
-				encoded, err := encodeHistogram(canonical)
-				require.NoError(t, err)
-				st.appendHistogram(at, encoded)
+				st.appendHistogram(at, chunk.AppendHistogramBytes(nil, canonical))
 				want.AppendHistogram(canonical)
 				continue
 			}
@@ -71,7 +71,7 @@ func encodeAll(s *chunk.Samples) []byte {
 }
 
 func TestStrandRepeats(t *testing.T) {
-	st := newHeadChunk(&generation{}, &Series{})
+	st := newChunk(&Generation{}, &Series{})
 	require.False(t, st.repeats(0, 0, 0), "nothing came yet")
 	st.appendFloat(10, 5, 1)
 	require.True(t, st.repeats(10, 5, 1))
@@ -81,13 +81,13 @@ func TestStrandRepeats(t *testing.T) {
 }
 
 func FuzzTail(f *testing.F) {
-	st := newHeadChunk(&generation{}, &Series{})
+	st := newChunk(&Generation{}, &Series{})
 	for i := range int64(5) {
 		st.appendFloat(i*15_000+i%2, i/3, uint64(i*i)<<40)
 	}
 	f.Add(st.tail)
 	f.Fuzz(func(t *testing.T, tail []byte) {
-		st := newHeadChunk(&generation{}, &Series{})
+		st := newChunk(&Generation{}, &Series{})
 		st.tail, st.nonEmpty = tail, true
 		var got chunk.Samples
 		if st.decodeTail(&got) == nil {
@@ -99,8 +99,8 @@ func FuzzTail(f *testing.F) {
 // A head chunk that was frozen holds what is in its chunks, and no room for samples that may never come; what append returns
 // adds up to what the head chunk weighs, so that the head's account is balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
-	st := newHeadChunk(&generation{}, &Series{})
-	account := headChunkBytes
+	st := newChunk(&Generation{}, &Series{})
+	account := chunkBytes
 	for i := range int64(3 * freezeAfter) {
 		account += st.appendFloat((i+1)*15_000, 0, math.Float64bits(float64(i*i)/3))
 		require.EqualValues(t, st.bytes(), account)
@@ -108,7 +108,7 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 			continue
 		}
 		require.Equal(t, int(i+1)/freezeAfter, st.pieces())
-		want := headChunkBytes
+		want := chunkBytes
 		for f := range st.eachFrozen() {
 			want += len(f.data) + frozenBytes
 			require.Less(t, cap(f.data), len(f.data)+len(f.data)/4+32, "what the allocator rounds up to")
@@ -121,6 +121,13 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	}
 }
 
+// usedCPU returns the CPU time that this process has used, in seconds.
+func usedCPU() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
 // BenchmarkStrand appends a slot's samples to many head chunks, and reports what a head chunk weighs in the head's account and on
 // the heap, where a series and a generation of its own, empty ones, come to it.
 func BenchmarkStrand(b *testing.B) {
@@ -131,11 +138,11 @@ func BenchmarkStrand(b *testing.B) {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				all, account := make([]*headChunk, strands), 0
+				all, account := make([]*Chunk, strands), 0
 				rng := rand.New(rand.NewPCG(1, 2))
-				begin := cpuSeconds()
+				begin := usedCPU()
 				for i := range all {
-					all[i] = newHeadChunk(&generation{}, &Series{})
+					all[i] = newChunk(&Generation{}, &Series{})
 				}
 				for k := range samples {
 					for i := range all {
@@ -143,7 +150,7 @@ func BenchmarkStrand(b *testing.B) {
 						account += all[i].appendFloat((k+1)*7_200_000/samples, 0, math.Float64bits(v))
 					}
 				}
-				b.ReportMetric((cpuSeconds()-begin)/strands/float64(samples)*1e9, "cpu-ns/sample")
+				b.ReportMetric((usedCPU()-begin)/strands/float64(samples)*1e9, "cpu-ns/sample")
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 				b.ReportMetric(float64(account)/strands, "account-B/strand")

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"cmp"
@@ -85,9 +85,4 @@ func (s *rowSet) all() iter.Seq[format.StageRow] {
 			}
 		}
 	}
-}
-
-// isCovered says whether any of the generations covers a stage row.
-func isCovered(gens []*generation, r format.StageRow) bool {
-	return slices.ContainsFunc(gens, func(g *generation) bool { return g.rows.has(r) })
 }

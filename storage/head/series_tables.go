@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"hash/maphash"
@@ -7,27 +7,27 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// aliasHash is what an alias is known by: 128 bits of hash (storage/decisions/001-aliases-by-hash.md). Nobody outside of this
+// AliasHash is what an alias is known by: 128 bits of hash (storage/decisions/001-aliases-by-hash.md). Nobody outside of this
 // process can foresee the second half, so tables go by that.
-type aliasHash [2]uint64
+type AliasHash [2]uint64
 
-func (h aliasHash) short() uint32 { return uint32(h[1] >> 32) }
+func (h AliasHash) short() uint32 { return uint32(h[1] >> 32) }
 
 // aliasTable finds series by alias. Readers take no lock, for every series of every request comes through here. Writers hold the
 // tenant's lock.
 type aliasTable struct {
-	first  headTable[Series] // by Series.hash: most series have no other alias
-	others headTable[otherAlias]
+	first  table[Series] // by Series.hash: most series have no other alias
+	others table[otherAlias]
 }
 
 // otherAlias is an alias of a series besides its first.
 type otherAlias struct {
-	hash   aliasHash
+	hash   AliasHash
 	series *Series
 }
 
 // find returns the series of an alias, or nil.
-func (t *aliasTable) find(hash aliasHash) *Series {
+func (t *aliasTable) find(hash AliasHash) *Series {
 	if s := t.first.find(hash.short(), func(s *Series) bool { return s.hash == hash }); s != nil {
 		return s
 	}
@@ -38,7 +38,7 @@ func (t *aliasTable) find(hash aliasHash) *Series {
 }
 
 // add makes hash an alias of s. It must not be in the table.
-func (t *aliasTable) add(hash aliasHash, s *Series) {
+func (t *aliasTable) add(hash AliasHash, s *Series) {
 	if s.hash == hash {
 		t.first.add(hash.short(), s)
 	} else {
@@ -59,7 +59,7 @@ func (t *aliasTable) remove(gone func(*Series) bool) {
 }
 
 // seriesByID finds the series of a tenant, whose lock guards it.
-type seriesByID struct{ table headTable[Series] }
+type seriesByID struct{ table table[Series] }
 
 // idSeed keeps senders from choosing labels whose ids collide in the table.
 var idSeed = maphash.MakeSeed()

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"encoding/binary"
@@ -17,9 +17,9 @@ const (
 	// freezeAfter is how many samples a head chunk's tail takes before it is encoded as a chunk: enough for
 	// the block codec to find its patterns, few enough that tails stay small.
 	freezeAfter = 120
-	// headChunkBytes is what a head chunk without samples weighs in the head's account, with the place in its generation that
+	// chunkBytes is what a head chunk without samples weighs in the head's account, with the place in its generation that
 	// points to it.
-	headChunkBytes = 124
+	chunkBytes = 124
 	// maxTailSample is how many bytes a sample takes in a tail at most.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	// frozenBytes is what a frozen chunk weighs besides its data, and rareBytes what is rare.
@@ -27,7 +27,7 @@ const (
 	rareBytes   = 48
 )
 
-// headChunk holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
+// Chunk holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
 // append to. Samples may come in any order; frozen chunks are sorted, and may overlap.
 //
 //	series ── head chunk ── frozen ─► …  chunks of 120 samples each, block codec
@@ -37,8 +37,8 @@ const (
 //
 // Its fields are guarded by the lock of the series' partition, but for ref. There is one for each series of a slot, so its
 // size counts: it fills one of the allocator's size classes, 112 bytes.
-type headChunk struct {
-	gen *generation
+type Chunk struct {
+	gen *Generation
 	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
 	// committer uses it.
 	ref      uint32
@@ -64,7 +64,7 @@ type frozenChunk struct {
 }
 
 // eachFrozen yields the frozen chunks in the order in which they were frozen, which mostly is that of time.
-func (s *headChunk) eachFrozen() iter.Seq[*frozenChunk] {
+func (s *Chunk) eachFrozen() iter.Seq[*frozenChunk] {
 	return func(yield func(*frozenChunk) bool) {
 		if s.frozen == nil {
 			return
@@ -83,12 +83,12 @@ type rareSamples struct {
 
 var errBadTail = errors.New("storage: malformed tail of a strand")
 
-func newHeadChunk(gen *generation, series *Series) *headChunk {
-	return &headChunk{gen: gen, series: series, t: gen.start}
+func newChunk(gen *Generation, series *Series) *Chunk {
+	return &Chunk{gen: gen, series: series, t: gen.start}
 }
 
 // rareOf returns what is rare of the head chunk, and by how many bytes the head chunk grew if there was none.
-func (s *headChunk) rareOf() (rare *rareSamples, grew int) {
+func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
 	if s.rare == nil {
 		s.rare, grew = &rareSamples{}, rareBytes
 	}
@@ -96,12 +96,12 @@ func (s *headChunk) rareOf() (rare *rareSamples, grew int) {
 }
 
 // hasSamplesIn says whether the head chunk may have samples in [minT, maxT].
-func (s *headChunk) hasSamplesIn(minT, maxT int64) bool {
+func (s *Chunk) hasSamplesIn(minT, maxT int64) bool {
 	return s.nonEmpty && s.maxT >= minT && s.minT <= maxT
 }
 
 // exemplars returns those of the head chunk, or nil.
-func (s *headChunk) exemplars() *exemplarTail {
+func (s *Chunk) exemplars() *exemplarTail {
 	if s.rare == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (s *headChunk) exemplars() *exemplarTail {
 }
 
 // pieces counts what the head chunk's samples are in.
-func (s *headChunk) pieces() (n int) {
+func (s *Chunk) pieces() (n int) {
 	for range s.eachFrozen() {
 		n++
 	}
@@ -119,9 +119,37 @@ func (s *headChunk) pieces() (n int) {
 	return n
 }
 
+// Series returns the series whose samples it holds.
+func (s *Chunk) Series() *Series { return s.series }
+
+// Read appends all of the samples, in no particular order. The generation is closed, or belongs to no slot partition.
+func (s *Chunk) Read(into *chunk.Samples) error {
+	return s.read(-format.MaxTime, format.MaxTime, into)
+}
+
+// Exemplars returns the exemplars, of a generation that is closed.
+func (s *Chunk) Exemplars() []format.Exemplar {
+	if x := s.exemplars(); x != nil {
+		return x.list
+	}
+	return nil
+}
+
+// EncodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
+func (s *Chunk) EncodedBytes() int64 {
+	n := len(s.tail)
+	if s.rare != nil {
+		n += len(s.rare.hist)
+	}
+	for f := range s.eachFrozen() {
+		n += len(f.data)
+	}
+	return int64(n)
+}
+
 // bytes is what the head chunk weighs in the head's account.
-func (s *headChunk) bytes() int64 {
-	n := headChunkBytes + cap(s.tail)
+func (s *Chunk) bytes() int64 {
+	n := chunkBytes + cap(s.tail)
 	for f := range s.eachFrozen() {
 		n += cap(f.data) + frozenBytes
 	}
@@ -144,7 +172,7 @@ func (s *headChunk) bytes() int64 {
 // where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
 // usual distance takes one byte. The first sample's distance, which is that from the generation's start, isn't usual.
 // Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
-func (s *headChunk) appendFloat(t, st int64, v uint64) int {
+func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	before := cap(s.tail)
 	delta := t - s.t
 	head := zigzag(delta-s.delta) << 2
@@ -180,7 +208,7 @@ func (s *headChunk) appendFloat(t, st int64, v uint64) int {
 
 // makeRoom makes room in the tail for one sample more, but less than append would: there is a tail for every series, and most of
 // them never grow beyond some dozens of bytes.
-func (s *headChunk) makeRoom(head, x uint64) {
+func (s *Chunk) makeRoom(head, x uint64) {
 	n := (bits.Len64(head|1) + 6) / 7
 	if head&2 != 0 {
 		n += binary.MaxVarintLen64
@@ -203,7 +231,7 @@ func (s *headChunk) makeRoom(head, x uint64) {
 }
 
 // appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
-func (s *headChunk) appendHistogram(t int64, encoded []byte) int {
+func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 	r, grew := s.rareOf()
 	before := cap(r.hist)
 	r.hist = binary.AppendUvarint(r.hist, uint64(len(encoded)))
@@ -217,7 +245,7 @@ func (s *headChunk) appendHistogram(t int64, encoded []byte) int {
 	return grew
 }
 
-func (s *headChunk) stretch(t int64) {
+func (s *Chunk) stretch(t int64) {
 	if !s.nonEmpty {
 		s.minT, s.maxT, s.nonEmpty = t, t, true
 		return
@@ -226,13 +254,13 @@ func (s *headChunk) stretch(t int64) {
 }
 
 // repeats says whether the sample is the one that came last: a retry of what is durable already.
-func (s *headChunk) repeats(t, st int64, v uint64) bool {
+func (s *Chunk) repeats(t, st int64, v uint64) bool {
 	return s.nonEmpty && s.t == t && s.v == v && s.st == st && s.n > 0
 }
 
 // freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a head chunk gets no more samples after that,
 // as the slot ends, and most of the head would be such room. It returns by how many bytes the head chunk grew, which may be negative.
-func (s *headChunk) freezeTail() int {
+func (s *Chunk) freezeTail() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
@@ -245,7 +273,7 @@ func (s *headChunk) freezeTail() int {
 	return s.freeze(f) - freed
 }
 
-func (s *headChunk) freezeHistograms() int {
+func (s *Chunk) freezeHistograms() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
@@ -266,7 +294,7 @@ type freezer struct {
 
 var freezers = sync.Pool{New: func() any { return &freezer{} }}
 
-func (s *headChunk) freeze(f *freezer) int {
+func (s *Chunk) freeze(f *freezer) int {
 	f.samples.Normalize()
 	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
@@ -281,7 +309,7 @@ func (s *headChunk) freeze(f *freezer) int {
 }
 
 // read appends the head chunk's samples that may lie in [minT, maxT], in no particular order.
-func (s *headChunk) read(minT, maxT int64, into *chunk.Samples) error {
+func (s *Chunk) read(minT, maxT int64, into *chunk.Samples) error {
 	if !s.hasSamplesIn(minT, maxT) {
 		return nil
 	}
@@ -299,7 +327,7 @@ func (s *headChunk) read(minT, maxT int64, into *chunk.Samples) error {
 	return s.decodeHistograms(into)
 }
 
-func (s *headChunk) decodeTail(into *chunk.Samples) error {
+func (s *Chunk) decodeTail(into *chunk.Samples) error {
 	t, delta, st, v := s.gen.start, int64(0), int64(0), uint64(0)
 	for b, first := s.tail, true; len(b) > 0; first = false {
 		head, n := uint64(b[0]), 1
@@ -333,7 +361,7 @@ func (s *headChunk) decodeTail(into *chunk.Samples) error {
 	return nil
 }
 
-func (s *headChunk) decodeHistograms(into *chunk.Samples) error {
+func (s *Chunk) decodeHistograms(into *chunk.Samples) error {
 	if s.rare == nil {
 		return nil
 	}

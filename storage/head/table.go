@@ -1,15 +1,15 @@
-package storage
+package head
 
 import (
 	"iter"
 	"sync/atomic"
 )
 
-// headTable finds what it points to by a hash: open addressing whose readers take no lock. Writers hold the tenant's lock.
+// table finds what it points to by a hash: open addressing whose readers take no lock. Writers hold the tenant's lock.
 //
 // An entry is published by its pointer: its hash is written before, and never changed after. What is removed is left out when
 // the entries are copied. An entry takes 12 bytes, and there are 1.25 to 1.9 times as many as are in use.
-type headTable[T any] struct {
+type table[T any] struct {
 	slots atomic.Pointer[tableSlots[T]] // nil: empty
 	used  int
 }
@@ -53,7 +53,7 @@ func (s *tableSlots[T]) each(f func(hash uint32, entry *T) bool) {
 }
 
 // find returns the entry of a hash that is the wanted one, or nil.
-func (t *headTable[T]) find(hash uint32, is func(*T) bool) *T {
+func (t *table[T]) find(hash uint32, is func(*T) bool) *T {
 	s := t.slots.Load()
 	if s == nil {
 		return nil
@@ -67,7 +67,7 @@ func (t *headTable[T]) find(hash uint32, is func(*T) bool) *T {
 }
 
 // add adds an entry that isn't in the table.
-func (t *headTable[T]) add(hash uint32, entry *T) {
+func (t *table[T]) add(hash uint32, entry *T) {
 	s := t.slots.Load()
 	if s == nil || 5*(t.used+1) > 4*len(s.hashes) {
 		t.copyTo(t.used, nil)
@@ -78,7 +78,7 @@ func (t *headTable[T]) add(hash uint32, entry *T) {
 }
 
 // remove removes the entries that gone names.
-func (t *headTable[T]) remove(gone func(*T) bool) {
+func (t *table[T]) remove(gone func(*T) bool) {
 	s, stay := t.slots.Load(), 0
 	if s == nil {
 		return
@@ -95,7 +95,7 @@ func (t *headTable[T]) remove(gone func(*T) bool) {
 }
 
 // copyTo moves the entries, of which so many stay, to nearly twice as many slots.
-func (t *headTable[T]) copyTo(stay int, gone func(*T) bool) {
+func (t *table[T]) copyTo(stay int, gone func(*T) bool) {
 	slots := newTableSlots[T](max(16, stay*15/8))
 	if old := t.slots.Load(); old != nil {
 		old.each(func(hash uint32, entry *T) bool {
@@ -110,13 +110,13 @@ func (t *headTable[T]) copyTo(stay int, gone func(*T) bool) {
 }
 
 // clear removes all entries.
-func (t *headTable[T]) clear() {
+func (t *table[T]) clear() {
 	t.slots.Store(nil)
 	t.used = 0
 }
 
 // all yields the entries.
-func (t *headTable[T]) all() iter.Seq[*T] {
+func (t *table[T]) all() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		if s := t.slots.Load(); s != nil {
 			s.each(func(_ uint32, entry *T) bool { return yield(entry) })

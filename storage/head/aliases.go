@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"hash/maphash"
@@ -6,10 +6,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// hashAlias returns two independent hashes of what a sender names a series with; the second one nobody
+// HashAlias returns two independent hashes of what a sender names a series with; the second one nobody
 // outside of this process can foresee.
-func (h *head) hashAlias(key []byte, space uint64) aliasHash {
-	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
+func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
+	return AliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
 }
 
 // aliasBytes is about what an alias weighs in the head's account.
@@ -23,9 +23,9 @@ const (
 	crowdedAliases = 1024
 )
 
-// remember makes key an alias of the series.
-func (h *head) remember(key []byte, space uint64, s *Series) {
-	t, hash := s.tenant, h.hashAlias(key, space)
+// Remember makes key an alias of the series.
+func (h *Head) Remember(key []byte, space uint64, s *Series) {
+	t, hash := s.tenant, h.HashAlias(key, space)
 	// The tenant's lock keeps the series from being let go of meanwhile.
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,37 +41,52 @@ func (h *head) remember(key []byte, space uint64, s *Series) {
 		}
 		h.forgetAliases(t)
 	}
-	if s.hash == (aliasHash{}) {
+	if s.hash == (AliasHash{}) {
 		s.hash = hash // before it can be found, and never again
 	}
 	t.aliases.add(hash, s)
 	s.aliases++
-	h.weigh(t, aliasBytes)
+	h.Weigh(t, aliasBytes)
 }
 
 // forgetAliases forgets the names of all series of a tenant, whose lock the caller holds. The series stay.
-func (h *head) forgetAliases(t *headTenant) {
+func (h *Head) forgetAliases(t *Tenant) {
 	t.aliases.clear()
 	t.crowded = 0
 	for s := range t.byID.all() {
-		h.weigh(t, -int64(s.aliases)*aliasBytes)
+		h.Weigh(t, -int64(s.aliases)*aliasBytes)
 		s.aliases = 0
 	}
 }
 
-// ForgetAliases forgets under which aliases the series of some tenants were found: their batches use others from now on.
-func (s *Store) ForgetAliases(of func(tenant string) bool) {
-	s.head.mu.RLock()
-	tenants := make([]*headTenant, 0, len(s.head.tenants))
-	for name, t := range s.head.tenants {
+// ForgetAliases forgets under which aliases the series of some tenants were found.
+func (h *Head) ForgetAliases(of func(tenant string) bool) {
+	h.mu.RLock()
+	tenants := make([]*Tenant, 0, len(h.tenants))
+	for name, t := range h.tenants {
 		if of(name) {
 			tenants = append(tenants, t)
 		}
 	}
-	s.head.mu.RUnlock()
+	h.mu.RUnlock()
 	for _, t := range tenants {
 		t.mu.Lock()
-		s.head.forgetAliases(t)
+		h.forgetAliases(t)
 		t.mu.Unlock()
 	}
+}
+
+// Lookup returns the series of an alias, or nil. before is the series that the sender named before this one, or nil: most
+// likely the same one follows on it again.
+func (t *Tenant) Lookup(hash AliasHash, before *Series) *Series {
+	if before != nil {
+		if next := before.next.Load(); next != nil && next.hash == hash {
+			return next
+		}
+	}
+	s := t.aliases.find(hash)
+	if s != nil && before != nil {
+		before.next.Store(s)
+	}
+	return s
 }

@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"math/rand/v2"
@@ -15,8 +15,8 @@ import (
 func TestAliasTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var table aliasTable
-	want := map[aliasHash]*Series{}
-	forever := aliasHash{7, 7}
+	want := map[AliasHash]*Series{}
+	forever := AliasHash{7, 7}
 	table.add(forever, &Series{hash: forever})
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -37,7 +37,7 @@ func TestAliasTable(t *testing.T) {
 	}
 	for range 20 {
 		for range 200 {
-			hash := aliasHash{rng.Uint64(), uint64(rng.IntN(50))<<32 | uint64(rng.Uint32())}
+			hash := AliasHash{rng.Uint64(), uint64(rng.IntN(50))<<32 | uint64(rng.Uint32())}
 			s := &Series{dead: rng.IntN(2) == 0}
 			if rng.IntN(2) == 0 {
 				s.hash = hash
@@ -65,8 +65,8 @@ func TestAliasTable(t *testing.T) {
 // What an entry, a series and a head chunk take is what a head of millions of series takes, so it grows only when that is meant.
 func TestSizesInTheHead(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(112))
-	require.LessOrEqual(t, unsafe.Sizeof(headChunk{}), uintptr(112))
-	var table headTable[Series]
+	require.LessOrEqual(t, unsafe.Sizeof(Chunk{}), uintptr(112))
+	var table table[Series]
 	for i := range 100_000 {
 		table.add(rand.Uint32(), &Series{})
 		slots := len(table.slots.Load().hashes)
@@ -79,20 +79,20 @@ func TestSizesInTheHead(t *testing.T) {
 }
 
 func TestStrandList(t *testing.T) {
-	a, b, c := &headChunk{}, &headChunk{}, &headChunk{}
-	list := func(l headChunks) []*headChunk { return slices.Collect(l.all()) }
-	none := headChunks{}
-	require.True(t, none.isEmpty())
+	a, b, c := &Chunk{}, &Chunk{}, &Chunk{}
+	list := func(l Chunks) []*Chunk { return slices.Collect(l.All()) }
+	none := Chunks{}
+	require.True(t, none.IsEmpty())
 	require.Empty(t, list(none))
-	one := none.with(a)
-	two, three := one.with(b), one.with(b).with(c)
-	require.Equal(t, []*headChunk{a}, list(one))
-	require.Equal(t, []*headChunk{a, b}, list(two))
-	require.Equal(t, []*headChunk{a, b, c}, list(three))
-	require.True(t, one.without(a).isEmpty())
-	require.Same(t, b, two.without(a).one)
-	require.Equal(t, []*headChunk{a, c}, list(three.without(b)))
-	require.Equal(t, one, one.without(c))
-	require.Equal(t, []*headChunk{a, b}, list(two.without(c)))
-	require.Equal(t, []*headChunk{a, b, c}, list(three), "it never changes")
+	one := none.With(a)
+	two, three := one.With(b), one.With(b).With(c)
+	require.Equal(t, []*Chunk{a}, list(one))
+	require.Equal(t, []*Chunk{a, b}, list(two))
+	require.Equal(t, []*Chunk{a, b, c}, list(three))
+	require.True(t, one.Without(a).IsEmpty())
+	require.Same(t, b, two.Without(a).one)
+	require.Equal(t, []*Chunk{a, c}, list(three.Without(b)))
+	require.Equal(t, one, one.Without(c))
+	require.Equal(t, []*Chunk{a, b}, list(two.Without(c)))
+	require.Equal(t, []*Chunk{a, b, c}, list(three), "it never changes")
 }

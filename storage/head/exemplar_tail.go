@@ -1,4 +1,4 @@
-package storage
+package head
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// exemplarBytes is what an exemplar takes in memory besides its encoding.
-const exemplarBytes = 48
+// ExemplarBytes is what an exemplar takes in memory besides its encoding.
+const ExemplarBytes = 48
 
 // exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
 // guards it. What its list points to never changes.
@@ -31,12 +31,12 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	x.minT, x.maxT, x.last = min(x.minT, t), max(x.maxT, t), e
 	x.list = append(x.list, e)
 	before := x.bytes
-	x.bytes += exemplarBytes + len(data)
+	x.bytes += ExemplarBytes + len(data)
 	if len(x.list) >= 2*format.MaxSlotExemplars {
 		x.list = slices.Clone(format.KeepExemplars(x.list))
 		x.bytes = 0
 		for _, e := range x.list {
-			x.bytes += exemplarBytes + len(e.Data)
+			x.bytes += ExemplarBytes + len(e.Data)
 		}
 	}
 	return x.bytes - before
@@ -48,7 +48,7 @@ func (x *exemplarTail) repeats(t int64, data []byte) bool {
 }
 
 // appendExemplar adds an exemplar to the head chunk, and returns by how many bytes it grew.
-func (s *headChunk) appendExemplar(t int64, data []byte) int {
+func (s *Chunk) appendExemplar(t int64, data []byte) int {
 	r, grew := s.rareOf()
 	if r.exemplars == nil {
 		r.exemplars = &exemplarTail{}
@@ -56,5 +56,5 @@ func (s *headChunk) appendExemplar(t int64, data []byte) int {
 	return grew + r.exemplars.add(t, data)
 }
 
-// holds says whether the head chunk has anything.
-func (s *headChunk) holds() bool { return s.nonEmpty || s.exemplars() != nil }
+// Holds says whether the head chunk has anything.
+func (s *Chunk) Holds() bool { return s.nonEmpty || s.exemplars() != nil }

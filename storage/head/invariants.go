@@ -1,0 +1,21 @@
+package head
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// assertFrozen makes sure that a frozen chunk gives back what it was made of.
+func assertFrozen(data []byte, want *chunk.Samples) {
+	if !assertions {
+		return
+	}
+	var got chunk.Samples
+	if err := chunk.Decode(data, &got); err != nil {
+		panic(fmt.Sprintf("invariant: a frozen chunk can't be read: %v", err))
+	}
+	if got.Len() != want.Len() || !got.Covers(want) {
+		panic("invariant: a frozen chunk gives back other samples")
+	}
+}

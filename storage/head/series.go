@@ -1,0 +1,108 @@
+package head
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TenantMetric is a metric of a tenant. It is shared by the metric's series.
+type TenantMetric struct {
+	tenant *Tenant
+	metric string
+}
+
+// MetricOf returns a metric of a tenant for series that no head knows.
+func MetricOf(tenant, metric string) *TenantMetric {
+	return &TenantMetric{&Tenant{name: tenant}, metric}
+}
+
+// Series makes a series that no head knows.
+func (m *TenantMetric) Series(id format.SeriesID, ls labels.Labels) *Series {
+	return &Series{id: id, labels: ls, TenantMetric: m}
+}
+
+// Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
+// fills one of the allocator's size classes, 112 bytes.
+type Series struct {
+	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
+	// says that the series was let go of; the head's life guards it.
+	cur     *Chunk
+	chunks  Chunks // guarded by the part's lock
+	dead    bool
+	aliases uint8  // how many it has; guarded by the tenant's lock
+	class   uint8  // its retention class
+	part    uint16 // of the head
+	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
+	// that a sender named after this one, and most likely will again: Lookup tries it first.
+	hash AliasHash
+	next atomic.Pointer[Series]
+
+	id     format.SeriesID
+	sum    uint64 // of tenant and series set, for partitions
+	labels labels.Labels
+	*TenantMetric
+	// written says where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
+	// series share what it points to, which never changes.
+	written *Written
+}
+
+// ID returns the series' id.
+func (s *Series) ID() format.SeriesID { return s.id }
+
+// CompareID orders series by their ids.
+func (s *Series) CompareID(o *Series) int { return bytes.Compare(s.id[:], o.id[:]) }
+
+// Labels returns the series' labels, with the metric's name.
+func (s *Series) Labels() labels.Labels { return s.labels }
+
+// Tenant returns the name of the tenant whose series it is.
+func (s *Series) Tenant() string { return s.tenant.name }
+
+// TenantOfHead returns the tenant as its head knows it.
+func (s *Series) TenantOfHead() *Tenant { return s.tenant }
+
+// Metric returns the name of the series' metric.
+func (s *Series) Metric() string { return s.metric }
+
+// Class returns the series' retention class.
+func (s *Series) Class() int64 { return int64(s.class) }
+
+// Written names a labels row for each resolution.
+type Written [rollup.OneHour + 1]WrittenRow
+
+// WrittenRow names a row of labels; the zero value names none.
+type WrittenRow struct {
+	Window int64
+	At     format.ClassShard
+	Some   bool
+	Life   uint32 // that the row was written with, where rows vanish by themselves
+}
+
+// Written returns where the series' labels rows were last written. It is for whoever seals the partition.
+func (s *Series) Written() Written {
+	if s.written == nil {
+		return Written{}
+	}
+	return *s.written
+}
+
+// WrittenAt returns where the series' labels row of a resolution was last written.
+func (s *Series) WrittenAt(res rollup.Resolution) WrittenRow {
+	if s.written == nil {
+		return WrittenRow{}
+	}
+	return s.written[res]
+}
+
+// SetWritten notes where the series' labels rows were last written. Many series share what w points to, which never changes.
+func (s *Series) SetWritten(w *Written) { s.written = w }
+
+// bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
+func (s *Series) bytes() int64 {
+	return seriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
+}
