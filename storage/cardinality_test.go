@@ -14,10 +14,8 @@ import (
 func TestCardinality(t *testing.T) {
 	o := DefaultOptions()
 	o.Retention = 0
-	s, err := Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
+	s := openReady(t, memory.New(), o)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.WaitReady(t.Context()))
 	for _, tenant := range []string{"a", "b"} {
 		b := s.NewBatch(tenant)
 		for i := range 6 {

@@ -302,9 +302,7 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	opts.Shared, opts.seams.still = true, true
 	eng := memory.New()
 	open := func(opts Options) *testStore {
-		s, err := Open(t.Context(), eng, opts)
-		require.NoError(t, err)
-		require.NoError(t, s.WaitReady(t.Context()))
+		s := openReady(t, eng, opts)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return &testStore{Store: s, t: t, eng: eng, now: now}
 	}

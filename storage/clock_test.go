@@ -59,9 +59,7 @@ func (r *clockRig) start(off time.Duration, change ...func(*Options)) *clockMach
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := Open(r.t.Context(), r.eng, o)
-	require.NoError(r.t, err)
-	require.NoError(r.t, s.WaitReady(r.t.Context()))
+	s := openReady(r.t, r.eng, o)
 	m.Store = s
 	r.t.Cleanup(m.stop)
 	return m

@@ -29,9 +29,7 @@ func TestDeletesOnCassandra(t *testing.T) {
 		require.NoError(t, err)
 		ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: now}
 		ts.opts.Partitions, ts.opts.Shared = 2, true
-		ts.Store, err = Open(t.Context(), eng, ts.opts)
-		require.NoError(t, err)
-		require.NoError(t, ts.WaitReady(t.Context()))
+		ts.Store = openReady(t, eng, ts.opts)
 		t.Cleanup(ts.close)
 		return ts
 	}

@@ -16,10 +16,7 @@ import (
 // opensAgain starts a store anew on an engine that stays, and gives up the one before.
 func (ts *testStore) opensAgain() {
 	require.NoError(ts.t, ts.Store.Close())
-	var err error
-	ts.Store, err = Open(ts.t.Context(), still{ts.eng}, ts.opts)
-	require.NoError(ts.t, err)
-	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+	ts.Store = openReady(ts.t, still{ts.eng}, ts.opts)
 }
 
 type still struct{ engine.Engine }

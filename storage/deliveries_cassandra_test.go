@@ -33,9 +33,7 @@ func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 			require.NoError(t, err)
 			ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: now}
 			ts.opts.Partitions, ts.opts.Slot, ts.opts.Shared = 2, 6*time.Hour, true
-			ts.Store, err = Open(t.Context(), eng, ts.opts)
-			require.NoError(t, err)
-			require.NoError(t, ts.WaitReady(t.Context()))
+			ts.Store = openReady(t, eng, ts.opts)
 			t.Cleanup(func() {
 				if ts == stores[0] {
 					ts.check()

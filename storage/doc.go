@@ -18,11 +18,12 @@
 //	stage ─► Seal ─► raw: labels and chunks ─► r5m ────► r1h ───► sealed: a mark ─► stage rows deleted, generations released
 //	              └► catalog: names            per slot  per day
 //
-// seal.go, seal_pass.go, sealer.go, roller.go, destroy.go
+// seal_pass.go, sealer.go, roller.go, row_writer.go, destroy.go
 //
 // # The way of a query
 //
-//	Select ─► 1. head ─► 2. marks ─► 3. labels ─► 4. chunks     what is sealed meanwhile is met twice, never missed
+//	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   what is sealed meanwhile is met twice, never missed
+//	                     windowFinder    seriesFinder    selection
 //	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
 //
 // select.go, select_where.go, sealed_match.go, select_fetch.go, select_buckets.go; head/read.go
@@ -112,6 +113,7 @@
 //
 //   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
+//   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
 // FORMAT.md describes what is stored, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
 // packages chunk and rollup those of what is sealed. Package head holds what isn't sealed. decisions/ holds what was decided against the obvious.

@@ -23,10 +23,7 @@ func openFaultyStore(t testing.TB, rule func(faultengine.Op) faultengine.Action,
 	}
 	eng := faultengine.Wrap(memory.New(), rule)
 	ts.eng = eng
-	var err error
-	ts.Store, err = Open(t.Context(), eng, ts.opts)
-	require.NoError(t, err)
-	require.NoError(t, ts.WaitReady(t.Context()))
+	ts.Store = openReady(t, eng, ts.opts)
 	t.Cleanup(ts.close)
 	return ts, eng
 }

@@ -31,9 +31,7 @@ func TestFollowingManyThatEnded(t *testing.T) {
 		o := DefaultOptions()
 		o.Now = func() time.Time { return now }
 		o.Shared, o.seams.still = true, true
-		s, err := Open(t.Context(), eng, o)
-		require.NoError(t, err)
-		require.NoError(t, s.WaitReady(t.Context()))
+		s := openReady(t, eng, o)
 		return s
 	}
 	write := func(s *Store, at time.Time, v float64) {

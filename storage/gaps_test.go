@@ -49,10 +49,7 @@ func openUnreadableStore(t *testing.T, change func(*Options)) (*testStore, *unre
 	change(&ts.opts)
 	eng := &unreadable{Engine: memory.New()}
 	ts.eng = eng
-	var err error
-	ts.Store, err = Open(t.Context(), eng, ts.opts)
-	require.NoError(t, err)
-	require.NoError(t, ts.WaitReady(t.Context()))
+	ts.Store = openReady(t, eng, ts.opts)
 	t.Cleanup(ts.close)
 	return ts, eng
 }

@@ -138,10 +138,7 @@ func TestAccountOfTheHead(t *testing.T) {
 	}
 	agree()
 	require.NoError(t, ts.Store.Close())
-	var err error
-	ts.Store, err = Open(t.Context(), eng, ts.opts)
-	require.NoError(t, err)
-	require.NoError(t, ts.WaitReady(t.Context()))
+	ts.Store = openReady(t, eng, ts.opts)
 	require.Positive(t, ts.head.Bytes())
 	agree()
 	require.NoError(t, ts.SealAll(t.Context()))

@@ -218,10 +218,8 @@ func TestListingRaces(t *testing.T) {
 		h := &hookEngine{Engine: e}
 		o := DefaultOptions()
 		o.Shared, o.Now, o.Partitions, o.seams.still = true, func() time.Time { return now }, 2, true
-		s, err := Open(t.Context(), h, o)
-		require.NoError(t, err)
+		s := openReady(t, h, o)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		require.NoError(t, s.WaitReady(t.Context()))
 		return s, h
 	}
 	scene := func(t *testing.T, n int, importing bool) bool {

@@ -162,9 +162,6 @@ func TestRestartTakesWhatIsStaged(t *testing.T) {
 	}
 	require.NoError(t, ts.Store.Close())
 	ts.opts.HeadBytes = 1000
-	var err error
-	ts.Store, err = Open(t.Context(), eng, ts.opts)
-	require.NoError(t, err)
-	require.NoError(t, ts.WaitReady(t.Context()))
+	ts.Store = openReady(t, eng, ts.opts)
 	require.Len(t, ts.all("ann"), 100)
 }

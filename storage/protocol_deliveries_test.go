@@ -195,10 +195,7 @@ func (d *delivery) deliver(stores []*testStore, rng *rand.Rand, set []protocolSe
 // restart closes and opens the store on the engine that it has.
 func (ts *testStore) restart() {
 	require.NoError(ts.t, ts.Store.Close())
-	var err error
-	ts.Store, err = Open(ts.t.Context(), ts.eng, ts.opts)
-	require.NoError(ts.t, err)
-	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+	ts.Store = openReady(ts.t, ts.eng, ts.opts)
 }
 
 // rollups reads the buckets of all that a tenant has, which must be those that its samples make.

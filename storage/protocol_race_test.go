@@ -52,10 +52,7 @@ func newConcurrentRun(t *testing.T, eng engine.Engine) *concurrentRun {
 	opts := DefaultOptions()
 	opts.Partitions, opts.CacheBytes = 4, 1<<16
 	opts.Now = func() time.Time { return time.UnixMilli(r.now.Load()) }
-	var err error
-	r.store, err = Open(t.Context(), eng, opts)
-	require.NoError(t, err)
-	require.NoError(t, r.store.WaitReady(t.Context()))
+	r.store = openReady(t, eng, opts)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
 	return r
 }

@@ -162,10 +162,7 @@ func (s *script) open(words []string) {
 }
 
 func (s *script) start() {
-	var err error
-	s.store, err = Open(s.t.Context(), s.eng, s.opts)
-	require.NoError(s.t, err)
-	require.NoError(s.t, s.store.WaitReady(s.t.Context()))
+	s.store = openReady(s.t, s.eng, s.opts)
 }
 
 func (s *script) close() { require.NoError(s.t, s.store.Close()) }

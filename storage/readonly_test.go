@@ -60,9 +60,7 @@ func (ts *testStore) told() (found told) {
 // openOn opens a store on an engine, by the clock of the bubble.
 func openOn(t *testing.T, eng engine.Engine, o Options) *testStore {
 	o.Elapsed = nil
-	s, err := Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	require.NoError(t, s.WaitReady(t.Context()))
+	s := openReady(t, eng, o)
 	return &testStore{Store: s, t: t, opts: o, eng: eng}
 }
 

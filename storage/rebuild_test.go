@@ -26,11 +26,9 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	})
 	o := DefaultOptions()
 	o.Shared = true
-	s, err := Open(t.Context(), eng, o)
-	require.NoError(t, err)
+	s := openReady(t, eng, o)
 	defer func() { require.NoError(t, s.Close()) }()
-	require.NoError(t, s.WaitReady(t.Context()))
 	require.Negative(t, away.Load())
-	_, err = s.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
+	_, err := s.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
 	require.NoError(t, err)
 }

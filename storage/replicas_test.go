@@ -50,9 +50,7 @@ func (p *pairs) start() *pairProcess {
 	opts := DefaultOptions()
 	opts.Now = func() time.Time { return p.now }
 	opts.Shared, opts.seams.still = true, true
-	store, err := Open(p.t.Context(), p.eng, opts)
-	require.NoError(p.t, err)
-	require.NoError(p.t, store.WaitReady(p.t.Context()))
+	store := openReady(p.t, p.eng, opts)
 	ro := ha.DefaultOptions()
 	ro.Still = true
 	if p.change != nil {

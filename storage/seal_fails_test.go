@@ -32,10 +32,7 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 		failed = ts.SealAll(t.Context()) != nil
 		left.Store(0)
 		require.NoError(t, ts.Store.Close())
-		var err error
-		ts.Store, err = Open(t.Context(), ts.eng, ts.opts)
-		require.NoError(t, err)
-		require.NoError(t, ts.WaitReady(t.Context()))
+		ts.Store = openReady(t, ts.eng, ts.opts)
 		for _, sealed := range []bool{false, true} {
 			if sealed {
 				require.NoError(t, ts.SealAll(t.Context()))

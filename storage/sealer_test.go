@@ -21,9 +21,7 @@ func TestSealedOnce(t *testing.T) {
 	open := func() *Store {
 		o := DefaultOptions()
 		o.Shared, o.Now, o.Partitions = true, func() time.Time { return now }, 2
-		s, err := Open(t.Context(), eng, o)
-		require.NoError(t, err)
-		require.NoError(t, s.WaitReady(t.Context()))
+		s := openReady(t, eng, o)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return s
 	}

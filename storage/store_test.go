@@ -46,9 +46,16 @@ func (ts *testStore) open() {
 		ts.eng, err = pebble.Open(ts.dir, pebble.DefaultOptions())
 		require.NoError(ts.t, err)
 	}
-	ts.Store, err = Open(ts.t.Context(), ts.eng, ts.opts)
-	require.NoError(ts.t, err)
-	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+	ts.Store = openReady(ts.t, ts.eng, ts.opts)
+}
+
+// openReady opens a store that can be asked for all that is there. Tests of other packages have package storagetest.
+func openReady(t testing.TB, eng engine.Engine, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitReady(t.Context()))
+	return s
 }
 
 func (ts *testStore) close() {
