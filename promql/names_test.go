@@ -32,13 +32,13 @@ func TestRollupsAreReadByName(t *testing.T) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	store := storagetest.Open(t, memory.New(), storagetest.At(now))
 	begin := now.Add(-24 * time.Hour).UnixMilli()
-	write := func(name, job string, samples ...storagetest.Sample) {
+	write := func(name, job string, samples ...storagetest.FloatSample) {
 		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)
 	}
 	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 { return float64(i%60 + 1) })...) // 1 … 60 in each hour
 	write("disk_reads", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 2 })...)
 	write("load", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 1 })...)
-	write("temperature_count", "real", storagetest.Sample{T: begin + 1, V: 7})
+	write("temperature_count", "real", storagetest.FloatSample{T: begin + 1, V: 7})
 	require.NoError(t, store.SealAll(t.Context()))
 
 	for _, planned := range []bool{true, false} {

@@ -28,9 +28,9 @@ func readyStore(t *testing.T) *storage.Store {
 
 // put writes one float a timestamp, whose value is the timestamp.
 func put(t *testing.T, store *storage.Store, tenant string, ls labels.Labels, at ...int64) {
-	samples := make([]storagetest.Sample, len(at))
+	samples := make([]storagetest.FloatSample, len(at))
 	for i, ts := range at {
-		samples[i] = storagetest.Sample{T: ts, V: float64(ts)}
+		samples[i] = storagetest.FloatSample{T: ts, V: float64(ts)}
 	}
 	storagetest.Write(t, store, tenant, ls, samples...)
 }

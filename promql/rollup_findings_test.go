@@ -81,7 +81,7 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	ls := labels.FromStrings(labels.MetricName, "requests_total")
 	write := func(at ...int64) {
 		for _, at := range at {
-			storagetest.Write(t, store.Store, "default", ls, storagetest.Sample{T: at, V: float64(at - someDay)})
+			storagetest.Write(t, store.Store, "default", ls, storagetest.FloatSample{T: at, V: float64(at - someDay)})
 		}
 	}
 	for at := someDay + minute; at <= someDay+22*hour; at += minute {

@@ -279,20 +279,6 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 	return pieces, nil
 }
 
-// recallShards makes sure that this process knows how many shards a metric got before it was started.
-func (x *roller) recallShards(res rollup.Resolution, metric string) error {
-	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
-	if x.s.shards.has(of) {
-		return nil
-	}
-	n, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
-	if err != nil {
-		return err
-	}
-	x.s.shards.set(of, n)
-	return nil
-}
-
 // encodedBytes is about how many bytes samples take in chunks, or more.
 func encodedBytes(samples *chunk.Samples) int64 {
 	n := 2 * len(samples.T)

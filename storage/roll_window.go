@@ -229,21 +229,6 @@ func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected)
 	return r.run()
 }
 
-// destine finds the shards in which the rollups of a metric's series go.
-func (x *roller) destine(metric string, list []collected) error {
-	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
-	for _, res := range rollup.Resolutions {
-		n, err := x.shardsFor(x.day.slot, res, metric, perPartition, int64(perPartition)*format.RollupBytes)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), n))
-		}
-	}
-	return nil
-}
-
 // Unrolled is a window of a tenant's raw rows that was sealed, in part or whole, without rollups.
 type Unrolled struct {
 	Tenant string

@@ -3,11 +3,13 @@ package storage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -269,4 +271,54 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.
 		})
 	}
 	return g.Wait()
+}
+
+// destine finds the shards in which the rollups of a metric's series go.
+func (x *roller) destine(metric string, list []collected) error {
+	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
+	for _, res := range rollup.Resolutions {
+		n, err := x.shardsFor(x.day.slot, res, metric, perPartition, int64(perPartition)*format.RollupBytes)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), n))
+		}
+	}
+	return nil
+}
+
+// shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
+func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
+	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
+	known := x.s.shards.get(of)
+	n := x.s.period.OfSlot(slot).ShardsFor(res, series, bytes)
+	if n <= known {
+		return known, nil
+	}
+	// A greater number of an earlier release has a lesser timestamp.
+	before, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
+	if err != nil {
+		return 0, err
+	}
+	n = max(n, before)
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
+		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
+	}
+	x.s.shards.set(of, n)
+	return n, nil
+}
+
+// recallShards makes sure that this process knows how many shards a metric got before it was started.
+func (x *roller) recallShards(res rollup.Resolution, metric string) error {
+	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
+	if x.s.shards.has(of) {
+		return nil
+	}
+	n, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
+	if err != nil {
+		return err
+	}
+	x.s.shards.set(of, n)
+	return nil
 }

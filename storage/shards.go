@@ -114,27 +114,6 @@ func (t *tenantPass) spread() error {
 	return nil
 }
 
-// shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
-func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
-	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
-	known := x.s.shards.get(of)
-	n := x.s.period.OfSlot(slot).ShardsFor(res, series, bytes)
-	if n <= known {
-		return known, nil
-	}
-	// A greater number of an earlier release has a lesser timestamp.
-	before, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
-	if err != nil {
-		return 0, err
-	}
-	n = max(n, before)
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
-		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
-	}
-	x.s.shards.set(of, n)
-	return n, nil
-}
-
 // readShards reads how many shards a metric has in a window, for whoever writes by it; a row that isn't a number is
 // named, and taken for 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {

@@ -60,7 +60,7 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	s := storagetest.Start(t, eng, func(o *storage.Options) {
 		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
 	})
-	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.Sample{T: time.Now().UnixMilli(), V: 1})
+	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.FloatSample{T: time.Now().UnixMilli(), V: 1})
 	return func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())

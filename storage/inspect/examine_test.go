@@ -56,7 +56,7 @@ func newRig(t testing.TB, change ...func(*storage.Options)) *rig {
 // write sends a sample.
 func (r *rig) write(tenant, metric string, at time.Time, v float64) {
 	r.t.Helper()
-	storagetest.Write(r.t, r.Store, tenant, labels.FromStrings(labels.MetricName, metric), storagetest.Sample{T: at.UnixMilli(), V: v})
+	storagetest.Write(r.t, r.Store, tenant, labels.FromStrings(labels.MetricName, metric), storagetest.FloatSample{T: at.UnixMilli(), V: v})
 }
 
 func (r *rig) examine() *Condition {
@@ -137,7 +137,7 @@ func TestExamineDamagedFiles(t *testing.T) {
 	eng := open()
 	s := storagetest.Start(t, eng)
 	for i := range 100 { // What Examine reads lies in other blocks than these.
-		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), storagetest.Sample{T: time.Now().UnixMilli(), V: float64(i)})
+		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
 	}
 	require.NoError(t, s.SealAll(t.Context()))
 	require.NoError(t, s.Close())

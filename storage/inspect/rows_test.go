@@ -16,7 +16,7 @@ import (
 func TestRows(t *testing.T) {
 	r := newRig(t)
 	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
-	storagetest.Write(t, r.Store, "default", ls, storagetest.Sample{T: r.now.UnixMilli(), V: 1}, storagetest.Sample{T: r.now.UnixMilli() + 15_000, V: 2})
+	storagetest.Write(t, r.Store, "default", ls, storagetest.FloatSample{T: r.now.UnixMilli(), V: 1}, storagetest.FloatSample{T: r.now.UnixMilli() + 15_000, V: 2})
 	show := func(table string, fields map[string]string) string {
 		var lines []string
 		require.NoError(t, Rows(t.Context(), r.eng, table, fields, func(s string) { lines = append(lines, s) }))
