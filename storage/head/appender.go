@@ -12,7 +12,7 @@ import (
 // Appender adds the samples of one commit after the other to the head:
 //
 //	Begin ─► Stage ─► Batches ─┬─► durable ─► Publish: visible to queries
-//	         of each batch     └─► not, or nobody knows ─► Fail
+//	         of each batch     └─► not, or in doubt ─►  Fail
 //
 // The caller holds the commit lock from Begin on.
 type Appender struct {
@@ -30,7 +30,7 @@ type Appender struct {
 }
 
 // NewAppender makes the appender of a head, of which there is one. It names its blobs by writer, and begins another one from so many bytes on.
-// isOld says of which slots each blob defines all of its series.
+// isOld reports whether each blob of a slot and partition is to define all of its series.
 func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64, partition int) bool) *Appender {
 	a := &Appender{h: h, writer: writer, isOld: isOld}
 	a.builders.New = func() any { return &streamBuilder{writer: writer, full: blobBytes} }
@@ -142,7 +142,7 @@ func (a *Appender) Batches(dst []engine.Batch) []engine.Batch {
 // Streams returns the generations whose streams the commit goes on with. They are good until it ends.
 func (a *Appender) Streams() []*Generation { return a.streams }
 
-// Publish makes what is durable visible to queries, and returns how many bytes were staged.
+// Publish makes durable samples visible to queries, and returns how many bytes were staged.
 func (a *Appender) Publish(now time.Time) (staged int) {
 	h := a.h
 	for _, g := range a.gens {

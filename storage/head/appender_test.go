@@ -53,7 +53,7 @@ func (h *testHead) times(t *testing.T) []int64 {
 	return samples.T
 }
 
-// TestAppender commits, fails a commit of an open generation and one of a new slot, and seals: only what was published is found, and only
+// TestAppender commits, fails a commit of an open generation and one of a new slot, and seals: only published samples are found, and only
 // until it is released.
 func TestAppender(t *testing.T) {
 	h := newTestHead(t)

@@ -22,7 +22,7 @@ const (
 	chunkBytes = 124
 	// maxTailSample is how many bytes a sample takes in a tail at most.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
-	// frozenBytes is what a frozen chunk weighs besides its data, and rareBytes what is rare.
+	// frozenBytes is the size of a frozen chunk besides its data, and rareBytes that of rare samples.
 	frozenBytes = 48
 	rareBytes   = 48
 )
@@ -87,7 +87,7 @@ func newChunk(gen *Generation, series *Series) *Chunk {
 	return &Chunk{gen: gen, series: series, t: gen.start}
 }
 
-// rareOf returns what is rare of the head chunk, and by how many bytes the head chunk grew if there was none.
+// rareOf returns the rare samples of the head chunk, and by how many bytes the head chunk grew if there was none.
 func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
 	if s.rare == nil {
 		s.rare, grew = &rareSamples{}, rareBytes
@@ -95,7 +95,7 @@ func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
 	return s.rare, grew
 }
 
-// hasSamplesIn says whether the head chunk may have samples in [minT, maxT].
+// hasSamplesIn reports whether the head chunk may have samples in [minT, maxT].
 func (s *Chunk) hasSamplesIn(minT, maxT int64) bool {
 	return s.nonEmpty && s.maxT >= minT && s.minT <= maxT
 }
@@ -253,7 +253,7 @@ func (s *Chunk) stretch(t int64) {
 	s.minT, s.maxT = min(s.minT, t), max(s.maxT, t)
 }
 
-// repeats says whether the sample is the one that came last: a retry of what is durable already.
+// repeats reports whether the sample equals the last one: a retry of a durable one.
 func (s *Chunk) repeats(t, st int64, v uint64) bool {
 	return s.nonEmpty && s.t == t && s.v == v && s.st == st && s.n > 0
 }
@@ -298,7 +298,7 @@ func (s *Chunk) freeze(f *freezer) int {
 	f.samples.Normalize()
 	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
-	data := slices.Clone(f.data) // What is kept has no room to grow.
+	data := slices.Clone(f.data) // The copy has no room to grow.
 	assertFrozen(data, &f.samples)
 	newest := &frozenChunk{minT: minT, maxT: maxT, data: data}
 	if newest.next = newest; s.frozen != nil {

@@ -96,7 +96,7 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// A head chunk that was frozen holds what is in its chunks, and no room for samples that may never come; what append returns
+// A head chunk that was frozen holds the data of its chunks, and no room for samples that may never come; what append returns
 // adds up to what the head chunk weighs, so that the head's account is balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	st := newChunk(&Generation{}, &Series{})

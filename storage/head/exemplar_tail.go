@@ -42,7 +42,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	return x.bytes - before
 }
 
-// repeats says whether the exemplar is the one that came last.
+// repeats reports whether the exemplar is the one that came last.
 func (x *exemplarTail) repeats(t int64, data []byte) bool {
 	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
 }
@@ -56,5 +56,5 @@ func (s *Chunk) appendExemplar(t int64, data []byte) int {
 	return grew + r.exemplars.add(t, data)
 }
 
-// Holds says whether the head chunk has anything.
+// Holds reports whether the head chunk has anything.
 func (s *Chunk) Holds() bool { return s.nonEmpty || s.exemplars() != nil }

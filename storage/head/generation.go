@@ -29,13 +29,13 @@ type Generation struct {
 	builder *streamBuilder
 	// bytes is what its head chunks weigh.
 	bytes atomic.Int64
-	// dropped says that the head has let go of it, and touched when its head chunks last got anything; the partition's lock guards
+	// dropped is true once the head has released it, and touched is when its head chunks last got anything; the partition's lock guards
 	// them.
 	dropped bool
 	touched time.Time
 }
 
-// NewGeneration makes one that belongs to no slot partition, for what is read of the stage of one whose slot starts then.
+// NewGeneration makes one that belongs to no slot partition, for samples read from the stage of one whose slot starts then.
 func NewGeneration(at SlotPartition, start int64) *Generation {
 	return &Generation{slot: &openSlot{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*Chunk{}}
 }
@@ -55,16 +55,16 @@ func (g *Generation) Cover(r format.StageRow) { g.rows.add(r) }
 // Rows yields the stage rows that the generation covers, those of a writer in order.
 func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 
-// IsEmpty says whether the generation has neither rows nor samples.
+// IsEmpty reports whether the generation has neither rows nor samples.
 func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
 
-// Partial says whether the generation holds samples of rows of which others can't be read, and no others.
+// Partial reports whether the generation holds samples of rows of which others can't be read, and no others.
 // These rows stay, so that sealing it is worth the effort only once.
 func (g *Generation) Partial() bool {
 	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).Holds)
 }
 
-// HasAny says whether any of the generation's rows is among these.
+// HasAny reports whether any of the generation's rows is among these.
 func (g *Generation) HasAny(rows map[format.StageRow]bool) bool {
 	for r := range rows {
 		if g.rows.has(r) {
@@ -74,7 +74,7 @@ func (g *Generation) HasAny(rows map[format.StageRow]bool) bool {
 	return false
 }
 
-// IsSealed says whether none of the generation's rows is staged any more.
+// IsSealed reports whether none of the generation's rows is staged any more.
 func (g *Generation) IsSealed(staged map[format.StageRow]bool) bool {
 	for r := range g.rows.all() {
 		if staged[r] {
@@ -84,12 +84,12 @@ func (g *Generation) IsSealed(staged map[format.StageRow]bool) bool {
 	return true
 }
 
-// IsCovered says whether any of the generations covers a stage row.
+// IsCovered reports whether any of the generations covers a stage row.
 func IsCovered(gens []*Generation, r format.StageRow) bool {
 	return slices.ContainsFunc(gens, func(g *Generation) bool { return g.rows.has(r) })
 }
 
-// IsTouched says whether any of some deletes is about samples of a tenant in the generation.
+// IsTouched reports whether any of some deletes is about samples of a tenant in the generation.
 func (g *Generation) IsTouched(tenant string, ds format.Tombstones) bool {
 	return slices.ContainsFunc(g.chunks, func(st *Chunk) bool {
 		return st.Holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
@@ -130,7 +130,7 @@ func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[forma
 // LastSeq returns the number of the stream's last blob.
 func (g *Generation) LastSeq() int64 { return g.slot.seq }
 
-// DependsOnEarlier says whether a blob of the commit under way needs what an earlier one defined.
+// DependsOnEarlier reports whether a blob of the commit under way needs what an earlier one defined.
 func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
 
 // Pending returns the pending rows of the blobs of the commit under way, for an hour of arrival.

@@ -15,10 +15,10 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// Head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
+// Head holds in memory the samples that are durable in the stage and not yet sealed, for queries and for the sealer.
 //
 //	Head ── Tenant ── metricMembers ── Series ── Chunk ──┐ one per series and generation
-//	     └─ openSlot (slot, partition) ── Generation ────┘ knows its stage rows
+//	     └─ openSlot (slot, partition) ── Generation ────┘ lists its stage rows
 //
 // A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
 // begins or a commit fails; then the next commit opens another. It goes, with its head chunks, when all of its
@@ -29,7 +29,7 @@ type Head struct {
 	seed   maphash.Seed
 	// life is held, for reading, while series are given head chunks, so that none is let go of meanwhile.
 	life sync.RWMutex
-	// classOf tells the class of a new series; nil: all are in the default one.
+	// classOf returns the class of a new series; nil: all are in the default one.
 	classOf func(labels.Labels) int64
 	period  *format.Periods
 
@@ -113,7 +113,7 @@ func (h *Head) TenantOrNone(name string) *Tenant {
 	return &Tenant{name: name}
 }
 
-// Unknown says that the head doesn't remember the tenant.
+// Unknown reports whether the tenant isn't in the head.
 func (t *Tenant) Unknown() bool { return t.metrics == nil }
 
 // Define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
@@ -203,7 +203,7 @@ func (h *Head) reinsert(s *Series) *Series {
 		return s
 	}
 	s.aliases = 0              // They were forgotten with it.
-	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
+	s.dead, s.cur = false, nil // written stays: its labels rows still exist, and a seal may be under way.
 	h.insert(t, s)
 	return s
 }
@@ -278,7 +278,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 // Name returns the tenant's name.
 func (t *Tenant) Name() string { return t.name }
 
-// Known returns how many series the head knows of the tenant, whose lock the caller holds: see Define.
+// Known returns how many series of the tenant are in the head, whose lock the caller holds: see Define.
 func (t *Tenant) Known() int { return t.byID.len() }
 
 // find returns a tenant, or nil.
@@ -295,7 +295,7 @@ func (h *Head) Tenants() []string {
 	return slices.Collect(maps.Keys(h.tenants))
 }
 
-// ActiveSeries returns how many series the head knows of a tenant.
+// ActiveSeries returns how many series of a tenant are in the head.
 func (h *Head) ActiveSeries(tenant string) int {
 	t := h.find(tenant)
 	if t == nil {
@@ -306,7 +306,7 @@ func (h *Head) ActiveSeries(tenant string) int {
 	return t.byID.len()
 }
 
-// SeriesOfMetric returns how many series of a metric the head knows.
+// SeriesOfMetric returns how many series of a metric are in the head.
 func (t *Tenant) SeriesOfMetric(metric string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -319,7 +319,7 @@ func (t *Tenant) SeriesOfMetric(metric string) int {
 // Bytes is about how much memory the head takes.
 func (h *Head) Bytes() int64 { return h.bytes.Load() }
 
-// SeriesCount is how many series the head knows.
+// SeriesCount is how many series are in the head.
 func (h *Head) SeriesCount() int64 { return h.series.Load() }
 
 // Partitions is how many partitions the first period of the head's store has.

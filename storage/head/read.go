@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// Snapshot is what the head has of a series at an instant. Later samples may show. What is sealed afterwards stays readable through it.
+// Snapshot holds the head chunks of a series at an instant. Later samples may show. Samples sealed afterwards stay readable through it.
 type Snapshot struct {
 	part   *guardedPartition
 	chunks Chunks
@@ -203,7 +203,7 @@ func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Se
 	return out
 }
 
-// Stats tells how much is not sealed yet.
+// Stats counts what isn't sealed yet.
 type Stats struct {
 	Series, Chunks int64
 	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.

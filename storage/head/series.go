@@ -16,21 +16,21 @@ type TenantMetric struct {
 	metric string
 }
 
-// MetricOf returns a metric of a tenant for series that no head knows.
+// MetricOf returns a metric of a tenant for series that are in no head.
 func MetricOf(tenant, metric string) *TenantMetric {
 	return &TenantMetric{&Tenant{name: tenant}, metric}
 }
 
-// Series makes a series that no head knows.
+// Series makes a series that is in no head.
 func (m *TenantMetric) Series(id format.SeriesID, ls labels.Labels) *Series {
 	return &Series{id: id, labels: ls, TenantMetric: m}
 }
 
-// Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
+// Series is a series of the head, for use with the batch that returned it. There may be millions, so its size counts: it
 // fills one of the allocator's size classes, 112 bytes.
 type Series struct {
 	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
-	// says that the series was let go of; the head's life guards it.
+	// is true once the series was removed from the head; the head's life guards it.
 	cur     *Chunk
 	chunks  Chunks // guarded by the part's lock
 	dead    bool
@@ -46,7 +46,7 @@ type Series struct {
 	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
 	*TenantMetric
-	// written says where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
+	// written is where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
 	// series share what it points to, which never changes.
 	written *Written
 }
@@ -63,7 +63,7 @@ func (s *Series) Labels() labels.Labels { return s.labels }
 // Tenant returns the name of the tenant whose series it is.
 func (s *Series) Tenant() string { return s.tenant.name }
 
-// TenantOfHead returns the tenant as its head knows it.
+// TenantOfHead returns the tenant of the series in its head.
 func (s *Series) TenantOfHead() *Tenant { return s.tenant }
 
 // Metric returns the name of the series' metric.

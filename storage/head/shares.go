@@ -35,7 +35,7 @@ func (h *Head) grew(st *Chunk, n int) {
 	}
 }
 
-// RefusesSeries says whether the head takes no new series of a tenant; most is its bound, 0: none.
+// RefusesSeries reports whether the head takes no new series of a tenant; most is its bound, 0: none.
 //
 //	            most     + most/4, known series   + most/2
 //	──────────────┼────────────────┼──────────────────┼───────────────────────┼─────►
@@ -43,14 +43,14 @@ func (h *Head) grew(st *Chunk, n int) {
 //	              │ of who holds its fair share or more                       │
 //	 all is taken, also new series, of who holds less │ no new series of them │ nothing of anybody
 //
-// What is under way already comes on top, at most the queue. A batch is taken as a whole however large it is, so that
+// Samples under way already come on top, at most the queue. A batch is taken as a whole however large it is, so that
 // none is refused for ever.
 func (h *Head) RefusesSeries(t *Tenant, most int64) bool {
 	held := h.bytes.Load()
 	return most > 0 && held >= most && (held >= most+most/2 || h.holdsItsShare(t, most))
 }
 
-// Admission says whether the head takes samples of known series.
+// Admission is whether the head takes samples of known series.
 type Admission int
 
 const (
@@ -62,7 +62,7 @@ const (
 	OverShare
 )
 
-// Admits says whether the head takes samples of a tenant, of known series at least.
+// Admits reports whether the head takes samples of a tenant, of known series at least.
 // Known series have a quarter more than new ones, which would come to nothing if those had to stop with them.
 func (h *Head) Admits(t *Tenant, most int64) Admission {
 	if !h.Overfull(most) {
@@ -79,12 +79,12 @@ func (h *Head) Admits(t *Tenant, most int64) Admission {
 	return Admitted
 }
 
-// Overfull says whether the head takes no samples of known series, at least of who holds most.
+// Overfull reports whether the head takes no samples of known series, at least of who holds most.
 func (h *Head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
 
 func boundOfKnown(most int64) int64 { return most + max(most/4, LeastForKnown) }
 
-// holdsItsShare says whether the head holds as much of a tenant as it fairly may while it is full.
+// holdsItsShare reports whether the head holds as much of a tenant as it fairly may while it is full.
 func (h *Head) holdsItsShare(t *Tenant, most int64) bool {
 	f := &h.fair
 	f.mu.Lock()
@@ -96,7 +96,7 @@ func (h *Head) holdsItsShare(t *Tenant, most int64) bool {
 	return t.Bytes() >= f.share
 }
 
-// fairShare remembers the share that is fair, until what is held has changed.
+// fairShare caches the fair share until the held bytes have changed by a fairSteps-th of the bound.
 type fairShare struct {
 	mu    sync.Mutex
 	held  int64 // by the head, when the share was computed

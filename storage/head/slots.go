@@ -22,7 +22,7 @@ func (at SlotPartition) Compare(o SlotPartition) int {
 // part returns what guards a partition.
 func (h *Head) part(partition int) *guardedPartition { return &h.parts[partition%len(h.parts)] }
 
-// openSlot is what the head knows of a slot and partition.
+// openSlot holds the generations of a slot and partition.
 type openSlot struct {
 	slot      int64
 	partition int
@@ -30,7 +30,7 @@ type openSlot struct {
 	// content for ever. Only the committer uses it while a generation is open.
 	seq  int64
 	open *Generation // nil: the next commit begins one
-	// followed takes what other processes stage, and what is found at the start; nil: nothing yet.
+	// followed takes the stage rows of other processes, and those found at the start; nil: nothing yet.
 	followed *Generation
 	// closed generations wait to be sealed.
 	closed []*Generation
@@ -111,7 +111,7 @@ func (c *openSlot) lastTouched() (last time.Time) {
 	return last
 }
 
-// view calls f for a slot partition of which the head has something, under its lock, and says whether it has.
+// view calls f for a slot partition of which the head has something, under its lock, and reports whether it has.
 func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	p := h.part(at.Partition)
 	p.mu.RLock()
@@ -123,7 +123,7 @@ func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	return c != nil
 }
 
-// Has says whether the head holds anything of a slot partition.
+// Has reports whether the head holds anything of a slot partition.
 func (h *Head) Has(at SlotPartition) bool { return h.view(at, nil) }
 
 // CountChunks returns how many head chunks the head has of a slot partition, and whether it has any of it.
@@ -157,13 +157,13 @@ func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.T
 	return bytes
 }
 
-// HoldsBetween says whether anything is unsealed of slots from one to another.
+// HoldsBetween reports whether anything is unsealed of slots from one to another.
 func (h *Head) HoldsBetween(first, last int64) (holds bool) {
 	h.eachSlot(func(slot int64) { holds = holds || slot >= first && slot <= last })
 	return holds
 }
 
-// LastSlot returns the last slot that the head has anything of; ok says that there is one.
+// LastSlot returns the last slot that the head has anything of; ok is true if there is one.
 func (h *Head) LastSlot() (last int64, ok bool) {
 	h.eachSlot(func(slot int64) {
 		if !ok || slot > last {
@@ -184,7 +184,7 @@ func (h *Head) eachSlot(f func(slot int64)) {
 	}
 }
 
-// AnySealed says whether a generation of a slot partition seems to be sealed, as its rows aren't among those that are staged.
+// AnySealed reports whether a generation of a slot partition seems to be sealed, as its rows aren't among those that are staged.
 func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
 	h.view(at, func(c *openSlot) {
 		c.each(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
@@ -283,8 +283,8 @@ func (h *Head) Adopt(g *Generation) {
 	c.closed = append(c.closed, g)
 }
 
-// Publish makes the samples of the row just read part of the head; whole says that the head has all of them, so that the
-// row needn't be read again for sealing, and defines that the row's definitions are to be remembered.
+// Publish makes the samples of the row just read part of the head; whole is true if the head has all of them, so that the
+// row needn't be read again for sealing, and defines if the row's definitions are to be remembered.
 func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
 	h.life.RLock()
 	defer h.life.RUnlock()

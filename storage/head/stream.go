@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Stream is what is known of a writer's blobs in one slot and partition: the series that they define.
+// Stream is the state of decoding a writer's blobs in one slot and partition: the series that they define.
 type Stream struct {
 	epochs  map[int64]*epochRefs
 	damaged bool
@@ -21,7 +21,7 @@ type Stream struct {
 // Damage notes that a blob of the stream can't be read.
 func (st *Stream) Damage() { st.damaged = true }
 
-// Damaged says whether a blob of the stream can't be read.
+// Damaged reports whether a blob of the stream can't be read.
 func (st *Stream) Damaged() bool { return st.damaged }
 
 // Prune lets go of what old epochs defined: a blob that leans on them after all has it looked up.
@@ -81,9 +81,9 @@ type definer struct {
 }
 
 var (
-	// ErrLeansOnCorrupt says that a blob leans on one that can't be read.
+	// ErrLeansOnCorrupt means that a blob leans on one that can't be read.
 	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", format.ErrMalformedBlob)
-	// ErrUndefined says that a blob leans on others that aren't there, and may still come.
+	// ErrUndefined means that a blob leans on others that aren't there, and may still come.
 	ErrUndefined = errors.New("storage: a blob without the blobs that it leans on")
 )
 
@@ -168,8 +168,8 @@ func (d *Decoder) lookUp(ctx context.Context, before format.StageRow) error {
 	return d.learn(ctx, d, before)
 }
 
-// LearnFrom takes the definitions of a blob of the epoch that is open; others, and corrupt ones, it leaves out: what is corrupt is named
-// when its samples are asked for.
+// LearnFrom takes the definitions of a blob of the epoch that is open; others, and corrupt ones, it leaves out: corrupt blobs are named
+// when their samples are asked for.
 func (d *Decoder) LearnFrom(blob []byte) {
 	var reader format.BlobReader
 	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
@@ -194,7 +194,7 @@ func (*definitions) Histogram(uint32, int64, []byte) error { return nil }
 // Exemplar takes nothing.
 func (*definitions) Exemplar(uint32, int64, []byte) error { return nil }
 
-// undefined says whether the open blob leans on definitions that aren't known.
+// undefined reports whether the open blob leans on definitions that aren't known.
 func (d *Decoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
 // NoteDefinitions has a generation remember what the blob just read defines, where it defines anything.

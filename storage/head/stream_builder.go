@@ -127,7 +127,7 @@ func (b *streamBuilder) cut() {
 	b.begin()
 }
 
-// dependsOnEarlier says whether a blob needs what an earlier one defined.
+// dependsOnEarlier reports whether a blob needs what an earlier one defined.
 func (b *streamBuilder) dependsOnEarlier() bool {
 	return !b.selfContained && (b.firstSeq != b.gen.epoch || len(b.blobs) > 1)
 }

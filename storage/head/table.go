@@ -7,7 +7,7 @@ import (
 
 // table finds what it points to by a hash: open addressing whose readers take no lock. Writers hold the tenant's lock.
 //
-// An entry is published by its pointer: its hash is written before, and never changed after. What is removed is left out when
+// An entry is published by its pointer: its hash is written before, and never changed after. Removed entries are left out when
 // the entries are copied. An entry takes 12 bytes, and there are 1.25 to 1.9 times as many as are in use.
 type table[T any] struct {
 	slots atomic.Pointer[tableSlots[T]] // nil: empty
