@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// cluster is what a process knows of the replicas of a cluster.
+// cluster is a process' state of the replicas of a cluster.
 type cluster struct {
 	r  *Tracker
 	at ClusterName
@@ -24,7 +24,7 @@ type cluster struct {
 	looking sync.Mutex
 
 	mu sync.Mutex
-	// row is the election as it was last read, nil before; election is what it says, nil if that isn't known.
+	// row is the election as it was last read, nil before; election is its contents, nil if they aren't known.
 	row      []byte
 	election *election
 	// known is when the reading began that gave it; beatAt when the beat was first seen to be what it is.
@@ -188,7 +188,7 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 		begun = c.r.now()
 		ok, found, err := c.r.env.Engine.CompareAndSet(ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value)
 		if err != nil {
-			// It may have been written. Nothing is taken on what was known before.
+			// It may have been written. Nothing is taken by the election known before.
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()
@@ -207,7 +207,7 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 }
 
 // route returns a election by which samples of a replica, from minT to maxT, may be taken now: it is fresh, and if it
-// says that they are to be stored, this process has the right to.
+// has them stored, this process has the right to.
 func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
 	for range 5 {
 		ch, fresh := c.current()
@@ -272,7 +272,7 @@ func (c *cluster) grant(begun time.Time, epoch int64) {
 	}
 }
 
-// mayStore says whether this process may store the elected replica's samples: by its last beat or by a new one. It
+// mayStore reports whether this process may store the elected replica's samples: by its last beat or by a new one. It
 // returns false where the election has changed.
 func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
@@ -302,7 +302,7 @@ func (c *cluster) beat(now *election) *election {
 	return &next
 }
 
-// hasRight says whether the right holds. Where the clock was set it doesn't.
+// hasRight reports whether the right holds. Where the clock was set it doesn't.
 func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()

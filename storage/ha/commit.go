@@ -15,7 +15,7 @@ import (
 type ReplicaBatch interface {
 	// Extent returns what the batch has; limit is that of Extent.Newest.
 	Extent(limit int64) Extent
-	// Split leaves in the batch what is to be stored, adds to held what is to be held, and returns how many samples of the others
+	// Split leaves in the batch the samples to be stored, adds to held those to be held, and returns how many samples of the others
 	// there were. of is called for the times of samples and of exemplars.
 	Split(of func(t int64) Disposition, held *HeldBuilder) (dropped int)
 	// Commit returns nil once every sample is durable and visible to queries. It releases the batch in any case.
@@ -29,7 +29,7 @@ type Extent struct {
 	Samples, Exemplars int
 	// MinT and MaxT are the least and the greatest time of samples and exemplars; math.MaxInt64 and math.MinInt64 if there are none.
 	MinT, MaxT int64
-	// Newest is the greatest time of samples up to the limit, math.MinInt64 if there are none; Ahead says that there are samples
+	// Newest is the greatest time of samples up to the limit, math.MinInt64 if there are none; Ahead is true if there are samples
 	// beyond it.
 	Newest int64
 	Ahead  bool
@@ -37,7 +37,7 @@ type Extent struct {
 
 // Commit is the batch's Commit for samples that a replica of a cluster sent, which Check has let in. It returns nil once every
 // sample is durable: stored, if the replica is the elected one; held, if it isn't; or covered by the samples of another that are
-// stored. Only what is stored is visible to queries. Besides the batch's errors there is ErrHeldFull. The batch is released in any
+// stored. Only stored samples are visible to queries. Besides the batch's errors there is ErrHeldFull. The batch is released in any
 // case.
 func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
 	has := b.Extent(math.MaxInt64)
@@ -76,7 +76,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	return c.acknowledged(ctx, ch.Epoch, has.MinT, reach.ms())
 }
 
-// divide holds what is to be held of a batch, and returns how many samples and exemplars are left in it, which are to be stored.
+// divide holds the samples of a batch that are to be held, and returns how many samples and exemplars are left in it, which are to be stored.
 func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
 	held := &HeldBuilder{tenant: c.at.Tenant, fresh: c.r.reach()}
 	margin := c.r.margin()
@@ -91,7 +91,7 @@ func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, repl
 	return has.Samples + has.Exemplars, nil
 }
 
-// hold makes what a replica sent durable, apart from what is stored.
+// hold makes a replica's samples durable, apart from the stored ones.
 func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *HeldBuilder) error {
 	if len(b.values) == 0 {
 		return nil

@@ -10,9 +10,9 @@
 //
 //	Tracker.Look ─► table chosen: beats, elections ─► takeover: held rows of the elected replica ─► HeldWriter ─► DeleteHeld
 //
-// The store gives it a Host: what stores held samples and deletes held rows. cluster.go has what a process knows of a cluster,
-// election.go the row that all processes change by compare-and-set, look.go what is due when, takeover.go how held samples are
-// stored, and sweep.go how those of processes that are gone are found. Rows serves whoever only has to know what is held.
+// The store gives it a Host, which stores held samples and deletes held rows. cluster.go has a process' state of a cluster,
+// election.go the row that all processes change by compare-and-set, look.go the periodic work, takeover.go how held samples are
+// stored, and sweep.go how those of processes that are gone are found. Rows reads held rows without a Tracker.
 //
-// decisions/014 says why that loses nothing.
+// decisions/014 explains why that loses nothing.
 package ha

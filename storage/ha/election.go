@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A election says whose samples of a cluster of replicas are stored, by the time of the sample: the spans follow each
+// An election decides whose samples of a cluster of replicas are stored, by the time of the sample: the spans follow each
 // other without a gap, and each belongs to one replica. It is a row of table chosen, which all processes share and
 // change by compare-and-set only (decisions/014).
 //
@@ -19,7 +19,7 @@ import (
 //
 // A election isn't changed: next makes the one that follows.
 type election struct {
-	// Retired says that no process looks after the election until the cluster is heard again. It comes first in the row.
+	// Retired is true if no process looks after the election until the cluster is heard again. It comes first in the row.
 	Retired bool `json:"retired,omitempty"`
 	// Epoch counts how often a replica was elected, Version how often the row was written.
 	Epoch   int64 `json:"epoch"`
@@ -32,10 +32,10 @@ type election struct {
 	// WatermarkMS is the reach of the elected replica's samples that were acknowledged, milliseconds: the greatest
 	// timestamp, but for those that are ahead of the clock.
 	WatermarkMS int64 `json:"watermark_ms"`
-	// Taking is the process (a writer, hexadecimal) that stores what was held of the replica that was elected last.
-	// Until it is done, and says so by "", everything after the last span's beginning is held.
+	// Taking is the process (a writer, hexadecimal) that stores the held samples of the replica that was elected last.
+	// Until it is done, and sets this to "", everything after the last span's beginning is held.
 	Taking string `json:"taking,omitempty"`
-	// Leaving says that the elected replica is too far behind: nobody says any more that it is heard.
+	// Leaving is true if the elected replica is too far behind: no process beats for it any more.
 	Leaving bool `json:"leaving,omitempty"`
 	// Low is the oldest era that may have held rows.
 	Low int64 `json:"low"`
@@ -51,7 +51,7 @@ type term struct {
 }
 
 const (
-	// maxTerms bounds what a election remembers: what is older than the first span is stored, whoever sends it.
+	// maxTerms bounds the spans of an election: samples older than the first are stored, whoever sends them.
 	maxTerms = 16
 	// heldEpochBeats is how many beats make an era, which is a partition of the held rows.
 	heldEpochBeats = 32
@@ -82,7 +82,7 @@ func parseElection(row []byte) (election, error) {
 func (c *election) elected() string { return c.last().Replica }
 func (c *election) last() term      { return c.Terms[len(c.Terms)-1] }
 
-// settled says that the elected replica's samples are stored as they come.
+// settled reports whether the elected replica's samples are stored as they come.
 func (c *election) settled() bool { return c.Taking == "" && !c.Leaving }
 
 // heldEpoch is where held rows go now.
@@ -97,7 +97,7 @@ const (
 	Drop                     // it is covered by another replica's
 )
 
-// disposition says what becomes of a replica's sample at t. What the elected replica brings of the margin before its span is
+// disposition returns what becomes of a replica's sample at t. The elected replica's samples of the margin before its span are
 // held too: the one before it may have lacked it.
 func (c *election) disposition(replica string, t int64, margin time.Duration) Disposition {
 	last := len(c.Terms) - 1
@@ -121,13 +121,13 @@ func (c *election) disposition(replica string, t int64, margin time.Duration) Di
 	return Store // Nobody is known to cover it.
 }
 
-// covered says whether what a replica holds up to t needn't be kept any longer: the elected replica has gone on
+// covered reports whether what a replica holds up to t needn't be kept any longer: the elected replica has gone on
 // for a margin since.
 func (c *election) covered(replica string, t int64, watermark int64, margin time.Duration) bool {
 	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// renewed says once more that the elected replica is heard, up to a watermark and from its oldest sample on.
+// renewed adds a beat for the elected replica, with samples up to a watermark and from its oldest sample on.
 func (c *election) renewed(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.flushed(watermark, oldest, margin)
 	next.Beat++

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldReach has rows say how far they reach: not by what is ahead, unless all is.
+// TestHeldReach has rows contain how far they reach: not by samples ahead of the clock, unless all are.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
 	series := &namedSeries{"m"}

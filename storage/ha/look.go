@@ -15,17 +15,17 @@ const (
 	sweepEvery = 5 * time.Minute
 	// sweepSilentEvery is that time for a cluster that wasn't heard for as long.
 	sweepSilentEvery = time.Hour
-	// takePasses is how often held rows are looked for before the replica's samples are stored as they come. What is
-	// held after that is stored by whoever holds it.
+	// takePasses is how often held rows are looked for before the replica's samples are stored as they come. Samples
+	// held after that are stored by whoever holds them.
 	takePasses = 3
 )
 
-// look does what is due for a cluster:
+// look does the work that is due for a cluster:
 //
 //	flush    the watermark, once a look, so that it is exact long before another can be elected
 //	beat     where the elected replica was heard since the last one
 //	elect    where nobody has heard it for the failover timeout, or it is too far behind
-//	take     what was held of the replica that this process has elected
+//	take     the held samples of the replica that this process has elected
 //	resolve  held rows: deleted where they are covered, stored where theirs was elected
 //	retire   where no process has heard any replica for long
 //	sweep    for held rows of processes that are gone
@@ -199,7 +199,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 	return err
 }
 
-// take stores what was held of the replica that this process has elected, and says so when nothing is left.
+// take stores the held samples of the replica that this process has elected, and then ends the takeover.
 func (c *cluster) take(ctx context.Context, ch *election) error {
 	if ch.Taking != c.r.env.Member.Writer() {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // reach is how far some samples show that their replica has gone on: the greatest timestamp that is no more than a
-// margin ahead of the clock. A series with a time of its own may be far ahead of the others, and says nothing about
+// margin ahead of the clock. A series with a time of its own may be far ahead of the others, and shows nothing about
 // them. Where all samples are ahead, the replica's clock is: it has gone on until now.
 type reach struct {
 	now, limit int64
@@ -54,7 +54,7 @@ func (c *cluster) candidate(watermark int64, silence time.Duration) (replica str
 		live := ok && membership.Elapsed(heard, now) <= failover
 		reach := h.reach
 		if !live && silence > 2*failover+c.r.env.MaxAhead {
-			reach = h.maxT // Nobody goes on: what is ahead is stored as well.
+			reach = h.maxT // Nobody goes on: samples ahead of the clock are stored as well.
 		}
 		if reach <= watermark || !live && silence <= 2*failover || bestLive && !live {
 			continue

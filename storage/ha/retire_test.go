@@ -15,7 +15,7 @@ import (
 )
 
 // TestClustersAreForgotten has many clusters be heard once: their metrics are bounded, and after some days no process
-// knows of them, nor reads anything for them.
+// holds any of them in memory, nor reads anything for them.
 func TestClustersAreForgotten(t *testing.T) {
 	t.Parallel()
 	var registries []*prometheus.Registry
@@ -68,7 +68,7 @@ func TestClustersAreForgotten(t *testing.T) {
 }
 
 // TestForgottenClusterGoesOn has a cluster be forgotten and be heard again, by a replica that isn't the elected one: it is
-// elected, and what was stored before isn't stored twice.
+// elected, and samples that were stored before aren't stored twice.
 func TestForgottenClusterGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -79,7 +79,7 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 		p.pass(10 * time.Second)
 	}
 	p.now = p.now.Add(10 * time.Minute)
-	p.pass(time.Minute) // b is elected, and what was held of its end is stored.
+	p.pass(time.Minute) // b is elected, and the held samples of its end are stored.
 	stored := p.values()
 	p.now = p.now.Add(retireCluster)
 	p.pass(15 * time.Minute)

@@ -27,7 +27,7 @@ type sample struct {
 	v float64
 }
 
-// testHost keeps what is stored, as all processes see it.
+// testHost keeps the stored samples, as all processes see them.
 type testHost struct {
 	eng    engine.Engine
 	stored map[string][]sample
@@ -224,7 +224,7 @@ func (r *rig) send(process int, cluster, replica string, at time.Time, v float64
 	return r.trackers[process].Commit(r.t.Context(), b, ClusterName{"default", cluster}, replica)
 }
 
-// values returns what is stored, in the order of time.
+// values returns the stored values, in the order of time.
 func (r *rig) values() (values []float64) {
 	list := slices.Clone(r.host.stored["m"])
 	slices.SortFunc(list, func(a, b sample) int { return int(a.t - b.t) })
@@ -234,7 +234,7 @@ func (r *rig) values() (values []float64) {
 	return values
 }
 
-// heldRows counts what is held of a cluster, whoever looks after it.
+// heldRows counts the held rows of a cluster, whoever looks after it.
 func (r *rig) heldRows(cluster string) (n int) {
 	rows := Rows{Engine: r.eng, Corrupt: func(_ *engine.Table, err error) { r.t.Error(err) }}
 	require.NoError(r.t, rows.EachHeld(r.t.Context(), "default", func(of, _ string, _ int64) {

@@ -29,7 +29,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 			ch, err := parseElection(row.Value)
 			if err != nil {
 				r.Corrupt(engine.Chosen, fmt.Errorf("cluster %q of tenant %q: %w", cluster, tenant, err))
-				continue // Nobody can store what is held of it, either.
+				continue // Nobody can store its held samples, either.
 			}
 			if err := f(cluster, &ch); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, write
 	})
 }
 
-// Cuts returns how far what is held of a tenant's replicas goes.
+// Cuts returns how far the held rows of a tenant's replicas go.
 func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
 	err = r.EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })
@@ -67,7 +67,7 @@ func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, e
 	return cuts, err
 }
 
-// Takers returns the processes that store what was held of a tenant's replicas, by their writers in hexadecimal.
+// Takers returns the processes that store held samples of a tenant's replicas, by their writers in hexadecimal.
 func (r Rows) Takers(ctx context.Context, tenant string) (writers []string, err error) {
 	err = r.eachElection(ctx, tenant, func(_ string, ch *election) error {
 		if ch.Taking != "" {

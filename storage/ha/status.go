@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ClusterStatus tells how a cluster of replicas stands, as this process knows it.
+// ClusterStatus is the state of a cluster of replicas as this process last read it.
 type ClusterStatus struct {
 	Cluster string `json:"cluster"`
 	// Elected is the replica whose samples are stored, since when, and when it was last heard by any process.
@@ -45,7 +45,7 @@ type HeldStatus struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Status tells how a tenant's clusters of replicas stand, in the order of their names.
+// Status returns the states of a tenant's clusters of replicas, in the order of their names.
 func (r *Tracker) Status(tenant string) []ClusterStatus {
 	list := []ClusterStatus{}
 	for _, c := range r.all() {
@@ -125,7 +125,7 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	}
 }
 
-// collector makes gauges of what a Tracker knows.
+// collector makes gauges of a Tracker's clusters.
 type collector struct {
 	r                              *Tracker
 	silence, clusters, rows, bytes *prometheus.Desc

@@ -103,7 +103,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 	return nil
 }
 
-// corruptHeld tells of a held row that can't be read.
+// corruptHeld reports a held row that can't be read.
 func (c *cluster) corruptHeld(h *HeldID, err error) {
 	c.r.env.Corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
 		c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))

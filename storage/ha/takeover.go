@@ -13,13 +13,13 @@ import (
 
 // HeldWriter stores samples that were held of a tenant.
 type HeldWriter interface {
-	// Prepare reads which deletes there are, and waits until the store knows what it has of late. No delete comes in force in
+	// Prepare reads which deletes there are, and waits until the head is complete. No delete comes in force in
 	// this process until release is called. It may be called again after that.
 	Prepare(ctx context.Context) (release func(), err error)
 	// Add adds the samples of a held row that are to be stored, but for those that are deleted. After an error the row stays; it
 	// is tried again.
 	Add(ctx context.Context, row HeldSamples) (Added, error)
-	// Commit makes what was added durable and visible to queries, and returns how many samples that were.
+	// Commit makes the added samples durable and visible to queries, and returns how many they were.
 	Commit(ctx context.Context) (samples int, err error)
 }
 
@@ -37,7 +37,7 @@ type HeldSamples struct {
 // Added is what became of a held row.
 type Added struct {
 	Samples int
-	// Full says that enough was added for a commit.
+	// Full is true if enough was added for a commit.
 	Full bool
 	// Malformed is why the row can't be read.
 	Malformed error
@@ -53,10 +53,10 @@ type takeover struct {
 	settled election
 	into    HeldWriter
 
-	// added says that something was, which isn't committed.
+	// added is true if something was added that isn't committed.
 	added bool
 	done  []HeldID // whose samples were added, or that have none
-	reach int64    // of what was stored
+	reach int64    // of the stored samples
 	// rows and samples were stored.
 	rows, samples int
 }
@@ -94,7 +94,7 @@ func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	return n, t.commit(ctx)
 }
 
-// store stores what is due of rows that this process looks after.
+// store stores the samples that are due of rows that this process looks after.
 func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	return true, t.commit(ctx)
 }
 
-// commit makes what was added durable and then deletes the rows that its samples were held in. If this process ends before
+// commit makes the added samples durable and then deletes the rows that its samples were held in. If this process ends before
 // that, they are stored once more, where they are already.
 func (t *takeover) commit(ctx context.Context) error {
 	if !t.added {
@@ -179,7 +179,7 @@ func (t *takeover) commit(ctx context.Context) error {
 	return t.renew(ctx)
 }
 
-// renew says that the taking goes on, where that is due.
+// renew adds a beat while this process takes over, where one is due.
 func (t *takeover) renew(ctx context.Context) error {
 	c, self := t.c, t.c.r.env.Member.Writer()
 	c.mu.Lock()

@@ -18,18 +18,18 @@ import (
 )
 
 var (
-	// ErrHeldFull says that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
+	// ErrHeldFull means that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
 	// later.
 	ErrHeldFull = errors.New("ha: too many writes are waiting: too much is held of replicas that aren't elected")
-	// errChosenAnew says that another replica was elected during a write. It is to be tried again.
+	// errChosenAnew means that another replica was elected during a write. It is to be tried again.
 	errChosenAnew = fmt.Errorf("%w: another replica was elected meanwhile", engine.ErrUnavailable)
 )
 
-// NameError says why samples of a replica can't be taken.
+// NameError is why samples of a replica can't be taken.
 type NameError struct {
 	// Reason is a short constant for counters: one of those below.
 	Reason string
-	// Detail names what is wrong, and the limit where one was broken.
+	// Detail names the defect, and the limit where one was broken.
 	Detail string
 }
 
@@ -88,7 +88,7 @@ func DefaultOptions() Options {
 //	             │                       └─► stage, when theirs is elected
 //	  chosen: one row a cluster, compare-and-set by all processes
 //
-// decisions/014 says why that loses nothing, and how many samples may be stored twice.
+// decisions/014 explains why that loses nothing, and how many samples may be stored twice.
 type Tracker struct {
 	env     Env
 	opts    Options
@@ -120,7 +120,7 @@ type Env struct {
 	Logger  *slog.Logger
 }
 
-// Host stores and deletes what is held.
+// Host stores and deletes held samples.
 type Host interface {
 	// HeldWriter returns what stores held samples of a tenant, which was done nothing with yet.
 	HeldWriter(tenant string) HeldWriter
@@ -149,7 +149,7 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	return r, nil
 }
 
-// Close stops looking after the elections, and tells the others how far samples were acknowledged. What is held stays
+// Close stops looking after the elections, and writes for the others how far samples were acknowledged. Held samples stay
 // for the next process. Nothing may be committed any more.
 func (r *Tracker) Close() {
 	r.cancel()
@@ -171,7 +171,7 @@ func (r *Tracker) now() time.Time { return r.env.Now() }
 // store the elected replica's: half of the time after which others may elect another.
 func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
 
-// margin is by how much the elected replica must have gone on before what is held of others goes, and how far behind
+// margin is by how much the elected replica must have gone on before held samples of others go, and how far behind
 // the watermark its series may be for their samples to be taken from the next one.
 func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 
@@ -194,7 +194,7 @@ func (r *Tracker) run(ctx context.Context) {
 	}
 }
 
-// Look does what is due for every cluster. Errors are logged; the next look tries again.
+// Look does the work that is due for every cluster. Errors are logged; the next look tries again.
 func (r *Tracker) Look(ctx context.Context) {
 	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
 		r.env.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
@@ -265,7 +265,7 @@ func (r *Tracker) add(at ClusterName) *cluster {
 	return c
 }
 
-// Check says, with a *NameError, why samples of a replica can't be taken.
+// Check returns a *NameError if samples of a replica can't be taken.
 func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
 		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
