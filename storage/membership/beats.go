@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// BeatInterval is how often a process says that it is there.
+	// BeatInterval is how often a process writes its beat.
 	BeatInterval = 2 * time.Second
 	// periodBeats is after how many beats the settings are read anew. Whoever hasn't for maxSilence doesn't
 	// acknowledge, so that nobody misses the beginning of a period: see format.Periods.
@@ -106,7 +106,7 @@ func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, valu
 	}}}})
 }
 
-// state tells the others what this process states, unless it only looks, and takes over what they state.
+// state writes this process' statement for the others, unless it only looks, and takes over theirs.
 func (b *beats) state(ctx context.Context, self *Process, now time.Time) error {
 	if !b.o.ReadOnly {
 		if err := b.tellStatement(ctx, self, now); err != nil {
@@ -127,7 +127,7 @@ func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time)
 	return nil
 }
 
-// end tells the others that what this process has stated doesn't count any more, if that takes no time: what isn't told is over
+// end replaces this process' statement by one that it ends, if that takes no time: otherwise the statement is over
 // when its row is.
 func (b *beats) end() {
 	if b.o.ReadOnly {
@@ -144,7 +144,7 @@ func (b *beats) end() {
 	}
 }
 
-// leave tells the others that this process takes no more work.
+// leave announces to the others that this process takes no more work.
 func (b *beats) leave(ctx context.Context) error {
 	b.mu.Lock()
 	b.leaving = true

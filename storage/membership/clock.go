@@ -34,7 +34,7 @@ type CheckedClock struct {
 	mu sync.Mutex
 	// open ends with the member; nil: the store is only looked at.
 	open context.Context
-	// alone says that there is no second clock but what the store has seen; theirs is the engine's, nil: it has none.
+	// alone is true if there is no second clock but the store's seen time; theirs is the engine's, nil: it has none.
 	alone  bool
 	theirs engine.Clock
 	// read is the last reading of the clock, ran that of Options.Elapsed.
@@ -42,7 +42,7 @@ type CheckedClock struct {
 	ran  time.Duration
 	// seen is how much time the store has seen pass; kept is how much of that is durable, wrote how much is being made so.
 	seen, kept, wrote time.Duration
-	// expected is what the time should be; told says that it follows from what an operator said, and isn't durable yet.
+	// expected is what the time should be; told is true while it follows from an operator's date that isn't durable yet.
 	expected time.Time
 	told     bool
 	// doubt is nil while the clock is believed.
@@ -53,7 +53,7 @@ type CheckedClock struct {
 
 // doubt is since when, and why, a clock isn't believed.
 type doubt struct {
-	// by is by how much it was ahead of what was expected; negative: behind.
+	// by is by how much it was ahead of the expected time; negative: behind.
 	by time.Duration
 	// since is what the store had seen when that began, and clock what the clock said.
 	since time.Duration
@@ -61,10 +61,10 @@ type doubt struct {
 }
 
 // rest is how long a clock that is doubted must run evenly to be believed. What differs by more has to run longer, but
-// not longer than the store knows of time at all.
+// not longer than all of the store's seen time.
 func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
 
-// start makes the clock expect what it says.
+// start makes the clock's present time the expected one.
 func (c *CheckedClock) start() {
 	c.read = c.o.Now()
 	c.expected = c.read.Round(0)
@@ -84,7 +84,7 @@ func (c *CheckedClock) passed(now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// look reads the clock, and returns what it says. It needs the lock.
+// look reads the clock, and returns its time. It needs the lock.
 func (c *CheckedClock) look() time.Time {
 	now := c.o.Now()
 	if c.read.IsZero() { // The store isn't open: it is only looked at.
@@ -97,7 +97,7 @@ func (c *CheckedClock) look() time.Time {
 	off := now.Round(0).Sub(c.expected)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
-		c.expected = now.Round(0) // Nobody knows better.
+		c.expected = now.Round(0) // There is no better source.
 	case !c.alone && off.Abs() > maxClockOff:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
@@ -130,7 +130,7 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	}
 }
 
-// saidToday says whether an operator named the clock's date, in whatever time zone.
+// saidToday reports whether an operator named the clock's date, in whatever time zone.
 func (c *CheckedClock) saidToday(now time.Time) bool {
 	const zone = 14 * time.Hour
 	day := c.o.Today
@@ -152,7 +152,7 @@ func (c *CheckedClock) doClock() string {
 }
 
 // MayRemove returns nil if this process' clock is believed, so that it may remove data: hide, drop, delete, clean, move
-// marks, or take over what is another's. Otherwise it returns an error that wraps ErrClock.
+// marks, or take over another's work. Otherwise it returns an error that wraps ErrClock.
 func (c *CheckedClock) MayRemove() error {
 	if err := c.mayChange(); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *CheckedClock) MayRemove() error {
 	return err
 }
 
-// mayChange says why nothing may be written at all: the store was opened to look at it.
+// mayChange returns an error if nothing may be written at all: the store was opened to look at it.
 func (c *CheckedClock) mayChange() error {
 	if c.o.ReadOnly {
 		return engine.ErrReadOnly
@@ -187,7 +187,7 @@ func (c *CheckedClock) mayChange() error {
 }
 
 // Times returns what the time is: twice the same while the clock is believed, and otherwise the earlier and the later of
-// what it says and what is expected. What is kept goes by the earlier, what may be there by the later.
+// its time and the expected one. The earlier decides what stays, the later what may exist.
 func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 }
 
 // Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where
-// it isn't believed, what is expected, if that is earlier.
+// it isn't believed, the expected time, if that is earlier.
 func (c *CheckedClock) Earliest() time.Time {
 	if c.alone {
 		earlier, _ := c.Times()
@@ -225,7 +225,7 @@ func (c *CheckedClock) EngineTime() time.Time {
 	return c.expected
 }
 
-// Settling says whether a slot that is over by the clock may still be going on by what is expected.
+// Settling reports whether a slot that is over by the clock may still be going on by the expected time.
 func (c *CheckedClock) Settling(end, settle int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +244,7 @@ func (c *CheckedClock) compared(theirs time.Time) {
 }
 
 // SeenMS is how much time the store has seen pass, milliseconds: what its processes have measured while they ran, and no
-// more, whatever a clock says. It is durable, never falls, and over a shared engine no process adds to it what another
+// more, wherever a clock is set. It is durable, never falls, and over a shared engine no process adds to it time that another
 // one has measured, too. What hides first and drops later counts the time between in it.
 func (c *CheckedClock) SeenMS() int64 {
 	if c.open != nil {
@@ -266,7 +266,7 @@ func (c *CheckedClock) SeenKept() int64 {
 	return c.kept.Milliseconds()
 }
 
-// run keeps what is seen of time until ctx ends, where no beats of the process do that.
+// run keeps the seen time durable until ctx ends, where no beats of the process do that.
 func (c *CheckedClock) run(ctx context.Context) {
 	ticker := time.NewTicker(keepInterval)
 	defer ticker.Stop()
@@ -282,7 +282,7 @@ func (c *CheckedClock) run(ctx context.Context) {
 	}
 }
 
-// Off is by how much the clock is ahead of what is expected, and whether it isn't believed.
+// Off is by how much the clock is ahead of the expected time, and whether it isn't believed.
 func (c *CheckedClock) Off() (off time.Duration, doubted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -75,7 +75,7 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 }
 
 // resume makes the clock go on from what the store has seen. A store that has no row was written by an earlier
-// release, or is new: what it holds says how late it was at least.
+// release, or is new: its contents show how late it was at least.
 func (c *CheckedClock) resume(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)
@@ -116,7 +116,7 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 }
 
 // Recall reads what a store that is only looked at has seen of time, by which SeenKept goes from now on. It returns what time it was
-// then, zero where nothing says so, and whether the clock wasn't believed, or mustn't be now.
+// then, zero where that isn't stored, and whether the clock wasn't believed, or mustn't be now.
 func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {
@@ -127,8 +127,8 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 	return last, beat.Doubt != nil || c.o.Now().Sub(last).Abs() > MaxLeap, nil
 }
 
-// KeepSeen makes what was seen of time durable, where enough of it has passed, or the next process would look for what is
-// staged at too few times.
+// KeepSeen makes the seen time durable, where enough of it has passed, or the next process would look for stage rows
+// of too few times.
 func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	c.look()
@@ -147,7 +147,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
-	// Whoever writes beside this one writes an older or a newer row, and the newest knows all.
+	// Whoever writes beside this one writes an older or a newer row, and the newest includes all.
 	c.seen = max(c.seen, c.kept+time.Millisecond, c.wrote+time.Millisecond)
 	c.wrote = c.seen.Truncate(time.Millisecond)
 	beat := c.beat()

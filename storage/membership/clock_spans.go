@@ -57,14 +57,14 @@ func (s TimeSpans) with(span TimeSpan) TimeSpans {
 	return merged
 }
 
-// cover says whether all that lies in a span is found where the spans, and spanSlack around them, are looked through.
+// cover reports whether all that lies in a span is found where the spans, and spanSlack around them, are looked through.
 func (s TimeSpans) cover(span TimeSpan) bool {
 	return slices.ContainsFunc(s, func(have TimeSpan) bool {
 		return have.From-spanSlack <= span.From && span.To <= have.To+spanSlack
 	})
 }
 
-// assumedSpans are those of a store whose row tells of none: it is new, or was in use by an earlier release. It has staged
+// assumedSpans are those of a store whose row has none: it is new, or was in use by an earlier release. It has staged
 // something at any time since it was created, but for those that a doubted clock has skipped.
 func (c *CheckedClock) assumedSpans() TimeSpans {
 	now, expected := c.read.UnixMilli(), c.expected.UnixMilli()
@@ -77,7 +77,7 @@ func (c *CheckedClock) assumedSpans() TimeSpans {
 	return TimeSpans{{min(born, until), until}}
 }
 
-// KeepSpans makes sure that the next process finds what is staged at these times: of samples the times of their slots, of
+// KeepSpans makes sure that the next process finds the stage rows of these times: of samples the times of their slots, of
 // pending rows the hours of arrival.
 func (c *CheckedClock) KeepSpans(ctx context.Context, spans []TimeSpan) error {
 	c.mu.Lock()
@@ -95,14 +95,14 @@ func (c *CheckedClock) KeepSpans(ctx context.Context, spans []TimeSpan) error {
 	return c.KeepSeen(ctx)
 }
 
-// spansDue says whether there is a span that the next process wouldn't look through. It needs the lock.
+// spansDue reports whether there is a span that the next process wouldn't look through. It needs the lock.
 func (c *CheckedClock) spansDue() bool {
 	return slices.ContainsFunc(c.staged, func(span TimeSpan) bool { return !c.stagedKept.cover(span) })
 }
 
 // StagedTimes returns the times at which something may be staged, in order. Where several processes stage, that is any
 // time up to a day from now: another clock may run ahead by less. A doubted clock doesn't count, as it stages nothing: a process whose
-// clock says 2099 must not look through 73 years.
+// clock shows 2099 must not look through 73 years.
 func (c *CheckedClock) StagedTimes() TimeSpans {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	leaseFilling = "filling"
 )
 
-// Lease says which process works off a partition, or evaluates rules. It saves work and nothing depends on it: two
+// Lease names the process that works off a partition, or evaluates rules. It saves work and nothing depends on it: two
 // owners at once end in the same rows. That of who changes rollups without samples is another matter, see Turn. It is over
 // when its owner is no longer heard of (see Processes).
 type Lease struct {

@@ -8,7 +8,7 @@ import (
 // LivenessTimeout is how long a process may not be heard of before others take its leases: several beats.
 const LivenessTimeout = 10 * time.Second
 
-// Liveness tells which processes are alive: those whose beat was seen to change within LivenessTimeout, by this process' clock. No
+// Liveness tracks which processes are alive: those whose beat was seen to change within LivenessTimeout, by this process' clock. No
 // two clocks are compared. It is for one goroutine.
 type Liveness struct {
 	member *Member

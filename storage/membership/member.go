@@ -19,7 +19,7 @@ const (
 	TailLife = time.Hour
 )
 
-// ErrClock says that this machine's clock isn't believed: nothing is removed by it, and over a shared engine no samples
+// ErrClock means that this machine's clock isn't believed: nothing is removed by it, and over a shared engine no samples
 // are taken.
 var ErrClock = errors.New("membership: this machine's clock isn't believed")
 
@@ -28,23 +28,23 @@ type Options struct {
 	Engine engine.Engine
 	// Writer is this process' name in the stage, which no other process has.
 	Writer string
-	// Self tells other processes who this one is; for people only.
+	// Self describes this process to the others; for people only.
 	Self Process
-	// Shared says that other processes may use the engine at the same time.
+	// Shared is true if other processes may use the engine at the same time.
 	Shared bool
 	// ReadOnly has nothing be written.
 	ReadOnly bool
 	// Now is the clock. Elapsed is how much time has passed since some moment, however the clock was set; nil: the
-	// monotonic part of what Now returns says it.
+	// monotonic part of Now's result.
 	Now     func() time.Time
 	Elapsed func() time.Duration
-	// Today is the date as an operator knows it: a clock that says the same is believed. Zero: it isn't known.
+	// Today is the date that an operator gave: a clock of the same date is believed. Zero: none was given.
 	Today time.Time
 	// Created is when the store was created. LastKnown returns a time at which it surely was in use, milliseconds, as late a one
 	// as possible; it is asked for a store that no process has written down for how much it has seen of time.
 	Created   time.Time
 	LastKnown func(context.Context) (int64, error)
-	// State returns what this process states: the others read it with EachStatement. leaving says that it is about to end. Learn is
+	// State returns what this process states: the others read it with EachStatement. leaving is true if it is about to end. Learn is
 	// called where the others may state something else, and Refresh where they may have changed the store's settings.
 	State   func(leaving bool) ([]byte, error)
 	Learn   func(context.Context) error
@@ -62,7 +62,7 @@ type Member struct {
 	o Options
 	// Clock is this process' clock.
 	Clock *CheckedClock
-	// Filling is the turn of who changes rollups that have no samples: nothing but them says what they were made of, so of two
+	// Filling is the turn of who changes rollups that have no samples: nothing else shows what they were made of, so of two
 	// processes at once each would undo what the other one did. It is taken after the lock of sealing.
 	Filling *Turn
 	beats   *beats // nil: it is the only one
@@ -81,7 +81,7 @@ func New(o Options) *Member {
 	return m
 }
 
-// Open reads what the store has seen of time and, where there are others, tells them that this process is there. Close ends it.
+// Open reads what the store has seen of time and, where there are others, announces this process to them. Close ends it.
 func (m *Member) Open(ctx context.Context) error {
 	if err := m.Clock.resume(ctx); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (m *Member) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what Open began, and tells the others so.
+// Close ends what Open began, and announces that to the others.
 func (m *Member) Close() {
 	m.cancel()
 	m.running.Wait()
@@ -112,13 +112,13 @@ func (m *Member) Close() {
 	}
 }
 
-// Alone says that no other process may use the engine.
+// Alone reports whether no other process may use the engine.
 func (m *Member) Alone() bool { return m.beats == nil }
 
 // Writer is this process' name in the stage, hexadecimal.
 func (m *Member) Writer() string { return hex.EncodeToString([]byte(m.o.Writer)) }
 
-// Beat tells the others at once that this process is there, as it does by itself every BeatInterval.
+// Beat writes this process' beat at once, as happens by itself every BeatInterval.
 func (m *Member) Beat(ctx context.Context) error {
 	if m.beats == nil {
 		return nil
@@ -126,7 +126,7 @@ func (m *Member) Beat(ctx context.Context) error {
 	return m.beats.beat(ctx)
 }
 
-// Leave tells the others that this process takes no more work, so that they needn't wait until it isn't heard
+// Leave announces to the others that this process takes no more work, so that they needn't wait until it isn't heard
 // of. It may go on writing.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.beats == nil {
@@ -144,7 +144,7 @@ func (m *Member) Unheard() time.Duration {
 	return m.beats.unheard()
 }
 
-// MayRemove returns nil if this process may remove data, or take over what is another's: see CheckedClock.MayRemove.
+// MayRemove returns nil if this process may remove data, or take over another's work: see CheckedClock.MayRemove.
 func (m *Member) MayRemove() error { return m.Clock.MayRemove() }
 
 // MayWrite returns why no samples should be written or sealed: a write couldn't be acknowledged, so its sender would send it

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Process is what a process tells the others of itself.
+// Process is a process' description of itself for the others.
 type Process struct {
 	// Name is where it can be reached, for people.
 	Name string `json:"name"`
@@ -20,9 +20,9 @@ type Process struct {
 	// StartedMS and ClockMS are its start and its clock at its last beat, milliseconds.
 	StartedMS int64 `json:"started_ms"`
 	ClockMS   int64 `json:"clock_ms"`
-	// Leaving says that it takes no more work, for it is about to end.
+	// Leaving is true if it takes no more work, for it is about to end.
 	Leaving bool `json:"leaving,omitempty"`
-	// Doubted says that it takes none because its clock isn't believed.
+	// Doubted is true if it takes none because its clock isn't believed.
 	Doubted bool `json:"doubted,omitempty"`
 	// Writer names it in the stage, hexadecimal.
 	Writer string `json:"-"`
@@ -30,7 +30,7 @@ type Process struct {
 	Beat int64 `json:"beat"`
 }
 
-// Downsamples says whether the process works off what waits.
+// Downsamples reports whether the process works off what waits.
 func (p *Process) Downsamples() bool {
 	return !p.Leaving && !p.Doubted && (p.Target == "all" || p.Target == "downsample")
 }

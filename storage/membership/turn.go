@@ -11,7 +11,7 @@ import (
 // turnLook is how often a process that waits for its turn looks again.
 const turnLook = 50 * time.Millisecond
 
-// Turn keeps apart what one process at a time may do, where the result follows from what was read before. Goroutines of a process
+// Turn keeps apart what one process at a time may do, where the result follows from an earlier read. Goroutines of a process
 // exclude each other by a lock, processes by a lease. A process that isn't heard of any more loses its turn, as with other leases.
 type Turn struct {
 	m    *Member
