@@ -55,23 +55,23 @@ type Condition struct {
 	// Tenants is how many have rows.
 	Tenants   int
 	Processes []ProcessSeen
-	// Keeps says how long processes keep what, in words, where they are configured otherwise than others: the longest holds.
+	// Keeps are the retentions of processes, in words, where they are configured otherwise than others: the longest holds.
 	Keeps []string
 	// Leases are by partition.
 	Leases []membership.Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
-	// says that the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
+	// is true if the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
 	ClockSeen    time.Time
 	ClockDoubted bool
 	// PendingRows is how many rows name old slots with unsealed samples.
 	PendingRows int
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
-	// Hidden is what is hidden because the retention was lowered, and may still be shown.
+	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
 	Hidden []storage.HorizonChange
-	// Verified is how many staged blobs were read; Unverified says that there were more to read.
+	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
 	Verified   int
 	Unverified bool
 	// DamagedRows is how many rows can't be read; Damaged names the first of them, and why.
@@ -105,7 +105,7 @@ func (c *Condition) goOn(err error) error {
 // ProcessSeen is a process that told of itself within the last hours.
 type ProcessSeen struct {
 	membership.Process
-	// Alive says that it was heard of between two looks.
+	// Alive is true if it was heard of between two looks.
 	Alive bool
 	// Quiet is how long ago its last beat was, by its clock and ours.
 	Quiet time.Duration
@@ -124,7 +124,7 @@ type WaitingSlot struct {
 	Blobs, Damaged int
 }
 
-// OnlyDamaged says that nothing in the slot can be sealed.
+// OnlyDamaged reports whether nothing in the slot can be sealed.
 func (w *WaitingSlot) OnlyDamaged() bool { return w.Blobs > 0 && w.Blobs == w.Damaged }
 
 // ExpiredWindow is a window past its retention and its grace.
@@ -133,7 +133,7 @@ type ExpiredWindow struct {
 	Window int64
 	// Until is when its rows were to go.
 	Until time.Time
-	// Listed says that it hasn't been dropped, Rows that there are still rows in it.
+	// Listed is true if it hasn't been dropped, Rows if there are still rows in it.
 	Listed, Rows bool
 }
 
@@ -193,7 +193,7 @@ func (x *examiner) files(ctx context.Context) (err error) {
 	return err
 }
 
-// knownFiles tells what the engine has met of damage.
+// knownFiles counts the files that the engine has found damaged.
 func (x *examiner) knownFiles(context.Context) error {
 	if e, ok := engine.As[interface{ DamagedFiles() []string }](x.Engine()); ok {
 		for _, problem := range e.DamagedFiles() {

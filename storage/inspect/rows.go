@@ -15,10 +15,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// ErrNotShown says that what was asked of Rows can't be shown.
+// ErrNotShown means that Rows can't show the partition that was asked for.
 var ErrNotShown = errors.New("inspect: can't show that")
 
-// Overview tells in words what is stored: settings, tenants, their windows, and slots not yet sealed.
+// Overview describes the stored data: settings, tenants, their windows, and slots not yet sealed.
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
 	o := overview{View: v, ctx: ctx, out: out}
 	list := v.Period().All()
@@ -49,7 +49,7 @@ type overview struct {
 
 func (o *overview) say(line string, args ...any) { o.out(fmt.Sprintf(line, args...)) }
 
-// staged tells of the slots that aren't sealed.
+// staged describes the slots that aren't sealed.
 func (o *overview) staged() error {
 	staged := map[int64]int{}
 	for p := range o.Period().Partitions() {
@@ -72,7 +72,7 @@ func (o *overview) staged() error {
 	return nil
 }
 
-// windows tells of a tenant's windows.
+// windows describes a tenant's windows.
 func (o *overview) windows(tenant string) error {
 	windows, err := o.Windows(o.ctx, tenant)
 	if err != nil {
@@ -105,7 +105,7 @@ func hasRows(ctx context.Context, eng engine.Engine, t *engine.Table, partition 
 	return false, nil
 }
 
-// Rows tells in words what stands in the rows of one partition of a table. fields gives the whole
+// Rows describes the rows of one partition of a table. fields gives the whole
 // partition key by the names of its fields, and may give the first fields of the clustering key; integers
 // are decimal, ids hexadecimal.
 func Rows(ctx context.Context, eng engine.Engine, table string, fields map[string]string, out func(line string)) error {

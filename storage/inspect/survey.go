@@ -29,7 +29,7 @@ type measurer interface {
 	Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (uint64, error)
 }
 
-// Survey lists a tenant's windows, of each resolution the newest; cut says that there are more. It reads the marks, and no data.
+// Survey lists a tenant's windows, of each resolution the newest; cut is true if there are more. It reads the marks, and no data.
 func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
 	all, err := v.WindowInfos(ctx, tenant)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package storagetest opens stores for the tests of other packages, and fills them. It is the one place that says what a store
+// Package storagetest opens stores for the tests of other packages, and fills them. It is the one place that defines what a store
 // under test needs; tests of package storage, which can't import it, have testStore.
 package storagetest
 

@@ -24,7 +24,8 @@ var wordings = []struct {
 // plainStorage are the folders of storage whose comments are held to most. The others, and storage itself, are held to mostInStorage
 // together, so that moving a file into a new folder changes nothing.
 var plainStorage = []string{
-	"storage/cassandra", "storage/chunk", "storage/engine", "storage/format", "storage/index", "storage/pebble", "storage/rollup", "storage/soak", "storage/tenant",
+	"storage/cassandra", "storage/chunk", "storage/engine", "storage/format", "storage/ha", "storage/head", "storage/index", "storage/inspect", "storage/membership",
+	"storage/pebble", "storage/rollup", "storage/soak", "storage/storagetest", "storage/tenant",
 }
 
 func TestCommentsAreDirect(t *testing.T) {
