@@ -12,7 +12,7 @@ import (
 // Appender adds the samples of one commit after the other to the head:
 //
 //	Begin ─► Stage ─► Batches ─┬─► durable ─► Publish: visible to queries
-//	         of each batch     └─► not, or in doubt ─►  Fail
+//	         of each batch     └─► not, or in doubt ─► Fail
 //
 // The caller holds the commit lock from Begin on.
 type Appender struct {
