@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Series is a series that the head knows, for use with the batch that returned it.
+// Series is a series of the head, for use with the batch that returned it.
 type Series = head.Series
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
@@ -36,9 +36,9 @@ type Batch struct {
 	bytes      int64
 	histograms int
 	bounds     labelBounds
-	// free says that no limit holds its samples up: they were acknowledged before.
+	// free is true if no limit applies to its samples: they were acknowledged before.
 	free bool
-	// space tells its aliases from those of other spaces.
+	// space keeps its aliases apart from those of other spaces.
 	space uint64
 	done  chan error
 }
@@ -69,13 +69,13 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	s := b.tenant.Lookup(hash, b.last)
 	if s == nil {
 		b.missed = hash
-		return nil, false // What was last stays: rules may drop this series each time.
+		return nil, false // The last series stays: rules may drop this series each time.
 	}
 	b.last = s
 	return s, true
 }
 
-// KeyOf returns by what the store knows an alias: 128 bits of hash with a secret seed. It is good until the store is closed, and another
+// KeyOf returns the store's key of an alias: 128 bits of hash with a secret seed. It is good until the store is closed, and another
 // one in each space of aliases.
 func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
@@ -179,7 +179,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 // Len returns how many samples the batch holds.
 func (b *Batch) Len() int { return len(b.entries) }
 
-// Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
+// Commit returns nil once every sample is durable and visible to queries. ErrOverloaded means that too much
 // waits already or isn't sealed, ErrHeadShare that too much isn't sealed of this tenant, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
 // others that durability isn't known, and the sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
@@ -225,7 +225,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	}
 }
 
-// finish tells whoever waits for the batch how it went.
+// finish hands the result to whoever waits for the batch.
 func (b *Batch) finish(err error) { b.done <- err }
 
 // Release gives up a batch without committing it.

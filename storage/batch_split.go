@@ -25,7 +25,7 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split leaves in the batch what is to be stored, adds to held what is to be held, and returns how many samples of the others there
+// Split leaves in the batch the samples to be stored, adds to held those to be held, and returns how many samples of the others there
 // were.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]

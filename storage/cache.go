@@ -16,7 +16,7 @@ const (
 	cachedSeries         // the series of a window's metric, text
 	cachedNames          // the names of a window's labels
 	cachedValues         // the values of a window's label, text
-	cachedCounts         // of what a window's series are made; text says of which
+	cachedCounts         // of what a window's series are made; text selects which
 	cachedIDs            // which series a window has
 	cachedWindows        // the windows of a tenant; the version is the engine's
 	cachedMarks          // the marks of a window; the version is the engine's
@@ -35,7 +35,7 @@ type cached interface {
 	bytes() int64
 }
 
-// cache keeps what was read of sealed windows, up to a size in bytes, and lets go of what was not used for
+// cache keeps data read of sealed windows, up to a size in bytes, and evicts entries that were not used for
 // the longest time. An entry is of one version of its window; another version takes its place.
 type cache struct {
 	capacity int64
@@ -112,7 +112,7 @@ func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func
 	}
 }
 
-// look returns the value held, or else a flight; mine says that the caller must fly it.
+// look returns the value held, or else a flight; mine is true if the caller must fly it.
 func (c *cache) look(key cacheKey, version uint64) (value cached, f *flight, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

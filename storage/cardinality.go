@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// HeadStats tells how much is not sealed yet.
+// HeadStats counts what isn't sealed yet.
 type HeadStats = head.Stats
 
-// Cardinality tells of what a tenant's series are made that have samples which aren't sealed.
+// Cardinality counts the labels of a tenant's series that have samples which aren't sealed.
 type Cardinality struct {
 	HeadStats
 	// LabelPairs is the number of different pairs of label and value.
@@ -84,7 +84,7 @@ type greatest struct {
 	heap  countHeap
 }
 
-// wants says whether a count may be among the greatest.
+// wants reports whether a count may be among the greatest.
 func (g *greatest) wants(n uint64) bool {
 	return g.limit > 0 && (len(g.heap) < g.limit || n >= g.heap[0].Count)
 }

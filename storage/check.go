@@ -31,12 +31,12 @@ type CheckStats struct {
 	Problems int
 }
 
-// Check verifies what is stored: that blobs and chunks have the checksums they were written with, that
+// Check verifies the stored rows: that blobs and chunks have the checksums they were written with, that
 // chunks lie where their keys say and under the hash of their content, that each series with chunks has
 // labels, that these give its id, that the catalog names them, that rollups are what their chunks make, and that windows
 // with rows are listed. Each problem is reported with its row.
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
-// such. It reads everything; an error says that it could not go on.
+// such. It reads everything; an error means that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
 	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {

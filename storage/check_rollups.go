@@ -30,7 +30,7 @@ type slotChunks struct {
 	class   int64  // of one of them
 }
 
-// unsettled returns the slots of a window whose rollups may differ from what is sealed.
+// unsettled returns the slots of a window whose rollups may differ from its sealed samples.
 func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error) {
 	slots := map[int64]bool{}
 	for slot := range c.staged {
@@ -56,7 +56,7 @@ func (c *checker) unrolled(tenant string, window int64) ([]markAt, error) {
 	return missing, err
 }
 
-// cutShort says whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
+// cutShort reports whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
 // two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
 func (c *checker) cutShort(tenant string, first, last int64) (bool, error) {
 	fine, err := c.marks(tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
@@ -125,7 +125,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case len(stored) > 0 && stored[0].version > have.version && c.mayHaveVanished(at.slot):
 			// So many there were before those went that a process with a shorter retention had written.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
-			// What is left of the raw chunks may not be all that the rollup was made of.
+			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
 			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
 		case !bytes.Equal(stored[0].data, want):
@@ -260,7 +260,7 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 	sealed[at].class = class
 }
 
-// isGone says whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
+// isGone reports whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
 // any other class may be.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	return c.s.isGone(res, slot, tenant, class)
@@ -275,7 +275,7 @@ func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, t
 	return false
 }
 
-// mayHaveVanished says whether some raw rows of a slot may have vanished by themselves, and others not: of those that were sealed
+// mayHaveVanished reports whether some raw rows of a slot may have vanished by themselves, and others not: of those that were sealed
 // under a retention that was in force for less than a week nothing is remembered (decisions/017), and they live for a week after their
 // window's end at least.
 func (c *checker) mayHaveVanished(slot int64) bool {

@@ -19,7 +19,7 @@ type chunkAt struct {
 	series format.SeriesID
 }
 
-// has says whether a series may have chunks in the slot that starts then.
+// has reports whether a series may have chunks in the slot that starts then.
 func (l chunkList) has(start int64, id format.SeriesID) bool {
 	return l == nil || len(l[chunkAt{start, id}]) > 0
 }

@@ -39,7 +39,7 @@ func (k Keep) check(slot time.Duration) error {
 	return nil
 }
 
-// shorter says whether one retention is shorter than another; 0 is for ever.
+// shorter reports whether one retention is shorter than another; 0 is for ever.
 func shorter(a, b time.Duration) bool { return a != 0 && (b == 0 || a < b) }
 
 func longer(a, b time.Duration) time.Duration {
@@ -49,7 +49,7 @@ func longer(a, b time.Duration) time.Duration {
 	return a
 }
 
-// longest returns what is kept if anything that either keeps is.
+// longest returns the longer retention of both at each resolution.
 func (k Keep) longest(other Keep) Keep {
 	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
 }
@@ -57,7 +57,7 @@ func (k Keep) longest(other Keep) Keep {
 // Class is a retention class: series that are kept otherwise than their tenant's others.
 type Class struct {
 	Name string
-	// Match says which series are in it: those that pass all matchers of one of the lists.
+	// Match selects its series: those that pass all matchers of one of the lists.
 	Match [][]*labels.Matcher
 	Keep
 }
@@ -75,7 +75,7 @@ const (
 	// Readers look into all of them.
 	maxKnownClasses = 31
 	// classDelay is how long after a class was added to a shared store the first rows are written in it: by then
-	// every process knows that it must look there.
+	// every process has read of the class and looks there.
 	classDelay = 10 * time.Minute
 )
 
@@ -99,7 +99,7 @@ func (k *knownClass) keep() Keep {
 	return Keep{time.Duration(k.RawMS) * time.Millisecond, time.Duration(k.FiveMinutesMS) * time.Millisecond, time.Duration(k.OneHourMS) * time.Millisecond}
 }
 
-// addClasses returns the known classes with those that are configured; changed says whether they differ. New
+// addClasses returns the known classes with those that are configured; changed is true if they differ. New
 // ones begin at from, milliseconds.
 func addClasses(known []knownClass, configured []Class, from int64) (all []knownClass, changed bool, err error) {
 	all = slices.Clone(known)
@@ -118,7 +118,7 @@ func addClasses(known []knownClass, configured []Class, from int64) (all []known
 	return all, !slices.Equal(all, known), nil
 }
 
-// ErrBadClasses says that retention classes contradict each other, or are too many.
+// ErrBadClasses means that retention classes contradict each other, or are too many.
 var ErrBadClasses = errors.New("storage: bad retention classes")
 
 func checkClasses(list []Class, tenants map[string]Keep, slot time.Duration) error {
@@ -149,7 +149,7 @@ func checkClasses(list []Class, tenants map[string]Keep, slot time.Duration) err
 	return nil
 }
 
-// classes says which class a series is in, and how long each keeps its rows. A class is the same for all tenants;
+// classes finds the class of a series, and how long each keeps its rows. A class is the same for all tenants;
 // a tenant's own retention is that of its series in the default class.
 type classes struct {
 	base       Keep

@@ -78,7 +78,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	}
 	s.deletes.cleaning.Lock()
 	defer s.deletes.cleaning.Unlock()
-	// What is deleted from now on waits for the next time.
+	// Deletes from now on wait for the next time.
 	all, err := s.loadTombstones(ctx, tenant)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func newCleaner(s *Store, tenant string, window int64, part engine.Key, class in
 	}
 }
 
-// explain writes the labels and names of a series again whose row was rewritten, where rows vanish by themselves: what was rewritten
+// explain writes the labels and names of a series again whose row was rewritten, where rows vanish by themselves: rewritten rows
 // may live longer than they.
 func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) error {
 	grown := len(c.batch.Mutations) > c.rows
@@ -236,8 +236,8 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	return nil
 }
 
-// row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
-// exempt from: when these are gone it is still what it is.
+// row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, with the deletes that it isn't
+// exempt from: when these are gone it is still the same.
 func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	if len(ds) == 0 {
 		return nil
@@ -300,7 +300,7 @@ func (c *cleaner) flush(ctx context.Context) error {
 	return nil
 }
 
-// mark writes marks of the slots that are rewritten, where rows vanish by themselves. What was rewritten may live longer than the marks of
+// mark writes marks of the slots that are rewritten, where rows vanish by themselves. Rewritten rows may live longer than the marks of
 // the slot's seals, and by its marks a slot is found: a later delete works off the slots that have any. The rollups know of all that is
 // rewritten. A mark's id follows from how long it lives, so that cleaning again writes the same.
 func (c *cleaner) mark(ctx context.Context) error {
@@ -330,7 +330,7 @@ func (c *cleaner) mark(ctx context.Context) error {
 type Deleted struct {
 	Tenant   string
 	Matchers []*labels.Matcher
-	// Start and End bound what was deleted, both included; When it was asked for.
+	// Start and End bound the deleted samples, both included; When is when the delete was asked for.
 	Start, End, When time.Time
 }
 
@@ -369,7 +369,7 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 	return found, nil
 }
 
-// markStaged marks as sealed before what is staged of a window, in slots that deletes touch. A seal of it that failed
+// markStaged marks staged slots of a window that deletes touch as sealed before. A seal of one that failed
 // may have left chunks, which name no delete and are cleaned now as others are: the next seal, which would write them
 // once more in their place, has to find them. Invariant: see slotSealer.subtract.
 func (s *Store) markStaged(ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones) error {
@@ -383,7 +383,7 @@ func (s *Store) markStaged(ctx context.Context, tenant string, window int64, sta
 				return err
 			}
 		}
-		// Another id than the delete's, which says that the rollups were made anew for it; and always the same.
+		// Another id than the delete's, whose mark means that the rollups were made anew for it; and always the same.
 		id := sha256.Sum256([]byte(in[0].ID))
 		for res := rollup.OneHour + 1; res > 0; res-- { // Whoever finds the mark of raw finds its rollups'.
 			if err := s.mark(ctx, tenant, res-1, []markAt{{w.Slot, w.Partition, string(id[:engine.IDLen])}}); err != nil {

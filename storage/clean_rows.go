@@ -10,7 +10,7 @@ import (
 )
 
 // dropDeletes removes the rows of deletes that are worked off. Where several processes share an engine, one stays until
-// no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
+// no head can still have what it deletes: heads release sealed samples when nothing of the slot is left in the stage.
 // And one stays as long as anything is held of replicas that it is about.
 func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Tombstones) error {
 	if err := s.clock.MayRemove(); err != nil { // Cleaning may have taken long.

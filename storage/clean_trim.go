@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// trim is what is to be taken out of a window of rollups.
+// trim takes buckets of deleted samples out of a window of rollups.
 type trim struct {
 	s      *Store
 	ctx    context.Context
@@ -31,7 +31,7 @@ type trim struct {
 	deletes format.Tombstones
 }
 
-// errTrimmed says that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
+// errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
 var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try again", engine.ErrUnavailable)
 
 // trimTries is how often a window is trimmed where other processes do so meanwhile.
@@ -132,7 +132,7 @@ func (t *trim) slot(marks map[markAt]bool, slot int64) {
 	}
 }
 
-// isMissing says whether a slot has no mark of a delete.
+// isMissing reports whether a slot has no mark of a delete.
 func (t *trim) isMissing(d *format.Tombstone) bool {
 	for at := range t.missing {
 		if at.id == d.ID {
@@ -190,7 +190,7 @@ func (t *trim) wait(start int64, d *format.Tombstone) {
 	}
 }
 
-// hasFiner says whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
+// hasFiner reports whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
 // lists it before it marks anything, and the marks were read before), and the slot has marks there, or rows of a seal that is about to
 // mark it. Nothing may be left of a window that is listed where rows vanish by themselves, and nothing of a slot where
 // the samples of the window are of other classes.
@@ -219,7 +219,7 @@ func (t *trim) hasFiner(slot int64) (bool, error) {
 	return false, nil
 }
 
-// stands says whether a slot has marks in a window, or samples.
+// stands reports whether a slot has marks in a window, or samples.
 func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 	marks, known := t.marked[window]
 	if !known {
@@ -293,7 +293,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 }
 
 // flush writes trimmed rows. Another process that brings rollups marks the slots as trimmed before. So rows that were read before the slots have
-// such marks hold nothing that it brought, and what it brings has a higher version than what is written here, however late that comes.
+// such marks hold nothing that it brought, and its rows have a higher version than those written here, however late these come.
 func (t *trim) flush(c *cleaner) error {
 	if len(c.batch.Mutations) == 0 {
 		return nil
@@ -312,7 +312,7 @@ func (t *trim) flush(c *cleaner) error {
 	return c.flush(t.ctx)
 }
 
-// isFollowed says whether the row of a series and day follows from finer ones. It remembers those that are asked for.
+// isFollowed reports whether the row of a series and day follows from finer ones. It remembers those that are asked for.
 func (t *trim) isFollowed(id string, start int64) bool {
 	if t.fine == nil {
 		return false
@@ -356,7 +356,7 @@ func (t *trim) hours(metric string, at format.ClassShard, series map[string]dele
 	return nil
 }
 
-// mark says that it is done, at all coarser resolutions first.
+// mark marks the slots as trimmed, at all coarser resolutions first.
 func (t *trim) mark() error {
 	for m := range t.missing { // All windows before any mark: one with marks whose finer ones aren't listed has lost those.
 		for res := t.res; res <= rollup.OneHour; res++ {

@@ -46,7 +46,7 @@ type committer struct {
 type commitEnv struct {
 	head   *head.Head
 	period *format.Periods
-	// writer is this process' name in the stage; shared says that others follow its streams.
+	// writer is this process' name in the stage; shared is true if others follow its streams.
 	writer string
 	shared bool
 	// headBytes and queueBytes are limits; see Options. blobBytes is the size at which a blob is full.
@@ -58,15 +58,15 @@ type commitEnv struct {
 	lock *sync.Mutex
 	// write makes rows durable.
 	write func(context.Context, []engine.Batch) error
-	// mayWrite says why nothing should be written, and mayAcknowledge why what was begun then, and is durable, mustn't be acknowledged.
+	// mayWrite returns an error if nothing should be written, and mayAcknowledge if a durable commit that began then mustn't be acknowledged.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// lowestMarks are those of a partition: the oldest slot, and hour of arrival, that is looked at. isOld says whether blobs of a slot
+	// lowestMarks are those of a partition: the oldest slot, and hour of arrival, that is looked at. isOld reports whether blobs of a slot
 	// must stand alone, and arrival is the hour in which pending rows are looked for.
 	lowestMarks func(ctx context.Context, partition int) (slot, hour int64, err error)
 	isOld       func(slot int64, partition int) bool
 	arrival     func() int64
-	// keepSpans makes sure that the next process looks for what is staged in these times.
+	// keepSpans makes sure that the next process looks for stage rows of these times.
 	keepSpans func(context.Context, []membership.TimeSpan) error
 }
 
@@ -203,12 +203,12 @@ func (c *committer) commit(group []*Batch) error {
 	return nil
 }
 
-// errGrewOld says that a slot became old while samples of it were being written, in blobs that an old slot
+// errGrewOld means that a slot became old while samples of it were being written, in blobs that an old slot
 // must not have. They are written once more.
 var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.ErrUnavailable)
 
-// keepSlots makes sure that the next process looks for what is staged, from the low mark on, whether its commit succeeds
-// or not: what is found at one start must be found at the next.
+// keepSlots makes sure that the next process looks for stage rows, from the low mark on, whether its commit succeeds
+// or not: rows that one start finds the next one must find, too.
 func (c *committer) keepSlots(ctx context.Context) error {
 	if c.env.shared {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// SeriesQuery says of which series CountSeries tells.
+// SeriesQuery selects the series that CountSeries counts.
 type SeriesQuery struct {
 	Tenant string
 	// Window is one of raw rows. Unsealed asks for the head instead, for all that isn't sealed.
@@ -198,7 +198,7 @@ type WindowSeries struct {
 // maxChurnSeries bounds the series that one Churn looks at.
 const maxChurnSeries = 5_000_000
 
-// Churn compares a tenant's newest windows of raw rows, the oldest first. cut says that there were more series than it
+// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if there were more series than it
 // looks at, so that the older ones of the windows are missing. It reads keys, and remembers what it found of each window
 // while the window doesn't change.
 func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {

@@ -78,7 +78,7 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 }) // What is worked off stays known.
+	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 }) // The notes of worked-off rows stay.
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
@@ -99,7 +99,7 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []f
 	return rows, nil
 }
 
-// isUnreadable says whether err is about a blob's bytes, and not about the engine.
+// isUnreadable reports whether err is about a blob's bytes, and not about the engine.
 func isUnreadable(err error) bool {
 	return errors.Is(err, format.ErrMalformedBlob) || errors.Is(err, format.ErrMalformedExemplar) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, chunk.ErrCorrupt)
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// deletes are what this process knows of table delete.
+// deletes are the rows of table delete that this process has read.
 type deletes struct {
 	mu sync.Mutex
 	// known are the deletes of the tenants that have any, as they were read last.
 	known map[string]format.Tombstones
-	// exact says that known is what there is; only a store that is alone can say so.
+	// exact is true if known has all deletes; only of a store that is alone.
 	exact bool
 	// applied are those whose samples the head has let go of. It is of a shared store.
 	applied map[string]bool
@@ -30,10 +30,10 @@ type deletes struct {
 	learning sync.Mutex
 	// cleaning is held by CleanTombstones.
 	cleaning sync.Mutex
-	// taking is held for writing from when a delete looks at what is held of replicas until it is in force, and for
-	// reading by whoever stores that, from when it reads the deletes until the samples are durable.
+	// taking is held for writing from when a delete looks at held samples of replicas until it is in force, and for
+	// reading by whoever stores those, from when it reads the deletes until the samples are durable.
 	taking sync.RWMutex
-	// seen is since when this process knows of deletes that are announced, by id.
+	// seen is when this process first read deletes that are announced, by id.
 	seen map[string]time.Time
 }
 
@@ -41,9 +41,9 @@ type deletes struct {
 const maxDeletions = 1000
 
 var (
-	// ErrTooManyDeletes says that a tenant has as many deletes as there may be, which must be cleaned first.
+	// ErrTooManyDeletes means that a tenant has as many deletes as there may be, which must be cleaned first.
 	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes wait to be cleaned, and there may be no more: clean tombstones first", maxDeletions)
-	// ErrBadDelete says that a delete can't be carried out as it was asked for.
+	// ErrBadDelete means that a delete can't be carried out as it was asked for.
 	ErrBadDelete = errors.New("storage: can't delete that")
 )
 
@@ -54,11 +54,11 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 
 // Delete deletes all that is stored of the series that match, from start to end, both included, milliseconds. When it
 // returns nil that is durable, and no query that begins afterwards shows any of it, in this process or in another.
-// What is written afterwards is new, whatever its time; what was being written meanwhile may be deleted or not. After
-// an error the delete may take effect, at any time, or not; never on what is acknowledged from then on. Once it has begun
+// Samples written afterwards are new, whatever their times; those being written meanwhile may be deleted or not. After
+// an error the delete may take effect, at any time, or not; never on samples acknowledged from then on. Once it has begun
 // to be written, it goes on though ctx ends.
 //
-// It seals what the stage holds of these series first, and notes what is held of replicas. Buckets that it touches are made anew in the background, and
+// It seals what the stage holds of these series first, and notes the held samples of replicas. Buckets that it touches are made anew in the background, and
 // are answered from samples until then. The space is freed by CleanTombstones.
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
 	if err := s.clock.MayRemove(); err != nil {
@@ -171,7 +171,7 @@ func (s *Store) deletesOf(ctx context.Context, tenant string) (format.Tombstones
 	return all.InForce(), err
 }
 
-// deletesToName reads the deletes of a tenant, those that are announced included: what is sealed now names all.
+// deletesToName reads the deletes of a tenant, those that are announced included: chunks that are sealed now name all.
 func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Tombstones, error) {
 	return s.peers.named(ctx, tenant)
 }

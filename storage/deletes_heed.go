@@ -15,7 +15,7 @@ import (
 // nothing that these deletes are about.
 //
 // Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
-// came later: so it seals, too, and reads for that what is left in the stage. One that may not seal only reads that.
+// came later: so it seals, too, and reads for that the rows left in the stage. One that may not seal only reads those.
 func (s *Store) loadTombstones(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, err := s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	return found.Where(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
 }
 
-// rereadOf has the head hold no more than what is staged of the slot partitions in which it has samples that a delete is about.
+// rereadOf has the head hold no more than the stage rows of the slot partitions in which it has samples that a delete is about.
 func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := s.Ready(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone
 	return nil
 }
 
-// reread puts what is left in the stage of a slot partition's generations in their place. What others have sealed of them meanwhile is
+// reread replaces a slot partition's generations by the rows of them left in the stage. Samples that others have sealed meanwhile are
 // met in rows; until the head lets go of the old ones queries meet samples twice.
 func (s *Store) reread(ctx context.Context, w Work) error {
 	s.sealMu[w.Partition].Lock()

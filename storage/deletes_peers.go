@@ -21,13 +21,13 @@ type deletePeers interface {
 	found(tenant string, all format.Tombstones)
 
 	// mayComeInForce returns why a delete that was announced after begun mustn't come in force, and inTime why one that did is
-	// not known to have. mayCancel says whether it can be taken back if it may have come in force.
+	// not known to have. mayCancel reports whether it can be taken back if it may have come in force.
 	mayComeInForce(ctx context.Context, tenant string, begun time.Time) error
 	inTime(begun time.Time) error
 	mayCancel() bool
 
-	// toMark returns what is staged that cleaned deletes must be marked for. resting returns those of deletes that may be removed, unless
-	// anything of the slots that are returned too is about them. abandoned tells which deletes nobody brings in force any more,
+	// toMark returns the staged slots that must be marked for cleaned deletes. resting returns those of deletes that may be removed, unless
+	// anything of the slots that are returned too is about them. is, of abandoned, reports whether nobody brings a delete in force any more,
 	// until release is called. removing is called before deletes are removed; rows are all that stand.
 	toMark(ctx context.Context, all format.Tombstones) (staged []Work, err error)
 	resting(ctx context.Context, all format.Tombstones) (some format.Tombstones, staged []Work, err error)
@@ -102,7 +102,7 @@ func (p deletesAmongOthers) found(tenant string, all format.Tombstones) {
 	p.s.rememberDeletes(tenant, all)
 }
 
-// mayComeInForce returns an error where another process, which may not have seen the delete, stores what was held of a replica.
+// mayComeInForce returns an error where another process, which may not have seen the delete, stores held samples of a replica.
 // Whoever begins that later finds it announced, and waits.
 func (p deletesAmongOthers) mayComeInForce(ctx context.Context, tenant string, begun time.Time) error {
 	takers, err := p.s.heldRows().Takers(ctx, tenant)
@@ -123,7 +123,7 @@ func (p deletesAmongOthers) inTime(begun time.Time) error {
 	return nil
 }
 
-// mayCancel: others may have seen it, and made rollups of what is left: they would miss what comes back.
+// mayCancel: others may have seen it, and made rollups of the samples that are left: they would miss those that come back.
 func (deletesAmongOthers) mayCancel() bool { return false }
 
 // toMark returns nothing: the deletes stay as long as anything is staged, see resting.
@@ -144,12 +144,12 @@ func (p deletesAmongOthers) removing(ctx context.Context, tenant string, gone, r
 	if len(gone) == 0 {
 		return nil
 	}
-	// All of them are older than that, and what is younger stands.
+	// All of them are older than that, and younger ones stand.
 	before := p.s.opts.Now().UnixMilli() - deleteRests.Milliseconds() + 1
 	return p.s.clear(ctx, tenant, before, rows.Where(func(d *format.Tombstone) bool { return !gone.Has(d.ID) }))
 }
 
-// rested says whether a delete was asked for so long ago that no seal is under way that was begun before it.
+// rested reports whether a delete was asked for so long ago that no seal is under way that was begun before it.
 func (p deletesAmongOthers) rested(d *format.Tombstone) bool {
 	return p.s.opts.Now().UnixMilli()-d.When >= deleteRests.Milliseconds()
 }

@@ -13,7 +13,7 @@ import (
 // maxGathers is how often a seal begins anew because somebody deleted series meanwhile.
 const maxGathers = 20
 
-// gatherUndeleted gathers what is to be sealed without what is deleted. The stage has none of it: whoever deletes
+// gatherUndeleted gathers the samples to be sealed without deleted ones. The stage has none of these: whoever deletes
 // seals first. But what this process remembers of the stage may be older than the delete, so where one is about
 // it, the stage is read again.
 //
@@ -68,7 +68,7 @@ func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
 	return in
 }
 
-// concern says whether any of the deletes is about samples of these generations.
+// concern reports whether any of the deletes is about samples of these generations.
 func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*head.Generation) bool {
 	for tenant, ds := range all {
 		ds = ds.InSlot(s.period, slot)

@@ -11,14 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// errDeleting says that held samples wait for a delete that may be about them.
+// errDeleting means that held samples wait for a delete that may be about them.
 var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
 
-// errTaking says that a delete can't know what becomes of samples that are held of a replica.
+// errTaking means that a delete can't know what becomes of samples that are held of a replica.
 var errTaking = fmt.Errorf("%w: samples that were held of a replica are being stored; try again", engine.ErrUnavailable)
 
-// carryOut seals what a delete is about, and writes its row. What is held of replicas is stored before, and sealed here,
-// or whoever stores it finds the delete.
+// carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed here,
+// or whoever stores them finds the delete.
 func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
@@ -43,9 +43,9 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 
 // writeDelete writes the row of a delete, when all that it is about is sealed. It announces it first:
 //
-//	sealed ─► announced: what is sealed from now on names it ─► in force
+//	sealed ─► announced: chunks sealed from now on name it ─► in force
 //
-// So whatever becomes of the second write, and whenever, the delete never hides what is acknowledged after it has
+// So whatever becomes of the second write, and whenever, the delete never hides samples acknowledged after it has
 // failed. From the first write on it doesn't matter whether who asked for it is still there.
 func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := ctx.Err(); err != nil {
@@ -87,7 +87,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
 }
 
-// mayCome says whether a delete that is announced may come in force at any moment.
+// mayCome reports whether a delete that is announced may come in force at any moment.
 func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
 	if !d.Announced {
 		return false
@@ -139,7 +139,7 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 	s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not: it could neither be written nor taken back", "tenant", tenant,
 		"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 	s.deletes.mu.Lock()
-	s.deletes.exact = false // What is there is read from now on.
+	s.deletes.exact = false // The stored deletes are read from now on.
 	s.deletes.mu.Unlock()
 	return because
 }

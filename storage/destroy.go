@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// Here is all that makes rows go, and nowhere else: a test of the source says so. What each of it needs to know before:
+// Here is all that makes rows go, and nowhere else: a test of the source ensures that. What each of it needs to know before:
 //
 //	dropPart      windows     their horizons say that they are dropped, after a week of being hidden: see horizon
 //	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
@@ -62,7 +62,7 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 	return s.unlist(ctx, tenant, window)
 }
 
-// dropPart drops one range. gone says that it was there, and isn't any more, or goes by itself.
+// dropPart drops one range. gone is true if it was there, and isn't any more, or goes by itself.
 func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
 	switch {
 	case d.class == wholeWindow && d.tenant == "":

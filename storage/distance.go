@@ -14,7 +14,7 @@ type distance struct {
 }
 
 // sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
-// Engines on this machine make sorted files of what is written at once, so that larger pieces make larger and fewer of them; others
+// Engines on this machine make sorted files of each write, so that larger pieces make larger and fewer of them; others
 // send every piece over a network.
 type sealPiece struct{ bytes, series, rollups int }
 

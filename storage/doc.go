@@ -1,5 +1,5 @@
 // Package storage keeps Prometheus' samples over an engine of wide rows: it makes them durable before it
-// acknowledges them, answers from them at once, and later seals them into what is small and quick to read.
+// acknowledges them, answers from them at once, and later seals them into chunks that are small and quick to read.
 //
 // # The way of a sample
 //
@@ -22,7 +22,7 @@
 //
 // # The way of a query
 //
-//	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   what is sealed meanwhile is met twice, never missed
+//	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
 //	                     windowFinder    seriesFinder    selection
 //	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
 //
@@ -30,9 +30,9 @@
 //
 // # The way of a delete
 //
-//	Delete ─► what is staged of it is sealed ─► delete: a tombstone, durable ─► hidden in every answer
+//	Delete ─► its staged samples are sealed ─► delete: a tombstone, durable ─► hidden in every answer
 //	WorkOffDeletes  ─► rollups of the slots that it touches are made anew, and get a mark of it
-//	CleanTombstones ─► chunks are rewritten without what is deleted ─► the tombstone is deleted
+//	CleanTombstones ─► chunks are rewritten without deleted samples ─► the tombstone is deleted
 //
 // deletes.go, deletes_write.go, roll_window.go, clean.go, clean_trim.go
 //
@@ -41,7 +41,7 @@
 //	Tracker.Commit ─► election ─┬─► the elected replica's: committer, as any sample
 //	                            ├─► after its term began, of another: held
 //	                            └─► covered: dropped
-//	the elected replica isn't heard ─► another is elected ─► its process takes over what is held: committer
+//	the elected replica isn't heard ─► another is elected ─► its process takes over the held samples: committer
 //
 // package ha: commit.go, election.go, look.go, takeover.go; batch_split.go, held_writer.go
 //
@@ -57,7 +57,7 @@
 //	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
 //	Forget    ◄─ stage: what other processes have sealed is released from the head
 //
-// decisions/005 says why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
+// decisions/005 explains why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
 // whether a clock is believed.
 //
 // # Words
@@ -99,14 +99,14 @@
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
-//   - Rollups are computed from what is read back, whole buckets at a time, and the highest version wins (I5).
+//   - Rollups are computed from rows that are read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
-//   - A delete is about what was sealed before it, and what was held, and about nothing else (decisions/012, 021).
-//   - What is sealed is noted before its stage rows are deleted, so that none comes back as new (decisions/021).
+//   - A delete is about the samples sealed before it, and those held, and about nothing else (decisions/012, 021).
+//   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (decisions/021).
 //   - What goes was hidden for a week of time that the store has seen pass, and only destroy.go makes it go.
 //   - A process whose clock isn't believed removes nothing (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
-//   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
+//   - A corrupt row is named by its key, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020).
 //
 // # Packages below
@@ -115,6 +115,6 @@
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
-// FORMAT.md describes what is stored, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
-// packages chunk and rollup those of what is sealed. Package head holds what isn't sealed. decisions/ holds what was decided against the obvious.
+// FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
+// packages chunk and rollup those of sealed samples. Package head holds what isn't sealed. decisions/ records decisions against the obvious.
 package storage

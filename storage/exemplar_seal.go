@@ -51,7 +51,7 @@ func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (hav
 		return nil, err
 	}
 	err = x.eachRow(format.KindExemplars, s, x.shards, false, func(row engine.Row) error {
-		// What is corrupt, whoever reads it names; what comes now is sealed beside it.
+		// Whoever reads a corrupt row names it; new exemplars are sealed beside it.
 		list, c, _ := format.DecodeRawExemplars(slices.Clone(row.Value), x.deletesOf(s))
 		have, *named = append(have, list...), named.Union(c.Exempt)
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
-// 1,024 are kept, the newest among them. What is past the retention of raw samples is hidden. It returns ErrNotReady, and
+// 1,024 are kept, the newest among them. Exemplars past the retention of raw samples are hidden. It returns ErrNotReady, and
 // ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
 func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := s.Ready(); err != nil {
@@ -54,7 +54,7 @@ type foundExemplars struct {
 }
 
 // find adds what the request's matchers match: first from the head, then from the windows that are marked, so
-// that what is sealed meanwhile is met twice.
+// that exemplars sealed meanwhile are met twice.
 func (f *exemplarFinder) find(ctx context.Context) error {
 	if err := f.open(); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (m *dropMemory) add(d dropped) {
 	m.done[d] = struct{}{}
 }
 
-// Expire brings the horizons of all tenants to where their retention says, and drops what has been hidden for a week. It
+// Expire brings the horizons of all tenants to their retentions, and drops windows that have been hidden for a week. It
 // returns how many windows went, or parts of windows that others keep. No seal runs meanwhile.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
@@ -162,7 +162,7 @@ func (t *tenantHorizons) dropped(class int64, res rollup.Resolution) int64 {
 	return never
 }
 
-// allDropped says whether the rows of all classes are dropped from a window.
+// allDropped reports whether the rows of all classes are dropped from a window.
 func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
 	for class := range s.classes.count() {
 		if s.period.WindowEnd(window) > t.dropped(class, format.ResolutionOf(window)) {

@@ -21,7 +21,7 @@ const (
 	// followWorkers is how many streams are read at once.
 	followWorkers = 16
 	// gapLife is how long a missing number of a stream is looked for. A commit that takes longer than
-	// membership.CommitTimeout isn't acknowledged, so what is missing longer is sealed, or never was.
+	// membership.CommitTimeout isn't acknowledged, so rows that are missing longer are sealed, or never were.
 	gapLife = 2 * membership.CommitTimeout
 )
 
@@ -60,7 +60,7 @@ type followedPartition struct {
 	slots map[int64]*followedSlot // by slot
 }
 
-// followedSlot is what is known of the streams of a slot and partition. One goroutine at a time reads it.
+// followedSlot is the follower's state of the streams of a slot and partition. One goroutine at a time reads it.
 type followedSlot struct {
 	mu      sync.Mutex
 	decoder *head.Decoder
@@ -142,7 +142,7 @@ func (f *follower) start(ctx context.Context) {
 		return
 	}
 	for i := range f.parts {
-		clear(f.parts[i].slots) // What is read is read; nobody else writes.
+		clear(f.parts[i].slots) // The stage is read once; nobody else writes.
 	}
 }
 
@@ -192,12 +192,12 @@ func (f *follower) refuse() {
 	f.next = closed
 }
 
-// pass reads what is new.
+// pass reads new stage rows.
 func (f *follower) pass(ctx context.Context) error {
 	begun := f.s.opts.Now()
 	slept := f.slept()
 	if slept > deleteRests/2 {
-		// The head may have what was sealed, deleted and cleaned meanwhile.
+		// The head may have samples that were sealed, deleted and cleaned meanwhile.
 		for p := range f.s.period.Partitions() {
 			if err := f.s.Forget(ctx, p); err != nil {
 				return err
@@ -313,7 +313,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 }
 
 // take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
-// its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
+// its commit may be under way; alone is true if nobody else commits, so that it never was acknowledged.
 func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
 	if !st.place.wants(r.Seq) {
 		return nil
@@ -378,7 +378,7 @@ func (f *follower) forget(partition int) {
 	})
 }
 
-// wants says whether a number wasn't seen yet.
+// wants reports whether a number wasn't seen yet.
 func (p *place) wants(seq int64) bool {
 	return seq >= p.next || slices.ContainsFunc(p.gaps, func(g gap) bool { return seq >= g.from && seq <= g.to })
 }

@@ -55,7 +55,7 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 	return tails, g.Wait()
 }
 
-// follow reads what is new of all slot partitions.
+// follow reads the new stage rows of all slot partitions.
 func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))

@@ -26,7 +26,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		}
 		closed := &sealedWork{Work: w}
 		s.closeGenerations([]*sealedWork{closed})
-		// What was staged before the generations were closed is in this list, or is sealed.
+		// Rows staged before the generations were closed are in this list, or sealed.
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}

@@ -11,17 +11,17 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// DamagedRowsError says that rows can't be read, because the bytes that hold them are damaged: none, or any number.
+// DamagedRowsError means that rows can't be read, because the bytes that hold them are damaged: none, or any number.
 // The query goes on without them.
 type DamagedRowsError struct {
 	Table *engine.Table
 	// Tenant and Metric are whose the rows are; "": anybody's, of any metric.
 	Tenant, Metric string
-	// From and To bound the time of what is missing; zero: it isn't known.
+	// From and To bound the time of the missing rows; zero: it isn't known.
 	From, To time.Time
 	Err      error
 
-	// kept says that what was read without them is kept in the cache, so that later queries must be told, too.
+	// kept is true if the cache keeps a result without them, so that later queries must be warned, too.
 	kept bool
 }
 
@@ -78,7 +78,7 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	return e
 }
 
-// holdsLabels says whether the rows may be labels, which come first in a partition.
+// holdsLabels reports whether the rows may be labels, which come first in a partition.
 func holdsLabels(rows *engine.Range, d engine.Damage) bool {
 	first := rows.From
 	if d.After != nil {
@@ -116,10 +116,10 @@ type gaps struct {
 	more bool // the last of kept stands for all that came later
 }
 
-// maxGaps bounds what is remembered one by one; the log has all of it, and Check.
+// maxGaps bounds the gaps that are remembered one by one; the log has all of it, and Check.
 const maxGaps = 1000
 
-// add says whether it is new.
+// add reports whether it is new.
 func (g *gaps) add(e *DamagedRowsError) bool {
 	what := e.Error()
 	g.mu.Lock()
@@ -182,14 +182,14 @@ func (e *DamagedRowsError) anything() *DamagedRowsError {
 // maxTold bounds how many gaps a query is told of one by one.
 const maxTold = 50
 
-// missed counts, logs and tells of rows of a scan that can't be read.
+// missed counts and logs rows of a scan that can't be read, and warns of them.
 func (r *queryReader) missed(rows *engine.Range, d engine.Damage) {
 	e := r.s.gapOf(rows, d)
 	r.s.noteGap(e)
 	r.tellGap(e)
 }
 
-// tellGap tells of each once.
+// tellGap warns of each gap once.
 func (r *queryReader) tellGap(e *DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()
@@ -241,14 +241,14 @@ type damagedRow struct {
 	row       format.StageRow
 }
 
-// maxDamage bounds what is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
+// maxDamage bounds the damage that is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
 // stands for all of them, for at most maxDamagedSlots.
 const (
 	maxDamage       = 100
 	maxDamagedSlots = 10_000
 )
 
-// add says whether the row is new to it.
+// add reports whether the row is new to it.
 func (d *damage) add(at damagedRow, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (
 	})
 }
 
-// Rests says whether nothing was written for rest to what the head holds of a slot and partition.
+// Rests reports whether nothing was written for rest to what the head holds of a slot and partition.
 func (s *Store) Rests(w Work, rest time.Duration) bool {
 	return s.opts.Now().Sub(s.head.Touched(w.at())) >= rest
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// heldRows reads what is held of replicas.
+// heldRows reads the held rows of replicas.
 func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.corrupt} }
 
 // withHeld returns the ids of the deletes that are about rows that are held still.

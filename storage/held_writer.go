@@ -44,7 +44,7 @@ type heldWriter struct {
 	// deletes are those that there were at begun, which was before any held row was read.
 	deletes format.Tombstones
 	begun   time.Time
-	// whole says that this process knows all of what is stored of late.
+	// whole is true if the head has caught up with the stage.
 	whole bool
 	// ends are the newest timestamps that the head had of series when it was first asked, see ha.HeldSamples.Of.
 	ends  map[*Series]int64
@@ -169,7 +169,7 @@ func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
 	return k.row.Of(at)
 }
 
-// wants says whether a sample is to be stored.
+// wants reports whether a sample is to be stored.
 func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 	becomes := k.becomes(ref, s, at)
 	stored := becomes == ha.Store || becomes == ha.Hold && k.w.whole && at > k.w.end(s, k.row)

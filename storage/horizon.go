@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// horizon says what of a tenant's class is hidden, and what is gone, at a resolution. It is stored, and so the same for
-// every process and after every restart; flags only say where it should go.
+// horizon is up to when rows of a tenant's class are hidden, and gone, at a resolution. It is stored, and so the same for
+// every process and after every restart; flags only set its target.
 //
 //	dropped ≤ lacking        hidden                    now - retention
 //	   |.........|..............|.........................|..........> time
@@ -34,7 +34,7 @@ type horizon struct {
 	// changed; 0: it always was so, as far as is known.
 	KeptMS  int64 `json:"kept_ms"`
 	SinceMS int64 `json:"since_ms,omitempty"`
-	// Raised says that it came to KeptMS by a longer retention, so that Wrote has all that was written before.
+	// Raised is true if it came to KeptMS by a longer retention, so that Wrote has all that was written before.
 	Raised bool `json:"raised,omitempty"`
 	// BeforeMS is, over such an engine, the retention that was in force before those of the last week that didn't count: rows that were
 	// written with it stand. 0: for ever, or there were none.
@@ -46,7 +46,7 @@ type horizon struct {
 	Steps []hidingStep `json:"steps,omitempty"`
 }
 
-// hidingStep says how much time the store had seen when what ends up to ToMS was hidden.
+// hidingStep records the store's seen time at which the windows that end up to ToMS were hidden.
 type hidingStep struct {
 	ToMS   int64 `json:"to_ms"`
 	SeenMS int64 `json:"seen_ms"`
@@ -61,7 +61,7 @@ type keptBefore struct {
 }
 
 const (
-	// never is the horizon of what is all there.
+	// never is the horizon of rows that are all there.
 	never = -format.MaxTime
 	// maxSteps bounds the steps of a horizon. A week has eight ends of days.
 	maxSteps = 32
@@ -181,7 +181,7 @@ func (r *horizonRow) equal(other *horizonRow) bool {
 	})
 }
 
-// parseHorizons reads the value of a tenant's row. Whoever took a row that it can't read for none would show what is
+// parseHorizons reads the value of a tenant's row. Whoever took a row that it can't read for none would show rows that are
 // gone, and might hide or drop anew.
 func parseHorizons(value []byte) (r horizonRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {

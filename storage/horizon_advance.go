@@ -18,8 +18,8 @@ type expiry struct {
 // advanceTries is how often horizons are advanced where others change them meanwhile.
 const advanceTries = 3
 
-// advance brings the horizons of a tenant to where its retention says, and returns them. What is hidden from now on may
-// be dropped when a week has passed; what has been hidden so long may be dropped from now on, once it has rollups.
+// advance brings the horizons of a tenant to its retention, and returns them. Windows hidden from now on may
+// be dropped when a week has passed; those hidden for so long may be dropped from now on, once it has rollups.
 func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantHorizons, error) {
 	for try := 1; ; try++ {
 		before, err := s.readHorizons(ctx, tenant, s.horizonMemory.get(tenant))
@@ -47,7 +47,7 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 	}
 }
 
-// aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more. Samples are
+// aim hides whole windows that are past the retention of each class, and shows those again that aren't any more. Samples are
 // hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
 func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
 	seen := s.clock.SeenMS()
@@ -95,7 +95,7 @@ func (s *Store) rollHidden(ctx context.Context, tenant string, hidden, target in
 }
 
 // dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,
-// what is newer stays, too.
+// newer windows stay, too.
 func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, rolled map[tenantWindow]bool) error {
 	seen := s.clock.SeenMS()
 	var failed error
@@ -145,7 +145,7 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 	return nil
 }
 
-// importsWithoutRaw says whether an import makes only rollups of a slot: its raw rows may be gone, or nobody wants them any
+// importsWithoutRaw reports whether an import makes only rollups of a slot: its raw rows may be gone, or nobody wants them any
 // more. Then it is stored that they are lacking, so that a higher retention doesn't look for them. Where older raw rows of
 // the tenant stand, or older samples wait to be sealed, those of the slot are made, too, and go with them.
 func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {

@@ -16,13 +16,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// horizonsFresh is how old what a process knows of a tenant's horizons may be where others change them. What was shown
+// horizonsFresh is how old a process' copy of a tenant's horizons may be where others change them. A window that was shown
 // a moment ago isn't dropped for a week.
 const horizonsFresh = 30 * time.Second
 
 var horizonsPartition = engine.Key{engine.Text("horizons")}
 
-// horizonMemory is what this process knows of the tenants' horizons. It is bounded: when full it forgets all.
+// horizonMemory caches the tenants' horizons. It is bounded: when full it forgets all.
 type horizonMemory struct {
 	mu sync.Mutex
 	of map[string]*tenantHorizons
@@ -34,11 +34,11 @@ const maxHorizonMemory = 1 << 16
 type tenantHorizons struct {
 	horizonRow
 	value []byte // as stored; nil: there is no row
-	// broken says that the row can't be read: flags and missing tell until where rows are, and nothing is dropped.
+	// broken is true if the row can't be read: flags and missing decide up to where rows are hidden, and nothing is dropped.
 	broken bool
 	// missing are the ends of the newest windows that have no rows, though coarser ones have: see Store.missing.
 	missing [2]int64
-	// looked says that these were looked for.
+	// looked is true once these were looked for.
 	looked bool
 	read   time.Time
 }
@@ -58,7 +58,7 @@ func (m *horizonMemory) set(tenant string, h *tenantHorizons) {
 	m.of[tenant] = h
 }
 
-// lacking returns up to where rows of a class may be missing, of a resolution; nil knows of none.
+// lacking returns up to where rows of a class may be missing, of a resolution; nil: of none.
 func (t *tenantHorizons) lacking(class int64, res rollup.Resolution) int64 {
 	if t == nil {
 		return never
@@ -93,7 +93,7 @@ func (s *Store) recallHorizons(ctx context.Context) error {
 		tenant := strings.Clone(row.Clustering[0].Text)
 		r, err := parseHorizons(row.Value)
 		if err != nil {
-			continue // Whoever asks for it tells of it.
+			continue // Whoever asks for it reports it.
 		}
 		s.horizonMemory.set(tenant, &tenantHorizons{horizonRow: r, value: slices.Clone(row.Value), missing: [2]int64{never, never}, read: s.opts.Now()})
 	}
@@ -127,7 +127,7 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 }
 
 // findMissing looks, once in a process, for windows that an earlier release has dropped, or never made rows in, without
-// a row that says so: those that are not listed, though rollups of them are marked. A seal lists the windows of all
+// a row of horizons for it: those that are not listed, though rollups of them are marked. A seal lists the windows of all
 // resolutions before it marks any.
 func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizons) error {
 	t.looked = true
@@ -199,7 +199,7 @@ func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons,
 	return to, ok, nil
 }
 
-// standsNow says whether a window isn't missing though it wasn't listed a moment ago: it was sealed since, or, over Cassandra,
+// standsNow reports whether a window isn't missing though it wasn't listed a moment ago: it was sealed since, or, over Cassandra,
 // an earlier release has unlisted it while its rows stood on. Expire lists it again then.
 func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (bool, error) {
 	l, err := s.listingOf(ctx, tenantWindow{tenant, window})
@@ -212,7 +212,7 @@ func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (boo
 // startOf returns when a window of any resolution begins, milliseconds.
 func (s *Store) startOf(window int64) int64 { return s.period.WindowEnd(window - 1) }
 
-// errHorizonsChanged says that another process has changed a tenant's horizons.
+// errHorizonsChanged means that another process has changed a tenant's horizons.
 var errHorizonsChanged = errors.New("storage: another process has changed the horizons meanwhile")
 
 // changeHorizons stores the horizons of a tenant in place of those that were read, and returns them.
@@ -235,7 +235,7 @@ func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenan
 	}
 	t := &tenantHorizons{horizonRow: next, value: value, missing: before.missing, looked: before.looked, read: s.opts.Now()}
 	s.horizonMemory.set(tenant, t)
-	return t, nil // Not what is remembered: who fails to change them meanwhile forgets it.
+	return t, nil // Not from the memory: who fails to change them meanwhile clears that.
 }
 
 func (m *horizonMemory) forget(tenant string) {

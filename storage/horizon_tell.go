@@ -19,7 +19,7 @@ type HorizonChange struct {
 	Resolution    rollup.Resolution
 	// Was and Is are the retention before, as far as it is stored, and now; 0: for ever.
 	Was, Is time.Duration
-	// Shown says that it shows what lies after From, up to To, else that it hides it. From is zero where all of it does.
+	// Shown is true if it shows samples after From, up to To, and false if it hides them. From is zero where they are all up to To.
 	Shown    bool
 	From, To time.Time
 	// Samples is about how many raw samples it hides; -1: not counted.
@@ -28,8 +28,8 @@ type HorizonChange struct {
 	Goes, Gone time.Time
 }
 
-// HorizonChanges tells what the retention that the store was opened with will hide and show, and what is hidden and may still
-// be shown: nothing is changed.
+// HorizonChanges returns the ranges that the retention which the store was opened with will hide, or show again. It changes
+// nothing.
 func (s *Store) HorizonChanges(ctx context.Context) (list []HorizonChange, err error) {
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
@@ -80,8 +80,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// HiddenByLowering tells what is hidden because a retention was lowered, and isn't dropped. Samples aren't counted, and
-// only what has windows is told of.
+// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and not dropped. Samples aren't counted, and
+// ranges without windows are left out.
 func (s *Store) HiddenByLowering(ctx context.Context) (list []HorizonChange, err error) {
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) HiddenByLowering(ctx context.Context) (list []HorizonChange, err
 	return list, nil
 }
 
-// hiddenIn tells what a step has hidden, if the retention was lowered then.
+// hiddenIn returns the range that a step has hidden, if the retention was lowered then.
 func (s *Store) hiddenIn(tenant string, h *horizon, step hidingStep) (c HorizonChange, ok bool) {
 	if step.Was == nil || step.ToMS <= h.LackingMS {
 		return c, false
@@ -203,7 +203,7 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 	}
 }
 
-// changedHorizon says whether a horizon hides more because its retention was lowered, or shows something again. Others go on by day and week,
+// changedHorizon reports whether a horizon hides more because its retention was lowered, or shows something again. Others go on by day and week,
 // also one that was raised: what has passed since it was looked at last is hidden, as ever.
 func changedHorizon(was, is *horizon) bool {
 	return is.HiddenMS < was.HiddenMS || longerKept(was.KeptMS, is.KeptMS)
@@ -231,7 +231,7 @@ func (x *expiry) tell(s *Store, level slog.Level, msg string, args ...any) {
 	}
 }
 
-// inWords tells a retention.
+// inWords returns the text of a retention.
 func inWords(kept time.Duration) string {
 	if kept == 0 {
 		return "for ever"

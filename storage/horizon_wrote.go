@@ -18,10 +18,10 @@ import (
 //	|..........................|xxxxxxxxxxxxxxxxxx|........................|..............► time
 //	                           from               vanished up to here      to
 //
-// What is written into other windows stays shown: a gap isn't a horizon. A query over a gap is answered as if all before the gap's end were
+// Rows written into other windows stay shown: a gap isn't a horizon. A query over a gap is answered as if all before the gap's end were
 // lacking, for an answer has one instant from which on samples make it. A query beside it sees nothing of it.
 
-// wroteUnder says that rows of windows that end after FromMS, up to ToMS, were written with a retention: they vanish when it is
+// wroteUnder is a retention with which rows of windows that end after FromMS, up to ToMS, were written: they vanish when it is
 // over. FromMS is 0 where an earlier release, which didn't look, has written it: then it is all windows up to ToMS.
 type wroteUnder struct {
 	FromMS int64 `json:"from_ms,omitempty"`
@@ -36,7 +36,7 @@ func (w *wroteUnder) from() int64 {
 	return w.FromMS
 }
 
-// longerKept says whether one retention in milliseconds is longer than another; 0 is for ever.
+// longerKept reports whether one retention in milliseconds is longer than another; 0 is for ever.
 func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
 
 // keep notes that it goes by another retention from now on. Where rows vanish by themselves (written returns the windows that have any),
@@ -120,7 +120,7 @@ func (h *horizon) vanished(outlived func(keptMS int64) int64, minT, maxT int64) 
 	return end
 }
 
-// lackVanished has rows be lacking of the gaps that what is lacking already ends in.
+// lackVanished raises LackingMS to the end of each gap that begins at or before it.
 func (h *horizon) lackVanished(outlived func(keptMS int64) int64) {
 	for at := int64(never) - 1; at != h.LackingMS; {
 		at = h.LackingMS
@@ -148,7 +148,7 @@ func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
 	}
 }
 
-// hasVanished says whether rows of a class may have vanished by themselves from a window.
+// hasVanished reports whether rows of a class may have vanished by themselves from a window.
 func (s *Store) hasVanished(t *tenantHorizons, class, window int64) bool {
 	if t == nil {
 		return false
@@ -199,7 +199,7 @@ func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) (
 	return gaps, nil
 }
 
-// inGap says whether a time of a class is in one of the gaps.
+// inGap reports whether a time of a class is in one of the gaps.
 func inGap(gaps []classGap, class, t int64) bool {
 	return slices.ContainsFunc(gaps, func(g classGap) bool { return g.class == class && t > g.from && t <= g.to })
 }

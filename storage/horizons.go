@@ -19,15 +19,15 @@ func (s *Store) wanted(kept time.Duration) int64 {
 }
 
 // Horizon returns the newest timestamp that the default class' retention doesn't ask to be kept at a resolution,
-// milliseconds. What is hidden, of a tenant's classes, and what isn't there, tells HorizonsOf.
+// milliseconds. HorizonsOf returns up to where rows of a tenant's classes are hidden or gone.
 func (s *Store) Horizon(res rollup.Resolution) int64 {
 	return s.wanted(s.classes.keep("", classDefault).Of(res))
 }
 
-// Horizons tells until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
+// Horizons are until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
 // one that touches the query's range of time. A query for a part of that range sees no less.
 type Horizons struct {
-	// Class is the bit that Query.Classes knows it by.
+	// Class is its bit in Query.Classes.
 	Class uint64
 	// At are the newest timestamps that aren't shown, by resolution, milliseconds; -MaxTime: all is.
 	At [3]int64
@@ -66,8 +66,7 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 }
 
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.
-// Flags and the clock only move it within the window after what is stored as hidden: without a row that says so no more is hidden,
-// and no less.
+// Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more, or less.
 func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	at := s.wanted(s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
@@ -77,7 +76,7 @@ func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res ro
 	return max(at, t.lacking(class, res))
 }
 
-// isGone says whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
+// isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
 // process has read: see horizonsOf. Where rows expire by themselves it is also as the flags say.
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	end := s.period.WindowEnd(s.period.WindowOfSlot(res, slot))
@@ -88,7 +87,7 @@ func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class i
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.
 type expirer interface{ ExpiresRows() bool }
 
-// HorizonsOf tells the horizons of the classes that have series which a query matches, in its range of time: at
+// HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
 // are told of.
 func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {

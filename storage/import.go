@@ -21,7 +21,7 @@ type ImportedSeries struct {
 	Samples *chunk.Samples
 }
 
-// ImportStats says what an import did. Samples that a source gave twice count once.
+// ImportStats counts the samples of an import. Samples that a source gave twice count once.
 type ImportStats struct {
 	// Series brought anything; Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
@@ -73,7 +73,7 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 }
 
 // imports are the imports of a process, one after the other. They know series by themselves, so that the head,
-// which holds what is not sealed, doesn't grow.
+// which holds unsealed samples, doesn't grow.
 type imports struct {
 	mu   sync.Mutex
 	head *head.Head
@@ -88,7 +88,7 @@ const (
 	importRest = 10 * time.Minute
 )
 
-// full says that imports are to forget what they remember.
+// full reports whether imports are to forget what they remember.
 func (i *imports) full(o *Options) bool {
 	most := int64(importHeadBytes)
 	if o.HeadBytes > 0 {
@@ -114,7 +114,7 @@ func (i *imports) release(now time.Time) {
 //
 // All of it is durable when it returns. It may be repeated, after an error or a crash, with the same series or others
 // that overlap: samples that are sealed already are left out. What the stage and the head hold of the same slots is
-// sealed later, as late data. Of what is too old for raw rows only rollups are made, whole buckets of them: so the
+// sealed later, as late data. Of samples too old for raw rows only rollups are made, whole buckets of them: so the
 // samples of a series and slot should come in one call. The limits of tenants don't count.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	if err := s.clock.MayRemove(); err != nil {

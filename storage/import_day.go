@@ -105,7 +105,7 @@ func (d *importDay) bring(list []*importedDay) error {
 	return d.s.mark(d.ctx, d.tenant.Name(), d.finest(), done)
 }
 
-// trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
+// trimBefore carries out the deletes that are about these series, or they would be about the imported samples, too.
 func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
@@ -167,7 +167,7 @@ func (d *importDay) lock() (unlock func()) {
 	}
 }
 
-// byAge tells series whose raw window stands from those for which it may be gone, and leaves out those for which
+// byAge separates series whose raw window stands from those for which it may be gone, and leaves out those for which
 // that of 5m rollups may be.
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()

@@ -42,7 +42,7 @@ func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string
 	return s.texts(ctx, q, search)
 }
 
-// textSearch is what tells the names of labels from the values of one.
+// textSearch is how a search for the names of labels differs from one for the values of a label.
 type textSearch struct {
 	// kind is that of cache entries; catalog and label name the catalog's partition.
 	kind     uint8

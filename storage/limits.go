@@ -49,7 +49,7 @@ func (b *Batch) countRefused(err error) {
 	}
 }
 
-// mayEnter says whether the head takes one more series of a tenant. The caller holds the tenant's lock.
+// mayEnter reports whether the head takes one more series of a tenant. The caller holds the tenant's lock.
 func (s *Store) mayEnter(t *head.Tenant) error {
 	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
@@ -60,7 +60,7 @@ func (s *Store) mayEnter(t *head.Tenant) error {
 // HeadBytes is about how much memory what isn't sealed takes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
-// HeadOverfull says whether samples of known series are refused, at least those of who holds most, which lasts until
+// HeadOverfull reports whether samples of known series are refused, at least those of who holds most, which lasts until
 // slots are sealed.
 func (s *Store) HeadOverfull() bool { return s.head.Overfull(s.opts.HeadBytes) }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A row of table windows says whether a tenant's window may have rows. It is never deleted: a delete's timestamp
+// A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
 // can't be read back, so nobody would know how to write a row that wins over it. It is written again instead, each time
 // in a greater generation, which is its timestamp, too:
 //
@@ -40,7 +40,7 @@ type windowList struct {
 	until map[tenantWindow]int64
 	// changing is held by whoever reads a row of a tenant and writes it, one of them by the tenant's hash.
 	changing [64]sync.Mutex
-	// whole says that every window with rows was found listed.
+	// whole is true once every window with rows was found listed.
 	whole atomic.Bool
 }
 
@@ -166,7 +166,7 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 	return true, nil
 }
 
-// hasRows says whether a window of a tenant has marks, or names of metrics.
+// hasRows reports whether a window of a tenant has marks, or names of metrics.
 func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
 	marks, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant))
 	if err != nil || !marks {

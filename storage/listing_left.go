@@ -15,7 +15,7 @@ import (
 )
 
 // Releases before generations deleted the row of a window that was past its retention, though on Cassandra its rows stood on
-// until their time to live, and what was written there later was never found. unlistedRows looks for such windows where
+// until their time to live, and rows written there later were never found. unlistedRows looks for such windows where
 // a listing can be missing, so that Expire lists them again, and Check names them.
 
 const (
@@ -64,7 +64,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	return found, err
 }
 
-// relistedKey is the row that says that all windows with rows were listed again: that is looked at once in a store's life.
+// relistedKey is the row that exists once all windows with rows were listed again, which is done once in a store's life.
 var (
 	relistedPartition = engine.Key{engine.Text("listings")}
 	relistedKey       = engine.Key{engine.Text("relisted")}

@@ -96,7 +96,7 @@ type unexplained struct {
 	since map[damagedRow]time.Time
 }
 
-// mayWait says whether what the row leans on may still come.
+// mayWait reports whether what the row leans on may still come.
 func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 	if !s.opts.Shared || at.row.Writer == s.writer { // A sealer waits for the commits of its own process.
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrNoQueries says that the store was opened without Follow.
+// ErrNoQueries means that the store was opened without Follow.
 var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
 
 // join makes this process a member of those that use the engine, which has said nothing to the others yet.

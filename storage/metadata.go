@@ -52,8 +52,8 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 	return &metadataKeeper{s: s, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// NoteMetadata remembers what a sender says of a metric. It returns at once; the row is written a little
-// later, and only if this process hasn't written it in this window. The bytes stay the caller's. What is said of a name
+// NoteMetadata remembers a sender's metadata of a metric. It returns at once; the row is written a little
+// later, and only if this process hasn't written it in this window. The bytes stay the caller's. The metadata of a name
 // that no metric can have is ignored: OTLP's names come here unchecked.
 func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
 	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
@@ -92,7 +92,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	}
 }
 
-// run writes what was noted until ctx ends, and then what is left.
+// run writes noted metadata until ctx ends, and then the rest.
 func (k *metadataKeeper) run(ctx context.Context) {
 	defer close(k.done)
 	for {
@@ -143,7 +143,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 	return k.s.eng.Write(ctx, rows)
 }
 
-// metadataRow makes the row of what was noted.
+// metadataRow makes the row of noted metadata.
 func (s *Store) metadataRow(n noted) engine.Batch {
 	value := format.AppendMetadata(nil, n.Metadata)
 	sum := sha256.Sum256(value)
@@ -157,7 +157,7 @@ func (s *Store) metadataRow(n noted) engine.Batch {
 	}
 }
 
-// Metadata returns what was said of a tenant's metrics in the last days, of each the latest first; metric
+// Metadata returns the metadata of a tenant's metrics of the last days, of each the latest first; metric
 // "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see WithWarnings.
 func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
 	out := map[string][]format.Metadata{}

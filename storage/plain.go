@@ -2,8 +2,8 @@ package storage
 
 import "regexp"
 
-// packageNames are what errors of Cassia's packages begin with, which says to programmers where they are from, and nothing to users.
-// Names of what users have themselves, such as cassandra, kairosdb and tenant, stay. A test in cmd/internal/tidy finds what is missing.
+// packageNames are what errors of Cassia's packages begin with, for programmers to see where they are from; users don't need them.
+// Names of what users have themselves, such as cassandra, kairosdb and tenant, stay. A test in cmd/internal/tidy finds missing ones.
 var packageNames = regexp.MustCompile(`(^|: |; |\()(?:(?:adapter|bench|blocks|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`)
 
 // Plain returns the text of an error as users are to see it: without the names of packages. It is called where texts leave the

@@ -74,7 +74,7 @@ func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	return false
 }
 
-// isGone says whether a query that began with went mustn't show a sample.
+// isGone reports whether a query that began with went mustn't show a sample.
 func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool {
 	at, ok := went[f]
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]

@@ -166,7 +166,7 @@ func (e *stepEngine) excuse() {
 	e.fired = true
 }
 
-// disarm says whether anything went wrong since arm.
+// disarm reports whether anything went wrong since arm.
 func (e *stepEngine) disarm() (fired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -232,7 +232,7 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 // would have to be open.
 type openingKey struct{}
 
-// isOpening says whether a call is of Open itself. What it starts in the background can be cancelled.
+// isOpening reports whether a call is of Open itself. What it starts in the background can be cancelled.
 func isOpening(ctx context.Context) bool {
 	return ctx.Value(openingKey{}) != nil && ctx.Done() == nil
 }

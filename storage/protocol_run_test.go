@@ -387,7 +387,7 @@ func (r *protocolRun) sealOne(partition, nth string) error {
 	return nil
 }
 
-// hasNothing says whether a seal would find nothing to do.
+// hasNothing reports whether a seal would find nothing to do.
 func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
 	empty, err := s.empty(ctx, stageTable, format.StagePartition(w.Slot, w.Partition))
 	return empty && len(w.pending) == 0, err

@@ -302,7 +302,7 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 	return hooks
 }
 
-// waitsFor says whether what happens within a call of the same process would wait for that call, in the same goroutine:
+// waitsFor reports whether what happens within a call of the same process would wait for that call, in the same goroutine:
 // for a commit or for a seal. In a server it goes on when the call is through.
 func (r *protocolRun) waitsFor(kind, verb string) bool {
 	s := r.store
@@ -328,7 +328,7 @@ type tryLocker interface {
 	TryLock() bool
 }
 
-// held says whether any of these is locked.
+// held reports whether any of these is locked.
 func held(locks ...tryLocker) bool {
 	return slices.ContainsFunc(locks, func(mu tryLocker) bool {
 		if !mu.TryLock() {

@@ -206,7 +206,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 	}
 }
 
-// emptyHead says whether the head holds anything, when all is sealed.
+// emptyHead reports whether the head holds anything, when all is sealed.
 func (r *protocolRun) emptyHead() {
 	h := r.store.head
 	r.store.LetGo()

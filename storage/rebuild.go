@@ -37,7 +37,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-			err = s.rebuildAll(ctx) // What was read stays read.
+			err = s.rebuildAll(ctx) // Rows that were read stay in the head.
 		}
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 //	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks
 //	         └─────── by the engine's versions ─────┘
 
-// errDamagedList says that what was read lacks damaged rows, so that each query must read it, and tell.
+// errDamagedList means that a list lacks damaged rows, so that each query must read it, and warn.
 var errDamagedList = errors.New("storage: damaged rows aren't remembered")
 
 // listedWindows are the windows of a tenant that are listed, in order. They don't change.
@@ -50,8 +50,8 @@ func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 	return sealedWindow{window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to])}
 }
 
-// remember returns what was read of a partition once, as long as nobody has written there; ok is false if that isn't known, or if what
-// is read is damaged.
+// remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if rows
+// of it are damaged.
 func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cacheKey, load func() (cached, error)) (v cached, ok bool, err error) {
 	if s.versions == nil {
 		return nil, false, nil
@@ -67,7 +67,7 @@ func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.
 	return v, err == nil, err
 }
 
-// knownWindows is windowsAround for queries, which may remember. What removes rows, or says what stands there, reads them.
+// knownWindows is windowsAround for queries, which may remember. Code that removes rows, or reports which there are, reads them.
 func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) ([]int64, error) {
 	if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err

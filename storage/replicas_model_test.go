@@ -36,7 +36,7 @@ type modelDelete struct {
 	before     map[int64]bool // when it was really scraped
 }
 
-// near says whether a sample lies in the range of the delete, or not far from it.
+// near reports whether a sample lies in the range of the delete, or not far from it.
 func (d *modelDelete) near(at time.Time, gap time.Duration) bool {
 	return !at.Before(d.start.Add(-gap)) && !at.After(d.end.Add(gap))
 }

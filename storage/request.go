@@ -160,7 +160,7 @@ func (r *request) tellDamage() {
 	}
 }
 
-// tellKeptGaps tells of what is missing in the cache and may concern the request.
+// tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
 	g := &r.s.gaps
 	g.mu.Lock()
@@ -180,7 +180,7 @@ func (r *request) tellKeptGaps() {
 	}
 }
 
-// shorten leaves of a request for labels the range that the tenant may ask for, and tells so.
+// shorten leaves of a request for labels the range that the tenant may ask for, and warns of that.
 func (r *request) shorten() {
 	longest := r.use.Longest()
 	if longest == 0 || r.maxT-r.minT <= longest.Milliseconds() {
@@ -191,10 +191,10 @@ func (r *request) shorten() {
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
-// disjoint says that no series matches both, as far as the labels show that either demands to be equal to something.
+// disjoint reports whether no series matches both, as far as the labels show that either demands to be equal to something.
 func disjoint(a, b []*labels.Matcher) bool { return contradict(a, b) || contradict(b, a) }
 
-// contradict says whether one of the first demands a value that one of the others refuses.
+// contradict reports whether one of the first demands a value that one of the others refuses.
 func contradict(demand, others []*labels.Matcher) bool {
 	for _, m := range demand {
 		if m.Type != labels.MatchEqual {
@@ -238,7 +238,7 @@ func (r *queryReader) tell(err error) {
 	r.warn(err)
 }
 
-// corrupt counts, logs and tells.
+// corrupt counts and logs a corrupt row, and warns of it.
 func (r *queryReader) corrupt(err *CorruptRowError) {
 	r.s.corrupt(err.Table, err)
 	r.tell(err)
@@ -260,7 +260,7 @@ func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engi
 	return nil
 }
 
-// leaveOut removes the histograms with which no query can compute, and tells of them.
+// leaveOut removes the histograms with which no query can compute, and warns of them.
 func (r *queryReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)

@@ -59,7 +59,7 @@ func (s *Store) expires(window int64, tenant string) int64 {
 }
 
 // lives returns how long rows of a class live that are written now: as long as they are kept, and where rows vanish by themselves, not less
-// than was in force within the last week. A retention that was lowered can be taken back for a week, also for what is written meanwhile.
+// than was in force within the last week. A retention that was lowered can be taken back for a week, also for rows written meanwhile.
 func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, class int64) Keep {
 	keep := s.classes.keepBy(others, tenant, class)
 	if !s.expiring || t == nil {
@@ -82,8 +82,8 @@ func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant str
 	return keep
 }
 
-// isOutlived says whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
-// retention and the grace have passed. What isn't made yet needn't be made then; what is there goes by horizons alone.
+// isOutlived reports whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
+// retention and the grace have passed. Rows that aren't made yet needn't be made then; existing ones go by horizons alone.
 func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	kept := keep.Of(res)
 	return kept != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)

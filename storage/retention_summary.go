@@ -21,7 +21,7 @@ var (
 	summaryItem      = engine.Key{engine.Text("told")}
 )
 
-// words tells how long rows are kept.
+// words returns the text of the retentions.
 func (k Keep) words() string {
 	in := func(d time.Duration) string {
 		if d == 0 {
@@ -77,7 +77,7 @@ func (s *Store) LogRetentionChange(ctx context.Context) error {
 	return nil
 }
 
-// readRetentionSummary reads what was told last, and its bytes; nil: nothing was. What can't be read is told anew.
+// readRetentionSummary reads the last summary, and its bytes; nil: there is none. One that can't be read is logged anew.
 func (s *Store) readRetentionSummary(ctx context.Context) (before retentionSummary, value []byte, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
 		if err != nil {

@@ -30,7 +30,7 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 	for i := range b.Flags {
 		if b.Flags[i]&rollup.HasHistograms != 0 {
 			b.Flags[i] = b.Flags[i]&^rollup.HasHistograms | rollup.NotSimple
-			// What is left is what the floats of the bucket make, and there are none.
+			// The rest of the bucket is made of its floats, and there are none.
 			b.Count[i], b.FirstT[i], b.LastT[i], b.Resets[i], b.Changes[i] = 0, 0, 0, 0, 0
 			if b.FirstST != nil {
 				b.FirstST[i], b.LastST[i] = 0, 0

@@ -11,12 +11,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupTask is a series whose rollups follow from what was sealed of it.
+// rollupTask is a series whose rollups follow from its sealed chunks.
 //
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
-// Each is computed from what is read back after the step before was durable, whole buckets at a time, so of
-// two sealers at once the later one sees all. Its version says how much it saw, and the highest wins: a 5m
+// Each is computed from rows that are read back after the step before was durable, whole buckets at a time, so of
+// two sealers at once the later one sees all. Its version counts how much it saw, and the highest wins: a 5m
 // chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
 type rollupTask struct {
 	*collected
@@ -89,7 +89,7 @@ func (x *roller) versionsOf(in *rolledSlot, s *Series, shards int64) (found []st
 	return found, err
 }
 
-// lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
+// lost reports whether the stored rollup of a series may have been computed from rows that are gone, though those
 // of its class are there: it was in another one before. version is how much is there.
 func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) {
 	tenant, gone := r.series.Tenant(), uint64(0)

@@ -36,7 +36,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 	return found, nil
 }
 
-// markOf is the mark that says that a delete was applied to the rollups of a slot.
+// markOf is the mark of a delete that was applied to the rollups of a slot.
 func markOf(slot int64, d *format.Tombstone) markAt { return markAt{slot, 0, d.ID} }
 
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
@@ -82,7 +82,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 	return missing, nil
 }
 
-// windowRoller makes the rollups of what was sealed in a raw window without them: by an earlier release, or before a delete.
+// windowRoller makes the rollups of samples that were sealed in a raw window without them: by an earlier release, or before a delete.
 type windowRoller struct {
 	*rowWriter
 	tenant string
@@ -162,7 +162,7 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// mark says that a slot has the rollups that it lacked.
+// mark marks a slot as having the rollups that it lacked.
 func (x *windowRoller) mark(m markAt) error {
 	into := x.slots[m.slot].into
 	list := rollup.Resolutions[:]

@@ -17,7 +17,7 @@ import (
 // piece1h is for how many series the 5m chunks of a day are read together.
 const piece1h = 512
 
-// roller makes rollups of a tenant's series in slots of one day, from what is sealed of them:
+// roller makes rollups of a tenant's series in slots of one day, from their sealed chunks:
 //
 //	what waits is written ─► 5m of the tasks of all slots ─► durable ─► 1h of the day, once for each series
 //
@@ -30,11 +30,11 @@ type roller struct {
 	series []*collected
 	day    *sealedSlot // a slot of the day
 
-	// rawExpired says that the window of raw rows has expired: there are only rollups to fill up.
+	// rawExpired is true if the window of raw rows has expired: there are only rollups to fill up.
 	rawExpired bool
-	// resealed says that slots were sealed before.
+	// resealed is true if slots were sealed before.
 	resealed bool
-	// due are deletes that the day's 1h chunks don't know of yet; forDue says that these are made anew only for them. dueIn are
+	// due are deletes that the day's 1h chunks don't know of yet; forDue is true if these are made anew only for them. dueIn are
 	// those of the day's slots.
 	due    format.Tombstones
 	forDue bool
@@ -62,7 +62,7 @@ func (x *roller) in(slot int64) *rolledSlot {
 type rolledSlot struct {
 	*sealedSlot
 	tasks []rollupTask
-	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
+	// due are deletes that the slot's rollups don't know of yet; forDue is true if rollups are made anew only for these.
 	due    format.Tombstones
 	forDue bool
 	// hiding are the deletes that the rollups must apply; they are read last.
@@ -89,7 +89,7 @@ func (x *roller) hourRollup() rollupOf {
 	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due, x.forDue}
 }
 
-// isGone says whether the rows of a class may be gone from the window that holds the day.
+// isGone reports whether the rows of a class may be gone from the window that holds the day.
 func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 	return x.s.isGone(res, x.day.slot, x.tenant, class)
 }
@@ -114,7 +114,7 @@ func (x *roller) run() error {
 	return err
 }
 
-// makeAll5m makes the 5m chunks of all slots, and adds them to what is written next.
+// makeAll5m makes the 5m chunks of all slots, and adds them to the next write.
 func (x *roller) makeAll5m() error {
 	if !x.hasTasks() {
 		return nil
@@ -180,7 +180,7 @@ func (x *roller) list(raw metricShards) error {
 	return nil
 }
 
-// put5m adds the 5m chunks to what is written next: series by series, as they are stored, so that each is labeled once.
+// put5m adds the 5m chunks to the next write: series by series, as they are stored, so that each is labeled once.
 func (x *roller) put5m() error {
 	type place struct {
 		in *rolledSlot
@@ -211,7 +211,7 @@ func (x *roller) put5m() error {
 	return nil
 }
 
-// putRollup adds a chunk to what is written next, which it writes when it is enough.
+// putRollup adds a chunk to the next write, and writes when it is full.
 func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
@@ -309,7 +309,7 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	return n, nil
 }
 
-// recallShards makes sure that this process knows how many shards a metric got before it was started.
+// recallShards reads how many shards a metric got before this process was started, unless that is remembered.
 func (x *roller) recallShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if x.s.shards.has(of) {

@@ -24,7 +24,7 @@ type rowWriter struct {
 	ctx   context.Context
 	begun time.Time // when what reads the samples began
 	work  Work      // what errors name: one of the slots
-	// namesFirst says that rows which come in part may be looked for by their names: the slot has its mark already.
+	// namesFirst is true if rows which come in part may be looked for by their names: the slot has its mark already.
 	namesFirst bool
 	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
 	// row, though another process is heard of, or a retention is changed, between the two.
@@ -36,8 +36,8 @@ type rowWriter struct {
 	puts    []engine.Mutation // those of rows, one batch after the other
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool           // what is among catalog
-	written []seriesLabels                 // what is among rows
+	named   map[catalogName]bool           // the names in catalog
+	written []seriesLabels                 // the series in rows
 	places  map[head.Written]*head.Written // where labels were written, which series share
 }
 
@@ -92,7 +92,7 @@ func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
 
-// put adds a row of a series to what is written next.
+// put adds a row of a series to the next write.
 func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) {
 	s, at := c.series, c.at(res)
 	n := len(x.rows)
@@ -150,8 +150,8 @@ func (x *rowWriter) names(s *Series, window int64) {
 	})
 }
 
-// inTime says that the deletes which the seal knows of are all that are about what it has read. Those that were made since
-// then stand for deleteRests; when they are gone, nothing may be written that they have deleted.
+// inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Deletes that were made since
+// it began stand for deleteRests; when they are gone, nothing may be written that they have deleted.
 func (x *rowWriter) inTime() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf("%w: sealing slot %d, partition %d was begun %v ago; it begins anew", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
@@ -230,7 +230,7 @@ func (s *Store) explains(window, expires int64) int64 {
 	return s.period.WindowEnd(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
 }
 
-// lifeOf tells how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
+// lifeOf returns how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
 // rows are kept may become longer while a process runs, as soon as it hears of another that keeps them so.
 func (s *Store) lifeOf(window, expires int64) uint32 {
 	if expires == 0 {
@@ -271,7 +271,7 @@ func (m *catalogMemory) name(window int64, life uint32, tenant string, kind int6
 	return catalogName{h.Sum64(), uint64(window)<<2 | uint64(kind)}
 }
 
-// has says whether the row was written.
+// has reports whether the row was written.
 func (m *catalogMemory) has(name catalogName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

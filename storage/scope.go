@@ -11,7 +11,7 @@ import (
 type scope struct {
 	of *queryReader
 	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
-	// rows may have vanished, in a query for buckets: there it goes slot by slot what is made of samples.
+	// rows may have vanished, in a query for buckets: there each slot is answered from samples or from rollups.
 	hidden  []Horizons
 	gaps    []classGap
 	classes uint64
@@ -46,13 +46,13 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 	return t
 }
 
-// shows says whether anything of a class is to be seen in a window.
+// shows reports whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
 	return r.classes&(1<<class) != 0 && r.of.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
 		(format.ResolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.of.s.period.WindowEnd(window)))
 }
 
-// lacksRaw says whether samples of some class may be lacking in a slot.
+// lacksRaw reports whether samples of some class may be lacking in a slot.
 func (r *scope) lacksRaw(slot int64) bool {
 	if r.of.s.period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
@@ -86,7 +86,7 @@ func (r *scope) visible(w sealedWindow, m *metricSeries, positions []uint32) []u
 	return positions
 }
 
-// sourceOf returns what is read of a metric in one of its places.
+// sourceOf returns the source of a metric in one of its places.
 func (r *scope) sourceOf(w windowMetric, at format.ClassShard) source {
 	class := at.Class()
 	return source{
@@ -95,7 +95,7 @@ func (r *scope) sourceOf(w windowMetric, at format.ClassShard) source {
 	}
 }
 
-// hasSamples says whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
+// hasSamples reports whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
 // none are lacking. A seal that was cut short may have left rollups there with marks of their own.
 func (r *scope) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// SealStats says what a seal did.
+// SealStats counts the work of a seal.
 type SealStats struct {
-	// Done says that nothing is left to do.
+	// Done is true if nothing is left to do.
 	Done bool
 	// Blobs is how many stage rows were worked off; 0: there was nothing to do. Left is how many can't be read, and stay.
 	Blobs, Left int
@@ -30,7 +30,7 @@ type SealStats struct {
 
 // Seal turns what the stage holds of a slot and partition into sealed rows:
 //
-//	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► mark ─► delete what was read
+//	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► mark ─► delete the rows read
 //
 // Every step may be repeated; after an error the next Seal begins anew. Two seals of one slot, even by two
 // processes, end in the same rows.
@@ -102,9 +102,9 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 // count and that few passes write among the same metrics, and so few that it takes some seconds, and little memory.
 const maxPassChunks = 1 << 19
 
-// Together cuts work into what is best sealed in one pass, as places in list: slots of one day, in lanes by partition, for those
+// Together cuts work into passes, as places in list: slots of one day, in lanes by partition, for those
 // who seal side by side. The order stays by what comes first of each. Slots of which the head has nothing are passes of their own, for
-// nobody knows how much they are.
+// their size isn't known.
 func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
@@ -115,7 +115,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	for i, w := range list {
 		n, held := s.head.CountChunks(w.at())
 		if !held {
-			n = maxPassChunks // Nobody knows how many there are.
+			n = maxPassChunks // The number isn't known.
 		}
 		chunks[i] = n
 		g := group{s.period.DayOf(w.Slot), s.period.WindowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
@@ -181,7 +181,7 @@ func (s *Store) LetGo() int {
 	return s.head.GC()
 }
 
-// countExpired counts and tells what came too late to be sealed as it is: its window is gone.
+// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
 func (s *Store) countExpired(w Work, list []collected, what string) {
 	if len(list) == 0 {
 		return
@@ -198,7 +198,7 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
-// closeGenerations closes the open generations of what is to be sealed, and notes all closed ones, and the last seq given out so
+// closeGenerations closes the open generations of the slots to be sealed, and notes all closed ones, and the last seq given out so
 // far: this process' rows after it belong to generations to come.
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
@@ -257,7 +257,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	return []*head.Generation{gen}, rows, left, nil
 }
 
-// release lets the head forget what is sealed.
+// release lets the head forget sealed generations.
 func (s *Store) release(w Work, gens []*head.Generation) {
 	s.head.Release(w.at(), gens)
 	if s.opts.Shared {

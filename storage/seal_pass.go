@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// sealPass seals what is staged of some slots of a day, in any partitions:
+// sealPass seals the stage rows of some slots of a day, in any partitions:
 //
 //	close the generations ─► list the stage rows ─► tenantPass: rows and marks ─► stage rows deleted
 //
@@ -44,14 +44,14 @@ type sealedWork struct {
 	stats SealStats
 }
 
-// waits says whether there is anything to seal.
+// waits reports whether there is anything to seal.
 func (w *sealedWork) waits() bool {
 	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).Partial)
 }
 
 func (p *sealPass) run() error {
 	begin := time.Now()
-	if p.s.caching != nil { // What was sealed is read back for rollups.
+	if p.s.caching != nil { // The sealed chunks are read back for rollups.
 		defer p.s.caching.ReadOnce()()
 	}
 	p.s.closeGenerations(p.works)
@@ -113,7 +113,7 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// headChunks counts the head chunks of what is to be sealed, by tenant. A series has one in a slot, seldom more.
+// headChunks counts the head chunks to be sealed, by tenant. A series has one in a slot, seldom more.
 func (p *sealPass) headChunks() map[string]int {
 	count := map[string]int{}
 	for _, w := range p.works {
@@ -146,7 +146,7 @@ func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
 	return nil
 }
 
-// byAge tells series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
+// byAge separates series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
 // may be. It reuses the memory of list.
 func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone []stagedSeries) {
 	now := p.begun.UnixMilli()
@@ -165,7 +165,7 @@ func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone 
 	return fresh, late, gone
 }
 
-// countExpired counts and tells what came too late to be sealed as it is: its window is gone.
+// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
 func (p *sealPass) countExpired(list []stagedSeries, what string) {
 	byWork := map[*sealedWork][]collected{}
 	for i := range list {
@@ -183,7 +183,7 @@ func (p *sealPass) delete() error {
 			return err
 		}
 	}
-	if err := p.s.member.MayWrite(); err != nil { // What was written meanwhile may live too short.
+	if err := p.s.member.MayWrite(); err != nil { // Rows written meanwhile may live too short.
 		return err
 	}
 	for _, w := range p.works {
@@ -360,7 +360,7 @@ func (t *tenantPass) seal() error {
 	return t.roller.run()
 }
 
-// isFull says whether there is enough to write. Where a metric ends less is enough: what is written next lies behind it then.
+// isFull reports whether there is enough to write. Where a metric ends less is enough: the next write lies behind it then.
 func (t *tenantPass) isFull(metricEnds bool) bool {
 	piece := t.s.distance().piece
 	if metricEnds {
@@ -369,7 +369,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
+// mark marks the slots as sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
 	cells := map[head.SlotPartition]bool{}
 	for i := range t.list {

@@ -118,7 +118,7 @@ func (m *marksReader) add(row engine.Row) {
 	m.sums[n-1] = m.ofSlot.Sum64()
 }
 
-// marks returns what was read.
+// marks returns the marks read.
 func (m *marksReader) marks() *windowMarks {
 	if len(m.slots) > 0 {
 		m.version = max(1, m.all.Sum64())

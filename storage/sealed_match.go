@@ -18,7 +18,7 @@ type windowMetric struct {
 	shards int64 // 0: not known
 }
 
-// windowMetricBytes is what a windowMetric takes, and what is found of it.
+// windowMetricBytes is the size of a windowMetric with its result.
 const windowMetricBytes = 200
 
 // seriesFinder finds the series of windows that match.

@@ -80,7 +80,7 @@ func collect(gens []*head.Generation) map[string][]collected {
 	return byTenant
 }
 
-// sealedSlot reads what is sealed of a slot.
+// sealedSlot reads the sealed rows of a slot.
 type sealedSlot struct {
 	s    *Store
 	ctx  context.Context
@@ -185,7 +185,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 	return nil
 }
 
-// expired adds what there is of one series whose raw rows are past their retention: a rollup, of which only what is lacking is used.
+// expired adds a rollup of one series whose raw rows are past their retention; only its buckets that are lacking are used.
 func (x *slotSealer) expired(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
 		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(samples, 1)})
@@ -199,7 +199,7 @@ func (x *slotSealer) build(samples *chunk.Samples, version uint64) []byte {
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left. It adds
+// subtract removes the samples that the sealed chunks of the slot hold already, and reports whether none is left. It adds
 // the deletes that those chunks name to named.
 //
 // Invariant: no chunk comes to lie where another one was cleaned. That one names more deletes than when it got its

@@ -30,7 +30,7 @@ type Query struct {
 	Edges []int64
 	// Classes bounds the answer to rows of these classes, as Horizons names them; 0: all.
 	Classes uint64
-	// LabelsOnly says that no samples will be read: series are found as long as anything is kept of them.
+	// LabelsOnly is true if no samples will be read: series are found as long as anything is kept of them.
 	LabelsOnly bool
 	// Sorted asks for series in the order of their labels.
 	Sorted bool
@@ -39,7 +39,7 @@ type Query struct {
 	// Warn is told what had to be skipped because it is corrupt; nil: only logs and counters are. It is
 	// called by one goroutine at a time, also by SelectedSeries.Samples.
 	Warn func(error)
-	// overGaps says that what lies before a gap is to be seen, too.
+	// overGaps shows samples before a gap, too.
 	overGaps bool
 }
 
@@ -85,7 +85,7 @@ type source struct {
 	hidden, hiddenRaw int64
 }
 
-// part says where samples of a series are.
+// part is where samples of a series are.
 type part struct {
 	// source is the index of a source, or inHead.
 	source uint32
@@ -111,7 +111,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
+	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
 	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
 	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
 	if err != nil {

@@ -97,7 +97,7 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	into.AppendAll(&all)
 }
 
-// outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a
+// outdone reports whether there is a chunk of the same span in another shard or class that shows more of it, or has a
 // higher version. before and after are the chunks around c, in the order of their starts.
 func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 	window := sel.sources[c.source].window.window
@@ -148,7 +148,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		})
 		return
 	}
-	// A day's chunk knows of slots whose seal is under way, or was cut short: they are answered from samples.
+	// A day's chunk may have buckets of slots whose seal is under way, or was cut short: they are answered from samples.
 	period, w := sel.r.s.period, &src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)

@@ -37,12 +37,12 @@ type groups struct {
 
 type group struct {
 	load *groupLoad // nil: not read, or let go of
-	// read says which of the series were asked for; left is how many were not.
+	// read has a bit for each series that was asked for; left is how many were not.
 	read [groupSeries / 64]uint64
 	left int
 }
 
-// groupLoad is what was, or is being, read of a group.
+// groupLoad is a read of a group's chunks, done or under way.
 type groupLoad struct {
 	done   chan struct{}
 	err    error
@@ -268,7 +268,7 @@ func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 	return some
 }
 
-// allUncleaned says whether the rollups of all slots don't know of some deletes.
+// allUncleaned reports whether the rollups of all slots don't know of some deletes.
 func (sel *selection) allUncleaned(slots []int64) bool {
 	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.uncleaned[slot] == nil })
 }

@@ -36,7 +36,7 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// selectOpen returns the series that match and have unsealed samples in [minT, maxT]. What is sealed
+// selectOpen returns the series that match and have unsealed samples in [minT, maxT]. Samples sealed
 // afterwards stays readable through it.
 func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
 	for series, unsealed := range s.head.Select(tenant, ms, minT, maxT) {

@@ -51,7 +51,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 		if err != nil {
 			return nil, err
 		}
-		if res > rollup.Raw { // Of the time before what is finer.
+		if res > rollup.Raw { // Only of the time before finer windows.
 			last := r.s.period.WindowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
@@ -97,7 +97,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 				if !r.lacksRaw(slot) {
 					return true
 				}
-				w.left = append(w.left, slot) // What is past the retention of its class' samples has buckets only.
+				w.left = append(w.left, slot) // Past the retention of its class' samples there are buckets only.
 				return false
 			}
 			fromRollups[slot] = true
@@ -166,7 +166,7 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 		// Without those of deletes: what rollups don't know of these is left out bucket by bucket, see findUncleaned.
 		marks, err := r.s.unrolledOf(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
-			return unfit, nil // Nobody knows which: samples answer where there are any, and what is missing was told.
+			return unfit, nil // It isn't known which: samples answer where there are any, and a warning was given.
 		}
 		if err != nil {
 			return nil, err

@@ -28,11 +28,11 @@ const (
 const rawWindow = 24 * time.Hour
 
 var (
-	// ErrOtherSettings says that the store was created with other settings than those asked for.
+	// ErrOtherSettings means that the store was created with other settings than those asked for.
 	ErrOtherSettings = errors.New("storage: created with other settings")
-	// ErrNoStore says that the engine holds no store yet.
+	// ErrNoStore means that the engine holds no store yet.
 	ErrNoStore = errors.New("storage: there is no store yet")
-	// ErrNewerFormat says that a newer Cassia wrote the store.
+	// ErrNewerFormat means that a newer Cassia wrote the store.
 	ErrNewerFormat = errors.New("storage: written in a newer format")
 )
 
@@ -55,7 +55,7 @@ var (
 )
 
 // openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
-// created says whether they were written.
+// created reports whether they were written.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
 	if opts.Slot == 0 || opts.ReadOnly {
 		have, _, err := readSettings(ctx, eng)
@@ -129,7 +129,7 @@ func createSettings(ctx context.Context, eng engine.Engine, value []byte) (ok bo
 	}
 }
 
-// identity tells a store from every other, and from itself before it was restored.
+// identity distinguishes a store from every other, and from itself before it was restored.
 func (s *settings) identity() string {
 	id := s.ID
 	if id == "" {
@@ -141,7 +141,7 @@ func (s *settings) identity() string {
 	return id
 }
 
-// IDOf returns what tells the store of an engine from every other, restored or not; "" where there is none.
+// IDOf returns the id that distinguishes the store of an engine from every other, restored or not; "" where there is none.
 func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -151,8 +151,8 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
-// Identity tells the store from every other, one that is made anew at the same place included, and from itself before it
-// was brought back from a backup: what is remembered of its contents elsewhere holds for one identity.
+// Identity distinguishes the store from every other, one that is made anew at the same place included, and from itself before it
+// was brought back from a backup: facts about its contents that are remembered elsewhere hold for one identity.
 func (s *Store) Identity() string { return s.identity }
 
 // Created returns when the store was created, and whether opening it did that: there was none.

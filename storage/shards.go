@@ -34,7 +34,7 @@ func (m *shardMemory) get(of shardedMetric) int64 {
 	return max(1, m.known[of])
 }
 
-// has says whether anything is remembered of a metric in a window.
+// has reports whether anything is remembered of a metric in a window.
 func (m *shardMemory) has(of shardedMetric) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	return n, nil
 }
 
-// between says whether a name lies where names can't be read.
+// between reports whether a name lies where names can't be read.
 func between(name string, d engine.Damage) bool {
 	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
 }

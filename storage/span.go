@@ -24,7 +24,7 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the windows. What is sealed meanwhile is met twice.
+	// Invariant I4: first the head, then the windows. Samples sealed meanwhile are met twice.
 	var spans []Span
 	for partition := range s.period.Partitions() {
 		for _, slot := range s.head.Slots(partition) {

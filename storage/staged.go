@@ -22,7 +22,7 @@ type Staged struct {
 	// SinceMS is since when it could have been sealed: when it had settled, or for what came later, the end of
 	// the hour in which it did (or now, while that hour lasts). Milliseconds.
 	SinceMS int64
-	// Expired says that its raw window is past the retention and the grace: sealing only fills up rollups.
+	// Expired is true if its raw window is past the retention and the grace: sealing only fills up rollups.
 	Expired bool
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// statedKeep is how long a process of several keeps what, as it tells the others. What rows live, what is hidden and which
+// statedKeep are the retentions of a process of several, as the others read them. How long rows live, which are hidden and which
 // samples are too old follows the longest of all processes that are there: one that was started with a shorter retention
 // takes nothing from what another promises, until that one has ended (decisions/017).
 type statedKeep struct {
 	All     statedLife            `json:"all"`
 	Tenants map[string]statedLife `json:"tenants,omitempty"`
 	Classes map[string]statedLife `json:"classes,omitempty"` // by name
-	// Leaving says that the process is about to end.
+	// Leaving is true if the process is about to end.
 	Leaving bool `json:"leaving,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func (k *statedKeep) keep(tenant, class string) Keep {
 	return k.All.keep()
 }
 
-// words tells how long the process keeps what.
+// words returns the text of the process' retentions.
 func (k *statedKeep) words() string {
 	text := k.All.keep().words()
 	for _, own := range []struct {
@@ -93,7 +93,7 @@ func (c *classes) longestStated(others *[]statedKeep, keep Keep, tenant string, 
 	return keep
 }
 
-// state returns what this process tells the others of what it keeps.
+// state returns this process' retentions as a statement for the others.
 func (s *Store) state(leaving bool) ([]byte, error) {
 	mine := s.classes.stated()
 	mine.Leaving = leaving
@@ -128,7 +128,7 @@ func (s *Store) statedByOthers(ctx context.Context) (list []statedKeep, err erro
 	return list, nil
 }
 
-// equal says whether both state the same, so that one of them is enough.
+// equal reports whether both state the same, so that one of them is enough.
 func (k *statedKeep) equal(other statedKeep) bool {
 	return k.All == other.All && maps.Equal(k.Tenants, other.Tenants) && maps.Equal(k.Classes, other.Classes)
 }

@@ -19,31 +19,31 @@ import (
 )
 
 var (
-	// ErrNotReady says that the head isn't rebuilt yet: queries must wait, writes need not.
+	// ErrNotReady means that the head isn't rebuilt yet: queries must wait, writes need not.
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the stage")
-	// ErrOverloaded says that too many bytes wait to be written. Nothing was taken; try again later.
+	// ErrOverloaded means that too many bytes wait to be written. Nothing was taken; try again later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull says that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
+	// ErrHeadFull means that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
 	// was taken; try again later, for sealing makes room.
 	ErrHeadFull = fmt.Errorf("%w: what isn't sealed yet takes more memory than --storage.head-bytes allows, try again later", ErrOverloaded)
-	// ErrHeadShare says that what isn't sealed takes so much memory, and this tenant's more than its fair share of that, so
+	// ErrHeadShare means that what isn't sealed takes so much memory, and this tenant's more than its fair share of that, so
 	// that samples of known series are taken of others only. Nothing was taken; try again later, for sealing makes room.
 	ErrHeadShare = errors.New("storage: what isn't sealed yet takes more memory than --storage.head-bytes allows, and this tenant's more than its fair share of that: until it is sealed, samples of those who hold less are taken only, try again later")
-	// ErrTooManySeries says that the head has reached its memory limit; samples of known series are still
+	// ErrTooManySeries means that the head has reached its memory limit; samples of known series are still
 	// taken, until it has a quarter more, and new series of those who hold less than their fair share of it.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit, no new series are taken")
-	// ErrTooOld says that a sample is older than what is kept.
+	// ErrTooOld means that a sample is older than the retention.
 	ErrTooOld = errors.New("storage: sample is older than the retention")
-	// ErrTooFarAhead says that a sample lies more than MaxAhead in the future.
+	// ErrTooFarAhead means that a sample lies more than MaxAhead in the future.
 	ErrTooFarAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock")
-	// ErrQueryTooLarge says that a query needs more than Options allow.
+	// ErrQueryTooLarge means that a query needs more than Options allow.
 	ErrQueryTooLarge = errors.New("storage: the query needs too much")
 )
 
 // MaxAhead is how far in the future a sample may lie.
 const MaxAhead = 10 * time.Minute
 
-// LabelError says why labels can't name a series.
+// LabelError is why labels can't name a series.
 type LabelError struct {
 	// Reason is a short constant for counters: duplicate_label, empty_label_name, missing_metric_name,
 	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long.
@@ -58,7 +58,7 @@ func (e *LabelError) Error() string {
 	return fmt.Sprintf("%s: %s in series %s", e.Reason, e.Detail, e.Series)
 }
 
-// InvalidHistogramError says why a native histogram can't be stored.
+// InvalidHistogramError is why a native histogram can't be stored.
 type InvalidHistogramError struct{ Err error }
 
 func (e *InvalidHistogramError) Error() string { return "invalid native histogram: " + e.Err.Error() }
@@ -78,7 +78,7 @@ type Options struct {
 	AnySettings bool
 	// Retention is how long raw samples are kept; 0: for ever. Default 30 days.
 	Retention time.Duration
-	// Retention5m and Retention1h are how long rollups are kept: not shorter than what is finer; 0: for ever, the
+	// Retention5m and Retention1h are how long rollups are kept: not shorter than finer rows; 0: for ever, the
 	// default.
 	Retention5m, Retention1h time.Duration
 	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
@@ -99,11 +99,11 @@ type Options struct {
 	QueryBytes int64
 	// MaxLabels, MaxLabelName and MaxLabelValue bound a series' labels: their count, and bytes. Defaults 64, 1024, 4096.
 	MaxLabels, MaxLabelName, MaxLabelValue int
-	// Shared says that other processes may use the engine at the same time. Default false.
+	// Shared is true if other processes may use the engine at the same time. Default false.
 	Shared bool
 	// Follow makes a shared store keep what others stage in its head, for queries. Default true.
 	Follow bool
-	// Self tells other processes who this one is; for people only.
+	// Self describes this process to the others; for people only.
 	Self membership.Process
 	// Limiter holds tenants to their limits; nil: they have none.
 	Limiter *tenant.Limiter
@@ -112,8 +112,8 @@ type Options struct {
 	// Elapsed is how much time has passed since some moment, however the clock was set: best one that counts the time in
 	// which the machine sleeps. nil: the times that Now returns say it, by their monotonic part where they have one.
 	Elapsed func() time.Duration
-	// Today is the date as an operator knows it: a clock that says the same is believed (see decisions/016). Zero: it
-	// isn't known.
+	// Today is the date that an operator gave: a clock of the same date is believed (see decisions/016). Zero: none
+	// was given.
 	Today time.Time
 	// seams are for tests.
 	seams seams
@@ -184,10 +184,10 @@ func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retent
 type Store struct {
 	opts   Options
 	period *format.Periods
-	// classes say how long what is kept.
+	// classes are the retention classes, with the tenants' retentions.
 	classes *classes
 	eng     engine.Engine
-	// versions say whether what was read still stands; nil: nobody knows.
+	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
 	// writer is this process' name in the stage, new at every start.
@@ -195,7 +195,7 @@ type Store struct {
 	created time.Time
 	// identity is the store's own, see Identity.
 	identity string
-	// isNew says that opening it has created it.
+	// isNew is true if opening it has created it.
 	isNew bool
 
 	head      *head.Head
@@ -209,11 +209,11 @@ type Store struct {
 	metadata  *metadataKeeper
 	windows   windowList
 	gone      dropMemory
-	// horizonMemory is what is known of what is hidden and gone.
+	// horizonMemory caches the tenants' horizons.
 	horizonMemory horizonMemory
-	// noted is what was logged of raised retentions besides what Expire logs.
+	// noted counts logged changes of retentions besides those that Expire logs.
 	noted expiry
-	// expiring says that the engine's rows vanish by themselves, at the time that they were written with.
+	// expiring is true if the engine's rows vanish by themselves, at the time that they were written with.
 	expiring bool
 	deletes  deletes
 	peers    deletePeers
@@ -267,7 +267,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.writer = opts.seams.writer
 	}
 	s.join()
-	registry := prometheus.NewRegistry() // What is read below counts already; a store that fails to open registers nothing.
+	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (s *Store) CheckLabels(tenant string, ls labels.Labels) error {
 	return checkLabels(ls, s.opts.labelBounds(tenant))
 }
 
-// checkLabels says why ls, which is sorted, can't name a series.
+// checkLabels returns a *LabelError if ls, which is sorted, can't name a series.
 func checkLabels(ls labels.Labels, most labelBounds) error {
 	var err *LabelError
 	bad := func(reason, format string, args ...any) {
@@ -81,7 +81,7 @@ func shorten(ls labels.Labels) string {
 	return text
 }
 
-// InvalidExemplarError says why an exemplar can't be stored.
+// InvalidExemplarError is why an exemplar can't be stored.
 type InvalidExemplarError struct {
 	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
 	Reason string
@@ -89,7 +89,7 @@ type InvalidExemplarError struct {
 
 func (e *InvalidExemplarError) Error() string { return "invalid exemplar: " + e.Reason }
 
-// checkExemplar says why an exemplar with these labels can't be stored.
+// checkExemplar returns an error if an exemplar with these labels can't be stored.
 func checkExemplar(ls labels.Labels) error {
 	runes, n, valid := 0, 0, true
 	ls.Range(func(l labels.Label) {

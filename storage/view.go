@@ -71,7 +71,7 @@ func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, e
 	return v.s.hasRows(ctx, tenant, window)
 }
 
-// Expires returns when the rows of a window may go, by what is configured; the time 0: never.
+// Expires returns when the rows of a window may go, by the configured retention; the time 0: never.
 func (v View) Expires(window int64, tenant string) time.Time {
 	return time.Unix(v.s.expires(window, tenant), 0)
 }

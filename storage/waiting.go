@@ -87,7 +87,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return work, nil
 }
 
-// Settled says whether a slot ended at least settle before now, milliseconds.
+// Settled reports whether a slot ended at least settle before now, milliseconds.
 func (s *Store) Settled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.Settling(end, settleMS)
@@ -101,7 +101,7 @@ func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err
 	born := s.created.UnixMilli()
 	slot, hour = s.period.SlotOf(born-format.YoungMS), format.FloorDiv(born, format.HourMS)-hourLag
 	rows := engine.Range{Table: engine.Low, Partition: lowPartition(partition)}
-	// Where the marks can't be read, what this process knows of them stands, or that there are none: then it looks
+	// Where the marks can't be read, those that this process read last stand, or none: then it looks
 	// everywhere, which takes long and misses nothing.
 	rows.Damaged = func(d engine.Damage) {
 		s.noteGap(s.gapOf(&rows, d))
@@ -128,7 +128,7 @@ func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err
 	return slot, hour, nil
 }
 
-// lowest are a partition's marks as this process knows them.
+// lowest are a partition's marks as this process read them last.
 type lowest struct {
 	mu         sync.Mutex
 	known      bool
@@ -155,7 +155,7 @@ func (s *Store) lowestMarks(ctx context.Context, partition int) (slot, hour int6
 	return s.marks(ctx, partition)
 }
 
-// old says whether blobs of a slot must stand alone, and need pending rows: it ended more than a day ago, or
+// old reports whether blobs of a slot must stand alone, and need pending rows: it ended more than a day ago, or
 // lies below the mark, where a clock that was set back may lead.
 func (s *Store) old(slot int64, partition int) bool {
 	l := &s.lowest[partition]
@@ -194,7 +194,7 @@ func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows 
 	return rows, err
 }
 
-// Advance moves a partition's marks past what is sealed: the mark of slots only over those that are older
+// Advance moves a partition's marks past sealed slots: the mark of slots only over those that are older
 // than format.YoungMS and whose stage is empty, the mark of hours only over empty ones more than a day old.
 func (s *Store) Advance(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil {

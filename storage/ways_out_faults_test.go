@@ -39,7 +39,7 @@ func (f *waysFaults) drawn() bool {
 	return f.fault != nil
 }
 
-// withholds says whether the fault that is set withholds a write to a table.
+// withholds reports whether the fault that is set withholds a write to a table.
 func (f *waysFaults) withholds(t *engine.Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

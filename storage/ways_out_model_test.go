@@ -186,7 +186,7 @@ func (m *waysModel) gap(t, kept int64) {
 	m.gaps[end] = vanish
 }
 
-// vanished says whether samples of a time's day may have vanished by themselves.
+// vanished reports whether samples of a time's day may have vanished by themselves.
 func (m *waysModel) vanished(t, now int64) bool {
 	vanish, ok := m.gaps[-format.FloorDiv(-t, format.DayMS)*format.DayMS]
 	return ok && vanish <= now

@@ -247,7 +247,7 @@ func (r *waysRun) stop() {
 	}
 }
 
-// mustDoubt says whether the process' clock mustn't be believed: it is off by days, and hasn't run on for long enough.
+// mustDoubt reports whether the process' clock mustn't be believed: it is off by days, and hasn't run on for long enough.
 func (p *waysProcess) mustDoubt() bool {
 	if p.off.get() == 0 {
 		return false

@@ -14,8 +14,8 @@ import (
 )
 
 // A seal deletes the stage rows that it has read. Where several processes share an engine, a replica that has missed
-// that for longer than deletes are remembered brings them back. What was deleted since must not come back with them, so
-// a seal says first, in rows beside the definitions that the slot's sealed blobs made, which rows it has worked off:
+// that for longer than deletes are remembered brings them back. Samples deleted since must not come back with them, so
+// a seal first notes, in rows beside the definitions that the slot's sealed blobs made, which rows it has worked off:
 //
 //	sealed rows ─► marks ─► worked off ─► stage rows deleted
 //
@@ -36,7 +36,7 @@ func (w workedOff) has(seq int64) bool {
 	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
-// noteWorkedOff says that rows are sealed.
+// noteWorkedOff notes that rows are sealed.
 func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRow) error {
 	if !s.opts.Shared {
 		return nil
@@ -105,7 +105,7 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.Stag
 	return found, nil
 }
 
-// cameBack says whether a row that is to be followed was sealed, and came back.
+// cameBack reports whether a row that is to be followed was sealed, and came back.
 func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil

@@ -16,9 +16,9 @@ var wordings = []struct {
 	most, mostInStorage int
 }{
 	{regexp.MustCompile(`\b(says|tells|knows)\b`),
-		`code has no voice: write what a function returns or does ("reports whether", "returns ErrX if"), what a field means, or what a file contains`, 0, 392},
+		`code has no voice: write what a function returns or does ("reports whether", "returns ErrX if"), what a field means, or what a file contains`, 0, 53},
 	{regexp.MustCompile(`\b[Ww]hat (is|was)\b`),
-		`name the thing: "stored samples" rather than that which is stored`, 16, 285},
+		`name the thing: "stored samples" rather than that which is stored`, 16, 78},
 }
 
 // plainStorage are the folders of storage whose comments are held to most. The others, and storage itself, are held to mostInStorage
