@@ -83,7 +83,7 @@ func (ts *testStore) jobs(tenant string) (jobs []string) {
 }
 
 // TestClassesExpireEachAtItsTime goes through the life of one day's samples of every class and of a tenant that
-// keeps its own briefly, and looks at what is answered and what stands.
+// keeps its own briefly, and looks at answers and rows.
 func TestClassesExpireEachAtItsTime(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -118,7 +118,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	}
 	for _, step := range steps {
 		ts.passes(begin.Add(time.Duration(step.days) * day))
-		for range 2 { // What is dropped was hidden before, and nothing else goes.
+		for range 2 { // Dropped windows were hidden before, and nothing else goes.
 			for _, tenant := range []string{"usual", "brief"} {
 				require.ElementsMatch(t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days)
 				for res, want := range map[rollup.Resolution]tenantJobs{rollup.FiveMinutes: step.five, rollup.OneHour: step.one} {

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// What was acknowledged is found by the next process, however far the clock was off when it was taken, and however far it is now.
+// Acknowledged samples are found by the next process, however far the clock was off when they were taken, and however far it is now.
 func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	const day = 24 * time.Hour
 	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}

@@ -111,7 +111,7 @@ func (m *clockMachine) marks() [2]int64 {
 	return [2]int64{slot, hour}
 }
 
-// removals are all ways to remove, or to take over. The error of each says whether it may.
+// removals are all ways to remove, or to take over. The error of each shows whether it may.
 func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}
@@ -238,7 +238,7 @@ func TestClockLeapsOnOneMachine(t *testing.T) {
 	}
 }
 
-// A clock that is set back: nothing is removed, and what is true now is taken and visible.
+// A clock that is set back: nothing is removed, and samples of the present time are taken and visible.
 func TestClockIsBehindOnOneMachine(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -377,7 +377,7 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// A store of an earlier release has no row of what it has seen: what it holds tells.
+// A store of an earlier release has no row of its seen time: its contents show it.
 func TestClockOfAnOlderStore(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

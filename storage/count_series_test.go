@@ -53,7 +53,7 @@ func TestCountSeriesAndChurn(t *testing.T) {
 		}, first)
 	}
 
-	// What is sealed later in a window is counted, too.
+	// Series sealed later in a window are counted, too.
 	ts.write("ann", labels.FromStrings(labels.MetricName, "late"), sample{churn[0].Start.UnixMilli() + 1, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	again, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})

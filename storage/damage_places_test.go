@@ -168,7 +168,7 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 }
 
 // TestDamageAtRandomPlaces turns bytes at random places of a store's files, one at a time. Each time the store opens,
-// and every answer is right or says what is missing, or it refuses in one line that says what to do; Check and Examine
+// and every answer is right or names the missing samples, or it refuses in one line that names a remedy; Check and Examine
 // notice. A store that is opened to look at it does the same as one that is started.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
@@ -307,13 +307,13 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 // namesPlace is how a problem that Check reports names what it is about.
 var namesPlace = regexp.MustCompile(`table|metric|window|slot|^file `)
 
-// requireHelp says that an error is one line that says what to do.
+// requireHelp requires an error to be one line that names a remedy.
 func requireHelp(t *testing.T, err error, about string) {
 	require.Regexp(t, `cassia (restore|check)`, err.Error(), about)
 	require.NotContains(t, err.Error(), "\n", about)
 }
 
-// requireNamed says that every sample that is missing is named by a warning: its time, and its metric if any is named.
+// requireNamed requires every missing sample to be named by a warning: its time, and its metric if any is named.
 func requireNamed(t *testing.T, want, got map[string][]sample, told []string, about string) {
 	warnings := make([]namedGap, len(told))
 	for i, text := range told {
@@ -340,7 +340,7 @@ func requireNamed(t *testing.T, want, got map[string][]sample, told []string, ab
 	}
 }
 
-// namedGap is what a warning says is missing.
+// namedGap is the gap that a warning names.
 type namedGap struct {
 	metric   string // of a series' text; "": any
 	from, to time.Time

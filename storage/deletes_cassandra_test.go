@@ -64,7 +64,7 @@ func TestDeletesOnCassandra(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1, "it rests for two days")
 
-	// What is worked off is known to all.
+	// The worked-off rows are noted for all.
 	runs := 0
 	for partition := range 2 {
 		w := Work{Slot: c.period.SlotOf(at), Partition: partition}

@@ -24,7 +24,7 @@ type still struct{ engine.Engine }
 func (still) Close() error { return nil }
 
 // TestDeleteOfUnknownOutcomeHidesNothingLater has deletes of which nobody learns whether they were written, and that
-// can't be taken back either. They may take effect at any time, on what there was; never on what is acknowledged later.
+// can't be taken back either. They may take effect at any time, on samples that there were; never on those acknowledged later.
 func TestDeleteOfUnknownOutcomeHidesNothingLater(t *testing.T) {
 	for name, fate := range map[string]func(error) faultengine.Action{
 		"written": faultengine.Lose, "written later": faultengine.Withhold, "not written": faultengine.Fail,

@@ -80,7 +80,7 @@ func TestRollupsOnlyAfterADelete(t *testing.T) {
 	}
 }
 
-// TestDeleteOfRollupsBesideSamplesOfOthers deletes what was imported as rollups only into a slot without samples, of a window in
+// TestDeleteOfRollupsBesideSamplesOfOthers deletes samples imported as rollups only into a slot without samples, of a window in
 // which other series have samples.
 func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"api": 31, "batch": 120, "ci": 120}, ts.bucketsOf("default", res), res)
 	}
-	// Those of the series that is deleted in part are left as they are, where the delete cuts them: nothing tells them apart.
+	// Those of the series that is deleted in part are left as they are, where the delete cuts them: nothing distinguishes them.
 	ts.vanish(slot, "api")
 	require.Equal(t, map[string]int{"api": 35, "batch": 120, "ci": 120}, ts.bucketsOf("default", rollup.FiveMinutes))
 }

@@ -156,7 +156,7 @@ func TestDeleteIsVisibleAtOnceAndStays(t *testing.T) {
 	m.compare("all of a metric")
 }
 
-// TestWrittenAgainBitForBit deletes what is sealed, and writes the very same samples: their chunk has the same content.
+// TestWrittenAgainBitForBit deletes sealed samples, and writes the very same ones: their chunk has the same content.
 func TestWrittenAgainBitForBit(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		m := newDeleteModel(t, nil)

@@ -264,7 +264,7 @@ func TestCorruptExemplarsAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.Contains(t, strings.Join(ts.problems(), "\n"), "malformed exemplar")
-	ts.exemplarsOf("ann", ls, traced(at, 1, "a")) // beside what is corrupt
+	ts.exemplarsOf("ann", ls, traced(at, 1, "a")) // beside the corrupt row
 	put(good)
 	require.NoError(t, ts.SealAll(t.Context()))
 	got, err = ts.Exemplars(t.Context(), "ann", at, at, matchName("m"))

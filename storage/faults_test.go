@@ -43,7 +43,7 @@ func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample
 	return b.Commit(ts.t.Context())
 }
 
-// requireEmptyHead lets go of what is sealed, and makes sure that this is all.
+// requireEmptyHead removes series without samples from the head, and requires it to be empty then.
 func (ts *testStore) requireEmptyHead() {
 	ts.t.Helper()
 	ts.LetGo()
@@ -118,7 +118,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
 
-// TestClockThatGoesBack restarts after the clock was set back, so that what is there lies in the future.
+// TestClockThatGoesBack restarts after the clock was set back, so that the stored samples lie in the future.
 func TestClockThatGoesBack(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(MaxAhead).UnixMilli()

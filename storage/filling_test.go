@@ -48,7 +48,7 @@ func (e *heldEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 }
 
 // TestImportsOfTwoProcessesIntoOneSlot has two processes import history of which only rollups are made into one slot of a series: the other
-// begins when the one has read what is there, and is about to write. Both have said that they stored their samples.
+// begins when the one has read the stored rows, and is about to write. Both have reported that they stored their samples.
 func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	t.Parallel()
 	eng := &heldEngine{Engine: memory.New()}

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// goldenRow is a value of a row as a release wrote it: what it says, in words, and its bytes. again encodes it anew,
+// goldenRow is a value of a row as a release wrote it: its contents, in words, and its bytes. again encodes it anew,
 // where the version is the one that is written now.
 type goldenRow struct {
 	words func(value []byte) (string, error)

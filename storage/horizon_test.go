@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestHorizonSteps hides and shows again: what was hidden for a week may go, counted from when each part was hidden.
+// TestHorizonSteps hides and shows again: windows hidden for a week may go, counted from when each part was hidden.
 func TestHorizonSteps(t *testing.T) {
 	const week = int64(7 * format.DayMS)
 	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
@@ -34,7 +34,7 @@ func TestHorizonSteps(t *testing.T) {
 	h.aim(11*format.DayMS, 3*format.DayMS)
 	require.Equal(t, int64(5*format.DayMS), h.due(week), "what stayed hidden")
 	require.Equal(t, int64(11*format.DayMS), h.due(week+3*format.DayMS))
-	// What is dropped is never shown again.
+	// Dropped windows are never shown again.
 	h.drop(5 * format.DayMS)
 	h.aim(never, 4*format.DayMS)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
@@ -66,7 +66,7 @@ func TestHorizonOfShorterLives(t *testing.T) {
 	require.Equal(t, int64(never), vanished(30, 60), "nor what was written between")
 	require.Equal(t, int64(20*format.DayMS), vanished(0, 60))
 	require.Equal(t, int64(never), vanished(0, 10))
-	// What is lacking takes up the gaps that it touches.
+	// The lacking range takes up the gaps that it touches.
 	h.lackVanished(outlived)
 	require.Equal(t, int64(never), h.LackingMS)
 	h.lack(15 * format.DayMS)
@@ -76,12 +76,12 @@ func TestHorizonOfShorterLives(t *testing.T) {
 	h.lackVanished(outlived)
 	require.Equal(t, int64(100*format.DayMS), h.LackingMS)
 	require.Empty(t, h.Wrote)
-	// What was raised a moment ago and is raised once more: rows of that moment, too.
+	// A retention that was raised a moment ago and is raised once more: rows of that moment, too.
 	twice := horizon{KeptMS: 30 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
 	twice.keep(60*format.DayMS, 50*format.DayMS, written)
 	twice.keep(365*format.DayMS, 51*format.DayMS, written)
 	require.Len(t, twice.Wrote, 4)
-	// One start with a wrong flag doesn't count, but what was in force before it does, also once it was taken back.
+	// One start with a wrong flag doesn't count, but the retention in force before it does, also once it was taken back.
 	for _, by := range [][]int64{{30, 365}, {30, 60, 365}, {30, 20, 45, 60, 0}} {
 		wrong := horizon{KeptMS: 60 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
 		for i, kept := range by {
@@ -220,7 +220,7 @@ func (ts *testStore) imports(ls labels.Labels, list ...sample) ImportStats {
 }
 
 // TestLateSamplesDontOverwriteHistory imports history of which only rollups are made, raises the retention and imports late
-// samples of the same hour one by one: the hour knows no less than before.
+// samples of the same hour one by one: the hour counts no less than before.
 func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = day })

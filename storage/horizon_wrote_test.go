@@ -19,7 +19,7 @@ type writerFunc func(line []byte) (int, error)
 func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
 
 // TestHorizonsForgottenAsTheyChange lowers a retention, while somebody else in the process fails to change the horizons, and so forgets
-// what is remembered of them.
+// their cached copy.
 func TestHorizonsForgottenAsTheyChange(t *testing.T) {
 	t.Parallel()
 	var forgotten atomic.Int64
@@ -41,8 +41,8 @@ func TestHorizonsForgottenAsTheyChange(t *testing.T) {
 	require.Positive(t, forgotten.Load(), "what is hidden is told between")
 }
 
-// TestRaisingIsTold raises a retention over an engine whose rows vanish by themselves, after the store was off for days. The log tells once of what
-// goes on to vanish, and of what is shown again, whoever notes it first, and warns of nothing.
+// TestRaisingIsTold raises a retention over an engine whose rows vanish by themselves, after the store was off for days. The log has one line of the rows
+// that go on to vanish, and one of those shown again, whoever notes it first, and no warning.
 func TestRaisingIsTold(t *testing.T) {
 	for name, first := range map[string]func(*clockMachine) error{
 		"expire": func(m *clockMachine) error { _, err := m.Expire(t.Context()); return err },

@@ -41,7 +41,7 @@ func (ts *testStore) busy() (stop func()) {
 }
 
 // TestImportIntoBusyStore imports a history, in pieces that overlap, of which other pieces are written meanwhile, up to
-// slots that aren't over, while what is staged of the same slots is sealed: the answers are those of a store that got
+// slots that aren't over, while the stage rows of the same slots are sealed: the answers are those of a store that got
 // all of it by the usual way.
 func TestImportIntoBusyStore(t *testing.T) {
 	t.Parallel()

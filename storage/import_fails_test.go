@@ -25,7 +25,7 @@ type failingImport struct {
 	left   countdown
 }
 
-// countdown says which write fails, also to those that a delete goes on with in the background.
+// countdown selects the write that fails, also to those that a delete goes on with in the background.
 type countdown struct{ atomic.Int64 }
 
 // hit is whether this is the write that was counted down to.
@@ -52,7 +52,7 @@ func hostLabels(i int) labels.Labels {
 	return labels.FromStrings(labels.MetricName, fmt.Sprintf("m%d", i%2), "host", fmt.Sprint(i))
 }
 
-// list is what is imported: some series of two metrics, over two slots of a day.
+// list returns the imported series: some of two metrics, over two slots of a day.
 func (f *failingImport) list() (list []ImportedSeries) {
 	for i := range 4 {
 		var samples chunk.Samples
@@ -92,8 +92,8 @@ func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	return n
 }
 
-// An import that fails at any of its writes leaves answers that agree, also when something is deleted of them, and says the
-// same once rollups were made and when it is repeated. That mends also what a write that is applied after rollups were made leaves.
+// An import that fails at any of its writes leaves answers that agree, also when something is deleted of them, and the
+// same answers once rollups were made and when it is repeated. That mends also what a write that is applied after rollups were made leaves.
 func TestImportThatFailsAnywhere(t *testing.T) {
 	for name, fails := range map[string]func(error) faultengine.Action{"fails": faultengine.Fail, "applied": faultengine.Lose, "applied later": faultengine.Withhold} {
 		t.Run(name, func(t *testing.T) {

@@ -249,7 +249,7 @@ func TestImportIsAsWrites(t *testing.T) {
 }
 
 // TestImportWithFaults repeats imports, in pieces that are cut otherwise each time, over an engine that fails, or does
-// what it is asked and says that it failed.
+// its work and returns an error.
 func TestImportWithFaults(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -286,8 +286,8 @@ func TestImportWithFaults(t *testing.T) {
 	requireAnswers(t, usual.answers(), ts.answers())
 }
 
-// TestImportOfOldHistory makes only rollups of what is past the retention of raw samples, and leaves out what is past
-// that of 5m rollups, or lies in the future, or can't be stored.
+// TestImportOfOldHistory makes only rollups of samples past the retention of raw samples, and leaves out those past
+// that of 5m rollups, or in the future, or that can't be stored.
 func TestImportOfOldHistory(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -346,7 +346,7 @@ func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	require.Equal(t, list, ts.all("default")[jobLabels("written").String()])
 }
 
-// TestImportAfterDelete brings back what was deleted before, and not what is deleted afterwards.
+// TestImportAfterDelete brings back samples deleted before, and not those deleted afterwards.
 func TestImportAfterDelete(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })

@@ -70,8 +70,8 @@ func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	return list
 }
 
-// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: what rows
-// there are is found, and so is what is written there afterwards.
+// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: the rows
+// that there are are found, and so are those written there afterwards.
 func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
 	ls := jobLabels("old")
@@ -195,7 +195,7 @@ func (e *hookEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return e.Engine.Scan(ctx, r)
 }
 
-// before calls do before the nth call from now on, and says whether there was one once f is over.
+// before calls do before the nth call from now on, and returns whether there was one once f is over.
 func (e *hookEngine) before(n int, do, f func()) bool {
 	e.mu.Lock()
 	e.calls, e.at, e.do = 0, n, do
@@ -209,7 +209,7 @@ func (e *hookEngine) before(n int, do, f func()) bool {
 }
 
 // TestListingRaces lets one process unlist a window at every moment of another one's import into it, and import at every
-// moment of the unlisting: what is imported is found.
+// moment of the unlisting: the imported samples are found.
 func TestListingRaces(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	x := sample{now.Add(-20 * day).UnixMilli(), 1}

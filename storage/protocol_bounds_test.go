@@ -154,7 +154,7 @@ func TestHeadIsBounded(t *testing.T) {
 	require.Len(t, ts.all("ann"), n+1)
 }
 
-// TestRestartTakesWhatIsStaged restarts with a limit below what is staged: the limit refuses, it never loses.
+// TestRestartTakesWhatIsStaged restarts with a limit below the size of the stage: the limit refuses, it never loses.
 func TestRestartTakesWhatIsStaged(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {

@@ -17,9 +17,9 @@ type protocolFact struct {
 	v      protocolValue
 }
 
-// protocolDeletes is what the plain model knows of deletes. The model's lock guards it.
+// protocolDeletes is the plain model's state of deletes. The model's lock guards it.
 type protocolDeletes struct {
-	// sends counts what was sent; sentAt says which send was the last of a sample.
+	// sends counts sent samples; sentAt is the last send of a sample.
 	sends  int
 	sentAt map[protocolFact]int
 	// flying counts the requests with a sample that are under way.
@@ -28,7 +28,7 @@ type protocolDeletes struct {
 	doubtful map[protocolFact]bool
 	// gone are samples that mustn't be shown, with the send that was the last before they were deleted.
 	gone map[protocolFact]int
-	// loose are deletes that are under way, or of which nobody knows whether they take effect.
+	// loose are deletes that are under way, or of which it isn't known whether they take effect.
 	loose map[*protocolDelete]bool
 	// begins are all deletes, in the order in which they began.
 	begins []*protocolDelete
@@ -59,7 +59,7 @@ func (m *protocolDeletes) wasSent(f protocolFact) {
 	m.flying[f]++
 }
 
-// mayGo says that what is acknowledged now, and was sent when so many deletes had begun, may be deleted.
+// mayGo reports whether a sample that is acknowledged now, and was sent when so many deletes had begun, may be deleted.
 func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	for _, d := range m.begins[begun:] {
 		if d.matches(s, t) {
@@ -80,7 +80,7 @@ func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]
 }
 
-// landed notes that a request has its answer; failed says that its samples may come to be at any time.
+// landed notes that a request has its answer; failed is true if its samples may come to be at any time.
 func (m *protocolModel) landed(f protocolFact, failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	return m.sends
 }
 
-// succeed makes sure that what was sent before a delete is gone.
+// succeed notes that samples sent before a delete are gone.
 func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

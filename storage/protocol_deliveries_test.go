@@ -49,7 +49,7 @@ func dataSet(rng *rand.Rand, now time.Time, times int, days int64) (set []protoc
 	return set
 }
 
-// delivery says in which way a data set is sent.
+// delivery is a way to send a data set.
 type delivery struct {
 	name    string
 	tenant  string

@@ -62,7 +62,7 @@ func (e unclosed) Version(t *engine.Table, partition engine.Key) (uint64, bool) 
 func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
 func (d *memoryDisk) powerCut(int)                 {}
 
-// pebbleDisk is a file system that loses what was not synced.
+// pebbleDisk is a file system that loses writes that were not synced.
 type pebbleDisk struct {
 	fs   *pebble.CrashableFS
 	cuts uint64
@@ -71,7 +71,7 @@ type pebbleDisk struct {
 func (d *pebbleDisk) open() (engine.Engine, error) {
 	o := pebble.DefaultOptions()
 	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.IngestBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 1<<10, 0
-	o.StageDelay = time.Millisecond // What is sealed goes while the history is under way.
+	o.StageDelay = time.Millisecond // Stage rows of sealed slots go while the history is under way.
 	return pebble.Open("db", o)
 }
 
@@ -105,7 +105,7 @@ type stepEngine struct {
 	fresh  []string        // rows of stage and pending that were put since requests were begun
 	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
 	shared bool
-	// opening says that a shared store hasn't heard yet how long the others keep what, the last that Open waits for.
+	// opening is true until a shared store has read the others' retentions, the last that Open waits for.
 	opening atomic.Bool
 	order   uint64 // in which the batches of a write are applied; 0: as they come
 }
@@ -159,7 +159,7 @@ func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) 
 	e.faults, e.hooks = faults, hooks
 }
 
-// excuse says that errors may come now.
+// excuse allows errors from now on.
 func (e *stepEngine) excuse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -186,7 +186,7 @@ func (e *stepEngine) kill() {
 	e.mu.Unlock()
 }
 
-// busy says that this is asked from within one of its calls.
+// busy reports whether it is called from within one of the engine's calls.
 func (e *stepEngine) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,7 +283,7 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 	return last, nil
 }
 
-// Version implements engine.Versioned. Where several processes share an engine, nobody knows who writes.
+// Version implements engine.Versioned. Where several processes share an engine, the writers aren't known.
 func (e *stepEngine) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
 	if e.shared {
 		return 0, false

@@ -22,7 +22,7 @@ type protocolExemplar struct {
 	trace string
 }
 
-// protocolExemplars is the part of the plain model that knows of exemplars: those ever sent, and those that were
+// protocolExemplars is the part of the plain model for exemplars: those ever sent, and those that were
 // acknowledged. None of a history is pushed out by newer ones.
 type protocolExemplars struct {
 	sent, sure map[protocolExemplar]bool

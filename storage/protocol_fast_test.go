@@ -2,7 +2,7 @@
 
 package storage
 
-// underRace says that all is some ten times slower: fewer histories are drawn.
+// underRace is true if all is some ten times slower: fewer histories are drawn.
 const underRace = false
 
 // fewer is how many of n things are tried.

@@ -20,12 +20,12 @@ import (
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
 //	round                                         what the sealing loop does: settled slots, marks, tidying
 //	sealall / advance PARTITION / letgo / expire
-//	delete TENANT METRIC[/HOST] FROM TO           what was sent before is gone, and what comes later stays
+//	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
 //	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
 //	clock DURATION                                forward, or backward
 //	jump DURATION                                 the clock goes forward, and the marks with it
 //	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop
-//	late                                          what was withheld is applied now
+//	late                                          withheld writes are applied now
 //
 // These change the next operation that isn't one of them:
 //
@@ -59,7 +59,7 @@ type historyMaker struct {
 	slot  time.Duration
 	used  []time.Duration
 	opens int
-	// deletes says that there are deletes.
+	// deletes is true if there are deletes.
 	deletes bool
 	out     history
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// protocolValue is what a sample says, but for its time: a float's bits, or a histogram's encoded bytes.
+// protocolValue is a sample but for its time: a float's bits, or a histogram's encoded bytes.
 type protocolValue struct {
 	bits  uint64
 	hist  string
@@ -143,7 +143,7 @@ func histogramValue(h chunk.Histogram, st int64) protocolValue {
 // protocolSeries names a series of a tenant.
 type protocolSeries struct{ tenant, series string }
 
-// protocolModel is the plain model: what was sent, and what must be there.
+// protocolModel is the plain model: the samples that were sent, and those that must be there.
 type protocolModel struct {
 	mu sync.Mutex
 	// sent is all that was ever sent. Nothing else may be answered.
@@ -179,7 +179,7 @@ func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
 	m.staysSince(m.begun(), s, t, v)
 }
 
-// staysSince notes what was acknowledged, and was sent when so many deletes had begun.
+// staysSince notes a sample that was acknowledged, and was sent when so many deletes had begun.
 func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v protocolValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +217,7 @@ type protocolSample struct {
 	v protocolValue
 }
 
-// flatten lists samples in the order of time. It says what is wrong with them.
+// flatten lists samples in the order of time. problem is their defect, if any.
 func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 	for i, t := range s.T {
 		v := protocolValue{bits: math.Float64bits(s.V[i])}
@@ -247,7 +247,7 @@ func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 // visible is what a query may, and must, show of time, milliseconds.
 type visible struct{ minT, maxT int64 }
 
-// judge compares an answer with what was needed, and says what is wrong. What it shows stays.
+// judge compares an answer with the needed samples, and returns a problem, if any. Samples that it shows stay.
 func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
 	for s, samples := range got {
 		for _, x := range samples {
@@ -323,7 +323,7 @@ func (r *protocolRun) visible(q Query, before, after int64) visible {
 }
 
 // mayBeGone is the time before which samples may be missing: whole windows go some time after their end. Of several
-// processes each hides, for all, what is past retention by its own clock, which these histories have them believe.
+// processes each hides, for all, windows past retention by its own clock, which these histories have them believe.
 func (r *protocolRun) mayBeGone() int64 {
 	retention, grace := r.opts.Retention.Milliseconds(), expireGrace.Milliseconds()
 	if retention == 0 {

@@ -170,7 +170,7 @@ func (r *concurrentRun) round(*rand.Rand) {
 
 func (r *concurrentRun) sealAll(*rand.Rand) { _ = r.store.SealAll(context.Background()) }
 
-// end seals what is left, and makes sure that nothing is left in memory.
+// end seals the rest, and makes sure that nothing is left in memory.
 func (r *concurrentRun) end() {
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		assert.NoError(c, r.store.SealAll(context.Background()))

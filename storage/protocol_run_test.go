@@ -244,7 +244,7 @@ type protocolWithin struct {
 	op   string
 }
 
-// mayHappenWithin says what doesn't wait for the operation that it happens in: a seal needs the locks that a
+// mayHappenWithin lists operations that don't wait for the one that they happen in: a seal needs the locks that a
 // commit and another seal hold, and a query may wait for what another one loads.
 var mayHappenWithin = map[string][]string{
 	"write": {"query", "clock", "jump"}, "bulk": {"query", "clock", "jump"},

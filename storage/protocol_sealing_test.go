@@ -29,7 +29,7 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 }
 
 // TestSealIsDoneAgainWhole makes the first write of late data arrive in part: what a second seal finds of
-// its chunks says nothing about the catalog, or about labels that had no room in the same batch.
+// its chunks shows nothing about the catalog, or about labels that had no room in the same batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.Raw, engine.Sealed} {
 		for _, fate := range []faultengine.Action{faultengine.Fail(nil), faultengine.Lose(nil), faultengine.Withhold(nil)} {

@@ -15,7 +15,7 @@ import (
 //	p1 write … / p2 query … / p1 seal 0 1 / …     as in the history of one process
 //	p2 forget                                     lets go of what others have sealed
 //	p2 skew DURATION                              how far its clock is ahead, from now on
-//	p2 beat / p2 silent / p2 heard                says that it is there; will not by itself; will again
+//	p2 beat / p2 silent / p2 heard                writes its beat; will not by itself; will again
 //	p2 down / p2 up                               the process ends, and starts some time later
 //	clock DURATION                                passes for all
 //	order N                                       the batches of a write are applied in another order

@@ -314,7 +314,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 	case "seal", "round", "sealall":
 		return sealing
 	case "query":
-		// After a day it lets go of what was sealed meanwhile, when no commit is under way.
+		// After a day it releases samples sealed meanwhile, when no commit is under way.
 		if s.follower.slept() > deleteRests/2 && held(&s.commitMu) {
 			return true
 		}

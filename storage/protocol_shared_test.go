@@ -58,7 +58,7 @@ func (s *sharedRun) quiet() {
 		r.tolerate("forgetting", s.do(r, "forget"))
 		r.emptyHead()
 	}
-	for _, r := range s.procs { // What is past retention is so by one's own clock.
+	for _, r := range s.procs { // Each process goes by its own clock for what to hide.
 		s.skew(r, 0)
 	}
 	answer := s.everyone("when all is sealed", nil)

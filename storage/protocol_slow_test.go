@@ -2,7 +2,7 @@
 
 package storage
 
-// underRace says that all is some ten times slower: fewer histories are drawn.
+// underRace is true if all is some ten times slower: fewer histories are drawn.
 const underRace = true
 
 // fewer is how many of n things are tried, at least 1: there is nothing to race where all is done one after the other.

@@ -170,7 +170,7 @@ func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samp
 	return out
 }
 
-// rest says what should have come to rest and didn't.
+// rest fails if anything that should have come to rest didn't.
 func (r *protocolRun) rest(ctx context.Context) {
 	r.emptyHead()
 	s := r.store
@@ -219,7 +219,7 @@ func (r *protocolRun) emptyHead() {
 func (r *protocolRun) nothing(ctx context.Context, rows engine.Range) {
 	for row, err := range r.store.eng.Scan(ctx, rows) {
 		if err == nil && rows.Table == engine.Defined && row.Clustering[1].Int < 0 {
-			continue // What is worked off stays known.
+			continue // The notes of worked-off rows stay.
 		}
 		r.fail("left in %s of %v: %v, %v", rows.Table, rows.Partition, row.Clustering, err)
 		return

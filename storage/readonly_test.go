@@ -103,7 +103,7 @@ func (ts *testStore) refusesWrites() {
 }
 
 // TestLookAtStore opens a store of one process to look at it, with a clock that is 60 days ahead, named by an operator and not, after an earlier
-// release, and with other flags: what is told is what an ordinary start tells, and no row is written, however long it is open.
+// release, and with other flags: it reports the same as an ordinary start, and no row is written, however long it is open.
 func TestLookAtStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(o *Options){
@@ -152,8 +152,8 @@ func TestLookAtStore(t *testing.T) {
 	})
 }
 
-// TestLookAtSharedStore looks at a store that another process uses: it isn't told of, writes nothing, and sees what is
-// acknowledged meanwhile, periods included.
+// TestLookAtSharedStore looks at a store that another process uses: it isn't listed, writes nothing, and sees samples
+// that are acknowledged meanwhile, periods included.
 func TestLookAtSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memory.New()

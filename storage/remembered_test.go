@@ -116,7 +116,7 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	has(2)
 }
 
-// What is remembered answers queries. Check, and what removes rows, read what stands there, and tell that it can't be read.
+// Remembered reads answer queries. Check, and code that removes rows, read the rows themselves, and report that they can't be read.
 func TestOnlyQueriesRemember(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
@@ -157,7 +157,7 @@ func (u *underWay) Version(t *engine.Table, partition engine.Key) (uint64, bool)
 	return version, ok && !u.busy.Load()
 }
 
-// While a write is under way nothing is answered from memory, for others may have seen it and gone by it; and what is read then isn't
+// While a write is under way nothing is answered from memory, for others may have seen it and gone by it; and rows read then aren't
 // remembered.
 func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 			p.pass(10 * time.Second)
 		}
 	}
-	// What is held of b now, whoever holds it, is deleted. What comes later of the same times isn't.
+	// The held samples of b, whoever holds them, are deleted. Later ones of the same times aren't.
 	held := p.now.Add(3 * time.Second)
 	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	require.Empty(t, p.values(0, "m"))
@@ -77,7 +77,7 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.Empty(t, list)
 }
 
-// TestDeleteAndTakingWait has a delete come while another process stores what was held, and the other way round.
+// TestDeleteAndTakingWait has a delete come while another process stores held samples, and the other way round.
 func TestDeleteAndTakingWait(t *testing.T) {
 	t.Parallel()
 	var during func()
@@ -96,7 +96,7 @@ func TestDeleteAndTakingWait(t *testing.T) {
 	require.NoError(t, p.send(0, "a", p.now, 1, "m"))
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
 	var refused error
-	during = func() { // Process 0 has read the deletes, and reads what is held.
+	during = func() { // Process 0 has read the deletes, and reads the held rows.
 		refused = p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m"))
 	}
 	p.pass(100 * time.Second)

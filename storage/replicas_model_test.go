@@ -29,7 +29,7 @@ type modelReplica struct {
 // modelScrape is what a replica scraped: at is when by its own clock, and real when it really was.
 type modelScrape struct{ at, real, further time.Time }
 
-// modelDelete is a delete of the series m, and what was acknowledged before it.
+// modelDelete is a delete of the series m, with the samples acknowledged before it.
 type modelDelete struct {
 	start, end time.Time
 	done       bool
@@ -63,7 +63,7 @@ func (r *modelReplica) setClock(rng *rand.Rand, changes int) {
 }
 
 // TestReplicasModel plays random histories: replicas die and come back, processes crash, the engine fails, or does what it
-// says it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
+// reports that it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
 func TestReplicasModel(t *testing.T) {
 	playEach(t, 40, 14, func(int) replicasPlay { return replicasPlay{replicas: 2} })
 }
@@ -73,8 +73,8 @@ func TestReplicasModelAhead(t *testing.T) {
 	playEach(t, 40, 23, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, ahead: true} })
 }
 
-// TestReplicasModelDeletes is TestReplicasModel where series are deleted, also while the engine fails: what was acknowledged before
-// never comes back, whoever held it of whom.
+// TestReplicasModelDeletes is TestReplicasModel where series are deleted, also while the engine fails: samples acknowledged before
+// never come back, whoever held them of whom.
 func TestReplicasModelDeletes(t *testing.T) {
 	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
 }
@@ -96,7 +96,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 	}
 }
 
-// replicasPlay says what a history of replicas is about.
+// replicasPlay are the parameters of a history of replicas.
 type replicasPlay struct {
 	replicas       int
 	ahead, deletes bool
@@ -161,7 +161,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		}
 		p.passAnyhow(10 * time.Second)
 	}
-	// What is held is resolved: sweeps find what crashed processes left.
+	// Held samples are resolved: sweeps find what crashed processes left.
 	faults = false
 	for range 3 {
 		p.passAnyhow(6 * time.Minute)
@@ -190,7 +190,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		requireNear("further")
 		return
 	}
-	// Both are stored where a process took its watermark along, and what was written and not acknowledged: here and there.
+	// Both are stored where a process took its watermark along, and samples written and not acknowledged: here and there.
 	stored, both := p.scraped("m"), 0
 	for i := 1; i < len(stored); i++ {
 		if stored[i]-stored[i-1] < 7_000 {
@@ -218,7 +218,7 @@ func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelet
 	return d
 }
 
-// requireDeleted makes sure that no process shows what was deleted.
+// requireDeleted makes sure that no process shows deleted samples.
 func (p *pairs) requireDeleted(all []*modelDelete) {
 	p.t.Helper()
 	for i := range p.processes {
@@ -243,7 +243,7 @@ func (p *pairs) passAnyhow(d time.Duration) {
 	}
 }
 
-// scraped returns when what is stored of a series was really scraped, milliseconds.
+// scraped returns when the stored samples of a series were really scraped, milliseconds.
 func (p *pairs) scraped(series string) (times []int64) {
 	for _, v := range p.values(0, series) {
 		times = append(times, int64(v))

@@ -132,7 +132,7 @@ func (p *pairs) values(process int, series string) []float64 {
 	return samples.V
 }
 
-// heldRows counts what is held of the cluster, whoever looks after it.
+// heldRows counts the held rows of the cluster, whoever looks after it.
 func (p *pairs) heldRows() (n int) {
 	p.t.Helper()
 	for era := range int64(100) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestBucketsOfTheSlotWithTheHorizon deletes another series, which rollups don't know of yet, and has the horizon of raw
-// samples lie inside of a slot: what is before it comes from buckets, and is not missing.
+// samples lie inside of a slot: earlier samples come from buckets, and are not missing.
 func TestBucketsOfTheSlotWithTheHorizon(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 10*day, true })

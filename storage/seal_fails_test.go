@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A seal that fails at any of its writes, and is never repeated by that process, hides nothing of what was sealed before: the next
+// A seal that fails at any of its writes, and is never repeated by that process, hides nothing sealed before: the next
 // process finds all of it, at every resolution, and seals the rest.
 func TestSealThatFailsAnywhere(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {

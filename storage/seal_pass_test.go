@@ -18,7 +18,7 @@ import (
 type passRig struct {
 	*testStore
 	eng *faultengine.Engine
-	// sealing says that writes are counted in n, and read between; the one of number breakAt meets fate.
+	// sealing is true while writes are counted in n, and read between; the one of number breakAt meets fate.
 	sealing    bool
 	n, breakAt int
 	fate       faultengine.Action

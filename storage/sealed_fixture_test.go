@@ -101,7 +101,7 @@ func (w *rowFixture) chunkBytes(slot int64, ls labels.Labels, value []byte) {
 	w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), ls), key, value)
 }
 
-// mark makes what was written of a slot visible.
+// mark makes the written rows of a slot visible.
 func (w *rowFixture) mark(slot int64) {
 	w.flush()
 	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.RawWindowOfSlot(slot)))

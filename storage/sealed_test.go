@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Invariant I8: what is corrupt is named and left out, and the rest is answered.
+// Invariant I8: corrupt rows are named and left out, and the rest is answered.
 func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	good := labels.FromStrings(labels.MetricName, "up", "k", "good")
 	bad := labels.FromStrings(labels.MetricName, "up", "k", "bad")
@@ -83,7 +83,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// TestHistogramsOfEarlierVersions says that histograms which were taken once, and make the evaluator endless or fail, are
+// TestHistogramsOfEarlierVersions holds that histograms which were taken once, and make the evaluator endless or fail, are
 // left out of answers by name, while their neighbours are answered.
 func TestHistogramsOfEarlierVersions(t *testing.T) {
 	ts := openTestStore(t, nil)

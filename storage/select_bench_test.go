@@ -93,7 +93,7 @@ func BenchmarkSelectSealed(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has used so far: on a machine with other work it says more than a clock.
+// cpuTime is what the process has used so far: on a machine with other work it is more exact than a clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -149,7 +149,7 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 		require.Len(t, found, len(want), "after %d days", days)
 	}
 	ts = open()                               // Its clock was set back.
-	for _, days := range []int{20, 70, 300} { // What is dropped was hidden before.
+	for _, days := range []int{20, 70, 300} { // Dropped windows were hidden before.
 		require.Equal(t, 1, ts.passes(begin.Add(time.Duration(days)*day)), "after %d days", days)
 	}
 }

@@ -204,7 +204,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q Query) {
 	}
 }
 
-// manySeries seals one slot of n series with as many samples as their number tells.
+// manySeries seals one slot of n series with as many samples as their number.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
 	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
 	w := newRowFixture(t, ts.Store, "default")

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestOpenTriesAgain opens a store whose engine doesn't answer at first, though it may have done what was asked.
+// TestOpenTriesAgain opens a store whose engine doesn't answer at first, though it may have applied the write.
 func TestOpenTriesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault faultengine.Action

@@ -166,7 +166,7 @@ func TestWriteSealRead(t *testing.T) {
 	ts.reopen()
 	require.Equal(t, want, ts.all("default"), "sealed, after a restart")
 
-	// Late data makes one more chunk; what is there already costs nothing.
+	// Late data makes one more chunk; samples that are there already cost nothing.
 	ls := labels.FromStrings(labels.MetricName, "metric_0", "instance", "host-0")
 	late := sample{base + 7, math.Pi}
 	ts.write("default", ls, late)

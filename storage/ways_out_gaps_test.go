@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// raise tells the model when rows are kept for longer than before.
+// raise notes in the model when rows are kept for longer than before.
 func (r *waysRun) raise() {
 	longest := int64(0)
 	for _, p := range r.procs {
@@ -21,7 +21,7 @@ func (r *waysRun) raise() {
 	r.longest = longest
 }
 
-// noted tells the model that what passes counts as written before the retention was raised, until some process has noted that.
+// noted has the model count passing time as from before the retention was raised, until some process has noted that.
 func (r *waysRun) noted() {
 	for _, kept := range r.raised {
 		r.model.gap(r.now().UnixMilli(), kept)
@@ -35,7 +35,7 @@ func (r *waysRun) noted() {
 	}
 }
 
-// told returns up to when an answer about a time isn't a resolution's, and says so.
+// told returns up to when an answer about a time isn't a resolution's, by the process' horizons.
 func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 	list, err := p.horizons(context.Background(), "t", t, t)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 //	p1 delete S FROM TO       whole hours of a series between two times ago; S is * for all of them
 //	p1 cancel N               the next delete's context ends at its nth call of the engine
 //	p1 fault KIND TABLE N     of the next operation of p1: fail, lose or withhold the nth write to a table
-//	p1 late                   what was withheld happens
+//	p1 late                   withheld writes are applied
 //	p1 clean / p1 workoff     cleans tombstones; makes rollups anew
 //	p1 restart RAW 5M 1H      ends, and starts with other retentions
 //	p1 crash PERCENT RAW 5M 1H    the same after a power cut, that leaves so much of what wasn't synced

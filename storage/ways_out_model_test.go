@@ -13,21 +13,21 @@ import (
 // waysSeries is how many series the histories of the ways out have.
 const waysSeries = 3
 
-// waysFact is what was written at one time of a series: later facts of the same time have greater values, which win.
+// waysFact is a sample written at one time of a series: later facts of the same time have greater values, which win.
 type waysFact struct {
 	v float64
-	// acked says that it was acknowledged; deleted that a delete of it was, mayBe that one wasn't but may take effect.
+	// acked is true if it was acknowledged; deleted if a delete of it was, mayBe if one wasn't but may take effect.
 	acked, deleted, mayBe bool
-	// rawless says that it was taken though no raw rows are promised: rollups only.
+	// rawless is true if it was taken though no raw rows are promised: rollups only.
 	rawless bool
-	// sealed says that it surely is. Before, what is past the retention of raw samples isn't shown at all.
+	// sealed is true if it surely is. Before, a sample past the retention of raw samples isn't shown at all.
 	sealed bool
 	// kept is the shortest retention of raw samples in force since then, milliseconds.
 	kept int64
 }
 
-// waysHorizon is how far the histories have had a resolution hidden, what may be gone: what was hidden for a week, and up to
-// where it may be lacking: something came when it was past its retention already.
+// waysHorizon is how far the histories have had a resolution hidden, how far it may be gone, as hidden for a week, and up to
+// where it may be lacking, as something came when it was past its retention already.
 type waysHorizon struct {
 	hidden, gone, lacking int64
 	steps                 []waysStep
@@ -67,7 +67,7 @@ type waysBucket struct {
 
 // waysModel is what must be there, and what must not:
 //
-//   - An acknowledged sample inside the retention that was in force ever since is there. What was outside of it for less
+//   - An acknowledged sample inside the retention that was in force ever since is there. One that was outside of it for less
 //     than a week is there again.
 //   - A deleted one never comes back, whatever was copied, cleaned or restarted.
 //   - A bucket never counts less than it did, or than raw samples show, unless something of it is deleted.
@@ -203,20 +203,20 @@ func (m *waysModel) sealed() {
 	}
 }
 
-// waysAnswer is what a process answers, and what it tells of it.
+// waysAnswer is an answer of a process, with the horizons that it reports.
 type waysAnswer struct {
 	raw     map[int64]map[int64]float64
 	buckets map[waysBucket]int
-	// told returns up to when an answer about a time tells that it isn't raw's, or a resolution's.
+	// told returns up to when an answer about a time isn't raw's, or a resolution's, by its horizons.
 	told func(res rollup.Resolution, t int64) int64
 	// now is the time for real, bound what may be hidden at most by the process' clock and retentions.
 	now   int64
 	bound [3]int64
-	// until is up to when it shows samples: a clock that is behind takes what is later for the future.
+	// until is up to when it shows samples: a clock that is behind takes later samples for the future.
 	until int64
 }
 
-// judge says what is wrong with an answer, or "".
+// judge returns a problem of an answer, or "".
 func (m *waysModel) judge(a *waysAnswer) string {
 	for s, times := range a.raw {
 		for t := range times {

@@ -31,7 +31,7 @@ type waysRun struct {
 	expiring *memory.Engine // of several, in memory
 	// open opens an engine for a process. Over one that is given, rows that vanish by themselves stay, as its clock doesn't follow.
 	open func() (engine.Engine, error)
-	// slow says that each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
+	// slow is true if each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
 	// nothing is swept, since rows that return are only drawn for the engine in memory.
 	slow    bool
 	procs   []*waysProcess
@@ -280,11 +280,11 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 		return h.least()
 	}
 	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
-	outside := p.r.now().Add(-kept).UnixMilli() // What is may be hidden at once, whatever was in force before.
+	outside := p.r.now().Add(-kept).UnixMilli() // Windows outside may be hidden at once, whatever was in force before.
 	return max(h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window), min(outside, p.opts.Now().Add(-kept).UnixMilli()))
 }
 
-// expire advances horizons, and tells the model.
+// expire advances horizons, and notes that in the model.
 func (p *waysProcess) expire(faulty bool) {
 	_, err := p.Expire(context.Background())
 	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {

@@ -47,7 +47,7 @@ func (r *waysRun) line(line string) {
 	p.faults.set(nil, 0)
 }
 
-// step carries out what is about no process.
+// step carries out a step of no process.
 func (r *waysRun) step(words []string) {
 	switch words[0] {
 	case "pass":
@@ -132,7 +132,7 @@ func (p *waysProcess) setClock(off time.Duration) {
 	p.off.set(off)
 }
 
-// late has what was withheld happen.
+// late applies withheld writes.
 func (p *waysProcess) late() {
 	if err := p.eng.ApplyWithheld(context.Background()); err != nil {
 		p.r.fail("applying what was withheld: %v", err)
@@ -203,7 +203,7 @@ func (p *waysProcess) samples(words []string) (series int64, times []int64, v fl
 	return number(words, 1), times, p.r.values
 }
 
-// fact is what is known of a sample that is taken now.
+// fact returns the model's fact of a sample that is taken now.
 func (p *waysProcess) fact(acked bool) waysFact {
 	f := waysFact{acked: acked, kept: format.MaxTime}
 	for _, other := range p.r.procs {
@@ -281,7 +281,7 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	return ok
 }
 
-// repeatImports applies what was withheld, and repeats the unfinished imports. Until an import that failed is repeated, a raw row of it may have come
+// repeatImports applies withheld writes, and repeats the unfinished imports. Until an import that failed is repeated, a raw row of it may have come
 // after the rollups of its slot were made.
 func (r *waysRun) repeatImports() {
 	for _, p := range r.procs {
