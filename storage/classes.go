@@ -222,7 +222,7 @@ func (c *classes) keepBy(others *[]statedKeep, tenant string, class int64) Keep 
 }
 
 // ownKeep returns how long this process is configured to keep them. Of a class that isn't configured any more: as long
-// as it said last, or as the default one if that is longer.
+// as it was configured last, or as the default one if that is longer.
 func (c *classes) ownKeep(tenant string, class int64) Keep {
 	usual := c.base
 	if own, ok := c.tenants[tenant]; ok {

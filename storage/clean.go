@@ -301,7 +301,7 @@ func (c *cleaner) flush(ctx context.Context) error {
 }
 
 // mark writes marks of the slots that are rewritten, where rows vanish by themselves. Rewritten rows may live longer than the marks of
-// the slot's seals, and by its marks a slot is found: a later delete works off the slots that have any. The rollups know of all that is
+// the slot's seals, and by its marks a slot is found: a later delete works off the slots that have any. The rollups include all that is
 // rewritten. A mark's id follows from how long it lives, so that cleaning again writes the same.
 func (c *cleaner) mark(ctx context.Context) error {
 	if !c.s.expiring {

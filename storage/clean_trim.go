@@ -20,7 +20,7 @@ type trim struct {
 	tenant string
 	window int64
 	res    rollup.Resolution
-	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
+	// waiting are the deletes that chunks were made without, by the chunks' starts; missing are their marks.
 	waiting map[int64]format.Tombstones
 	missing map[markAt]bool
 	// fine are the series and days that have chunks of 5 minutes, where others may have only those of an hour; nil: all have.
@@ -379,7 +379,7 @@ func (t *trim) mark() error {
 	return nil
 }
 
-// buckets takes whole buckets out of a row of rollups: of slots that don't know of the delete.
+// buckets takes whole buckets out of a row of rollups: of slots whose rollups were made without the delete.
 func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 	if len(ds) == 0 {
 		return

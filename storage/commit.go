@@ -273,7 +273,7 @@ func (c *committer) writePending(ctx context.Context) error {
 	return nil
 }
 
-// streamPositions appends the rows that tell other processes how far the streams of this commit go.
+// streamPositions appends the rows that show other processes how far the streams of this commit go.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.now().Add(membership.TailLife).Unix()

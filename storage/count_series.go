@@ -26,7 +26,7 @@ type SeriesQuery struct {
 	Limit int
 }
 
-// SeriesCounts tell of what series are made. Lists have the greatest counts, the greatest first.
+// SeriesCounts count the labels of series. Lists have the greatest counts, the greatest first.
 type SeriesCounts struct {
 	Series int64
 	// Metrics counts the series of metrics, Labels the different values of labels, Values the series with values of the label

@@ -46,7 +46,7 @@ func (s *Store) loadTombstones(ctx context.Context, tenant string) (format.Tombs
 	return found, nil
 }
 
-// newTo returns those that the head doesn't know yet.
+// newTo returns the deletes that weren't applied to the head yet.
 func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	s.deletes.mu.Lock()
 	defer s.deletes.mu.Unlock()

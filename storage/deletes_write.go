@@ -14,7 +14,7 @@ import (
 // errDeleting means that held samples wait for a delete that may be about them.
 var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
 
-// errTaking means that a delete can't know what becomes of samples that are held of a replica.
+// errTaking means that another process may be storing held samples of a replica, which a delete could miss.
 var errTaking = fmt.Errorf("%w: samples that were held of a replica are being stored; try again", engine.ErrUnavailable)
 
 // carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed here,

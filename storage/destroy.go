@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// Here is all that makes rows go, and nowhere else: a test of the source ensures that. What each of it needs to know before:
+// Here is all that makes rows go, and nowhere else: a test of the source ensures that. The condition of each:
 //
-//	dropPart      windows     their horizons say that they are dropped, after a week of being hidden: see horizon
+//	dropPart      windows     dropped by their horizons, after a week of being hidden: see horizon
 //	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
 //	deleteRows    defined     nothing that is still staged leans on them
 //	deleteHeld    held        they are stored, or nobody needs them

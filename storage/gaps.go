@@ -107,7 +107,7 @@ func (s *Store) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.
 	}
 }
 
-// gaps remembers what couldn't be read, so that each is counted once, and later queries are told of what the cache
+// gaps remembers rows that couldn't be read, so that each is counted once, and later queries are warned of those that the cache
 // lacks.
 type gaps struct {
 	mu   sync.Mutex
@@ -179,7 +179,7 @@ func (e *DamagedRowsError) anything() *DamagedRowsError {
 	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more that isn't named one by one: %w", e.Err), kept: e.kept}
 }
 
-// maxTold bounds how many gaps a query is told of one by one.
+// maxTold bounds how many gaps a query is warned of one by one.
 const maxTold = 50
 
 // missed counts and logs rows of a scan that can't be read, and warns of them.
@@ -228,7 +228,7 @@ func warningsOf(ctx context.Context) func(error) {
 	return warn
 }
 
-// damage remembers the stage rows that can't be read, so that queries over their slots can say what they
+// damage remembers the stage rows that can't be read, so that queries over their slots can name the samples that they
 // lack, and each is counted once.
 type damage struct {
 	mu   sync.Mutex

@@ -187,7 +187,7 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 	}
 	for _, c := range s.changes(ctx, tenant, before, &changed) {
 		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
-		if c.Was != c.Is { // Or what it was is told of by tellRaised.
+		if c.Was != c.Is { // Otherwise tellRaised logs it.
 			about = append(about, "was", inWords(c.Was))
 		}
 		about = append(about, "is", inWords(c.Is))

@@ -312,7 +312,7 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 	}
 }
 
-// knowKept is noteKept for a seal: where no rows vanish it only needs to know the horizons.
+// knowKept is noteKept for a seal: where no rows vanish it only reads the horizons.
 func (s *Store) knowKept(ctx context.Context, tenant string) (err error) {
 	if s.expiring {
 		_, err = s.noteKept(ctx, tenant)

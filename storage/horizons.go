@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// wanted returns the newest timestamp that isn't to be kept any more, milliseconds: where flags say that a horizon should
-// go.
+// wanted returns the newest timestamp that isn't to be kept any more, milliseconds: where a horizon should go
+// by the flags.
 func (s *Store) wanted(kept time.Duration) int64 {
 	if kept == 0 {
 		return never
@@ -77,7 +77,7 @@ func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res ro
 }
 
 // isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
-// process has read: see horizonsOf. Where rows expire by themselves it is also as the flags say.
+// process has read: see horizonsOf. Where rows expire by themselves it also goes by the flags.
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	end := s.period.WindowEnd(s.period.WindowOfSlot(res, slot))
 	t := s.horizonMemory.get(tenant)
@@ -89,7 +89,7 @@ type expirer interface{ ExpiresRows() bool }
 
 // HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
-// are told of.
+// are returned.
 func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
 	all, err := s.horizons(ctx, q.Tenant, q.MinT, q.MaxT)
 	if err != nil {

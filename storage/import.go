@@ -33,7 +33,7 @@ type ImportStats struct {
 	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
 	// stored at all, for their series' labels or their own sake. None of these was taken.
 	Expired, Ahead, Refused int
-	// Refusals tell why, for the first that were refused.
+	// Refusals are the reasons, for the first that were refused.
 	Refusals []Refusal
 }
 
@@ -72,7 +72,7 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 	}
 }
 
-// imports are the imports of a process, one after the other. They know series by themselves, so that the head,
+// imports are the imports of a process, one after the other. They have a head of their own for series, so that the store's,
 // which holds unsealed samples, doesn't grow.
 type imports struct {
 	mu   sync.Mutex

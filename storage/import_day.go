@@ -51,7 +51,7 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	}
 	d.ctx = ctx
 	defer d.lock()()
-	// The samples come now. So all deletes that are read here were made before them, as chunks that name these say, and
+	// The samples come now. So all deletes that are read here were made before them, as is required of chunks that name these, and
 	// none that was made before is missing.
 	d.begun = d.s.opts.Now()
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
-// can't be read back, so nobody would know how to write a row that wins over it. It is written again instead, each time
+// can't be read back, so no writer could choose a timestamp that wins over it. It is written again instead, each time
 // in a greater generation, which is its timestamp, too:
 //
 //	          lister                                    unlister
@@ -186,7 +186,7 @@ func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int6
 	return s.windowsAround(ctx, tenant, first, last, nil)
 }
 
-// windowsAround is windowsOf; missed, if set, is told of what can't be read.
+// windowsAround is windowsOf; missed, if set, is called for rows that can't be read.
 func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
@@ -198,7 +198,7 @@ func (s *Store) windowsAround(ctx context.Context, tenant string, first, last in
 	return s.scanWindows(ctx, rows)
 }
 
-// scanWindows returns those of the rows that say that a window is listed.
+// scanWindows returns the windows that are listed by the rows.
 func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // ErrNoQueries means that the store was opened without Follow.
 var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
 
-// join makes this process a member of those that use the engine, which has said nothing to the others yet.
+// join makes this process a member of those that use the engine, which the others don't see yet.
 func (s *Store) join() {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
@@ -33,7 +33,7 @@ func (s *Store) Member() *membership.Member { return s.member }
 // catchUp makes visible what other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
-// lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows tell of.
+// lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows show.
 func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(0)}) {

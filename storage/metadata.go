@@ -21,7 +21,7 @@ const (
 	maxMetadataText = 4 << 10
 	// maxMetadataSeen bounds what the keeper remembers as written; when full it forgets all.
 	maxMetadataSeen = 1 << 18
-	// maxMetadataQueue bounds what waits to be written. What doesn't fit is said again: senders repeat it.
+	// maxMetadataQueue bounds what waits to be written. Metadata that doesn't fit comes again: senders repeat it.
 	maxMetadataQueue = 1 << 14
 	// metadataDelay is how long the keeper collects before it writes.
 	metadataDelay = time.Second
@@ -29,7 +29,7 @@ const (
 	metadataWindows = 8
 )
 
-// metadataKeeper writes what senders say of metrics, once a window.
+// metadataKeeper writes senders' metadata of metrics, once a window.
 type metadataKeeper struct {
 	s    *Store
 	seed maphash.Seed

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// What every query reads first, which windows there are and the marks in them, is remembered where the engine can say that nobody has
+// What every query reads first, which windows there are and the marks in them, is remembered where the engine can ensure that nobody has
 // written any since it was read (see engine.Versioned and decisions/033): a query of one series over a day needs no other row.
 //
 //	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks

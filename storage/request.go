@@ -46,7 +46,7 @@ func (e *CorruptRowError) Error() string {
 
 func (e *CorruptRowError) Unwrap() error { return e.Err }
 
-// queryReader reads rows for a query, within its budget. What can't be read is named, counted, told to the query's caller, and left
+// queryReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
 // out.
 type queryReader struct {
 	s      *Store
@@ -56,7 +56,7 @@ type queryReader struct {
 	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
-	told   map[string]bool // the gaps that warn was told of
+	told   map[string]bool // the gaps that warn was called for
 }
 
 // request is what one query carries through the read path. Each step takes what the one before it has found:
@@ -244,7 +244,7 @@ func (r *queryReader) corrupt(err *CorruptRowError) {
 	r.tell(err)
 }
 
-// scan yields the rows of a partition to row, which must keep copies. What can't be read is told of, and left out.
+// scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
 func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }

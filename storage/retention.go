@@ -29,7 +29,7 @@ func (s *Store) everyTenant(ctx context.Context) (names []string, err error) {
 	return s.tenantsAround(ctx, nil)
 }
 
-// tenantsAround is Tenants; missed, if set, is told of what can't be read.
+// tenantsAround is Tenants; missed, if set, is called for rows that can't be read.
 func (s *Store) tenantsAround(ctx context.Context, missed func(*DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {

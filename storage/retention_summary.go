@@ -70,7 +70,7 @@ func (s *Store) LogRetentionChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Where another process was faster, its change was told there.
+	// Where another process was faster, its change was logged there.
 	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
 		return fmt.Errorf("storage: remembering the retention: %w", err)
 	}

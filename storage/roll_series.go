@@ -83,7 +83,7 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 	return false
 }
 
-// windows lists the raw window, and the windows of rollups that may know series which deletes are about and whose samples
+// windows lists the raw window, and the windows of rollups that may have series which deletes are about and whose samples
 // are gone: of other classes than those whose samples stand, or as rows vanish by themselves.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}

@@ -40,7 +40,7 @@ func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made 
 	return nil
 }
 
-// beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups don't know of yet; made is
+// beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups were made without; made is
 // what they make now.
 func (x *rolledSlot) beforeDue(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
 	if len(due) == 0 {

@@ -34,7 +34,7 @@ type roller struct {
 	rawExpired bool
 	// resealed is true if slots were sealed before.
 	resealed bool
-	// due are deletes that the day's 1h chunks don't know of yet; forDue is true if these are made anew only for them. dueIn are
+	// due are deletes that the day's 1h chunks were made without; forDue is true if these are made anew only for them. dueIn are
 	// those of the day's slots.
 	due    format.Tombstones
 	forDue bool
@@ -62,7 +62,7 @@ func (x *roller) in(slot int64) *rolledSlot {
 type rolledSlot struct {
 	*sealedSlot
 	tasks []rollupTask
-	// due are deletes that the slot's rollups don't know of yet; forDue is true if rollups are made anew only for these.
+	// due are deletes that the slot's rollups were made without; forDue is true if rollups are made anew only for these.
 	due    format.Tombstones
 	forDue bool
 	// hiding are the deletes that the rollups must apply; they are read last.
@@ -73,7 +73,7 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
 }
 
-// rollupOf is where a rollup chunk of a series is, and the deletes that it doesn't know of yet.
+// rollupOf is where a rollup chunk of a series is, and the deletes that it was made without.
 type rollupOf struct {
 	res    rollup.Resolution
 	at     destination

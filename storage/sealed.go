@@ -145,7 +145,7 @@ func (m metricNames) bytes() (n int64) {
 	return n
 }
 
-// catalogReader reads which metrics and series a window has, where the cache doesn't know it.
+// catalogReader reads which metrics and series a window has, where the cache doesn't have them.
 type catalogReader struct{ *queryReader }
 
 // allMetrics returns all metrics of a window.

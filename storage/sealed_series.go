@@ -26,7 +26,7 @@ type metricSeries struct {
 }
 
 const (
-	// maxBadRows bounds how many corrupt rows of a metric each query is told of.
+	// maxBadRows bounds how many corrupt rows of a metric each query is warned of.
 	maxBadRows = 10
 	// seriesBytes is what a series takes in memory besides its labels.
 	seriesBytes = 64

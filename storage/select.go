@@ -36,7 +36,7 @@ type Query struct {
 	Sorted bool
 	// Limit is the greatest number of series wanted; 0: all.
 	Limit int
-	// Warn is told what had to be skipped because it is corrupt; nil: only logs and counters are. It is
+	// Warn is called for rows that had to be skipped because they are corrupt; nil: they are only logged and counted. It is
 	// called by one goroutine at a time, also by SelectedSeries.Samples.
 	Warn func(error)
 	// overGaps shows samples before a gap, too.
@@ -62,7 +62,7 @@ type SelectedSeries struct {
 type selection struct {
 	r   *request
 	ctx context.Context
-	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
+	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot were made without, by slot.
 	uncleaned map[int64]format.Tombstones
 	sources   []source
 	open      []openSeries

@@ -19,7 +19,7 @@ type BucketBuffers struct {
 }
 
 // Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
-// slots that these don't know all of, from samples. Buckets that the range cuts may be there, too. It is for
+// slots that these don't include all of, from samples. Buckets that the range cuts may be there, too. It is for
 // queries that ask for a resolution.
 func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
 	sel := s.sel
@@ -69,7 +69,7 @@ func (sel *selection) isRaw(c sealedChunk) bool {
 	return format.ResolutionOf(sel.sources[c.source].window.window) == rollup.Raw
 }
 
-// sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that don't know of a delete.
+// sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that were made without a delete.
 func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	if len(sel.uncleaned) == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (sel *selection) rank(a, b sealedChunk) int {
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
-// about of which the rollups don't know: in sampled slots samples answer in their place. A chunk that can't be read is named and
+// about that the rollups were made without: in sampled slots samples answer in their place. A chunk that can't be read is named and
 // left out.
 func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]

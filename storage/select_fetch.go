@@ -152,7 +152,7 @@ type want struct {
 	at     uint32 // its place among the series that its metric has in the window
 	series uint32 // its place in the group
 	of     *SelectedSeries
-	// deletes are those that are about the series, where the rollups of some slot don't know of all deletes.
+	// deletes are those that are about the series, where the rollups of some slot were made without one.
 	deletes format.Tombstones
 }
 
@@ -268,7 +268,7 @@ func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 	return some
 }
 
-// allUncleaned reports whether the rollups of all slots don't know of some deletes.
+// allUncleaned reports whether the rollups of all slots were made without some deletes.
 func (sel *selection) allUncleaned(slots []int64) bool {
 	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.uncleaned[slot] == nil })
 }

@@ -17,7 +17,7 @@ type windowFinder struct{ *request }
 // foundWindows are windows with the slots that are to be read of them.
 type foundWindows struct {
 	list []sealedWindow
-	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
+	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot were made without, by slot.
 	uncleaned map[int64]format.Tombstones
 }
 
@@ -39,7 +39,7 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 	return slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
 }
 
-// windowsOfNames finds the windows that tell which series there were: those of raw rows, and of rollups for
+// windowsOfNames finds the windows that show which series there were: those of raw rows, and of rollups for
 // the time from which nothing finer is kept.
 func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
@@ -61,10 +61,10 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 }
 
 // bucketWindows finds the windows that answer a query for buckets. Each slot comes from one of them: from
-// rollups where these know all that was sealed, the head has nothing of the slot, and no edge cuts one of its
+// rollups where these include all that was sealed, the head has nothing of the slot, and no edge cuts one of its
 // buckets; else from samples.
 func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
-	// Marks of raw come first: whatever they tell, the rollups' marks that are read afterwards know.
+	// Marks of raw come first: the rollups' marks that are read afterwards include theirs.
 	raw, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
 		return found, err
@@ -114,7 +114,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 	return found, nil
 }
 
-// findUncleaned notes the slots whose rollups know all that was sealed, but don't know yet of deletes. Buckets that such a
+// findUncleaned notes the slots whose rollups include all that was sealed, but were made without deletes. Buckets that such a
 // delete is about are made of samples, all others are read from rollups: marks of raw rows may outlive rows that were written
 // with less time to live, so they don't show that samples of every series are there.
 func (r windowFinder) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) (uncleaned map[int64]format.Tombstones) {
@@ -143,7 +143,7 @@ func isRolled(rolled []sealedWindow, slot int64) bool {
 	})
 }
 
-// unfitSlots finds the slots whose rollups don't know all that was sealed.
+// unfitSlots finds the slots whose rollups don't include all that was sealed.
 func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
 	unfit := map[int64]bool{}
 	for _, w := range rolled {
@@ -163,7 +163,7 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
-		// Without those of deletes: what rollups don't know of these is left out bucket by bucket, see findUncleaned.
+		// Without those of deletes: where rollups were made without these, buckets are left out one by one, see findUncleaned.
 		marks, err := r.s.unrolledOf(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
 			return unfit, nil // It isn't known which: samples answer where there are any, and a warning was given.

@@ -20,7 +20,7 @@ const (
 	formatVersion = 2
 	// formatFirst is that of a store without classes, which the first releases read, too.
 	formatFirst = 1
-	// formatClasses is that of a store with classes: whoever doesn't know of them would miss their rows.
+	// formatClasses is that of a store with classes: a release without them would miss their rows.
 	formatClasses = 2
 )
 
@@ -218,7 +218,7 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// withClasses adds classes that the store doesn't know, and how long they are kept, to its settings.
+// withClasses adds new classes, and how long they are kept, to the store's settings.
 func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
 	for try := 0; opts.AddClasses && len(opts.Classes) > 0; try++ {
 		have, before, err := readSettings(ctx, eng)

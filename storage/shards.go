@@ -138,7 +138,7 @@ func between(name string, d engine.Damage) bool {
 	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
 }
 
-// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is told, and
+// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is called, and
 // the value is the greatest number: whoever looks into too many shards misses nothing. Whoever writes by it must not
 // guess, for its rows would lie where nobody looks once the number can be read again.
 func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) ([]byte, error) {

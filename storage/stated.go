@@ -100,7 +100,7 @@ func (s *Store) state(leaving bool) ([]byte, error) {
 	return json.Marshal(mine)
 }
 
-// learnStated takes over what the others tell.
+// learnStated takes over the statements of the others.
 func (s *Store) learnStated(ctx context.Context) error {
 	others, err := s.statedByOthers(ctx)
 	if err != nil {

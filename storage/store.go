@@ -84,9 +84,9 @@ type Options struct {
 	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
 	TenantRetention map[string]Keep
 	// Classes take series of all tenants, the first that matches; at most MaxClasses. Those that take none, or are in
-	// a class that the store doesn't know, are in the default class.
+	// a class that isn't in the store's settings, are in the default class.
 	Classes []Class
-	// AddClasses makes the store know all Classes. Each name gets a number for ever.
+	// AddClasses adds all Classes to the store's settings. Each name gets a number for ever.
 	AddClasses bool
 	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a quarter more samples of
 	// known ones, too. Tenants that hold less than their fair share of it may fill half as much again. Default 4 GiB.
@@ -110,24 +110,24 @@ type Options struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Elapsed is how much time has passed since some moment, however the clock was set: best one that counts the time in
-	// which the machine sleeps. nil: the times that Now returns say it, by their monotonic part where they have one.
+	// which the machine sleeps. nil: it follows from the times that Now returns, by their monotonic part where they have one.
 	Elapsed func() time.Duration
 	// Today is the date that an operator gave: a clock of the same date is believed (see decisions/016). Zero: none
 	// was given.
 	Today time.Time
 	// seams are for tests.
 	seams seams
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Registerer gets the store's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer
 }
 
-// seams let tests say what otherwise time and chance decide.
+// seams let tests decide what otherwise depends on time and chance.
 type seams struct {
 	// believing has any clock be believed, for histories that set it as they like.
 	believing bool
-	// still keeps a shared store from doing anything by itself: it beats when told to, and follows for queries
+	// still keeps a shared store from doing anything by itself: it beats when asked to, and follows for queries
 	// only, one stream after the other.
 	still bool
 	// writer is the process' name in the stage; "": a new one.

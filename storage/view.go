@@ -150,8 +150,8 @@ func (v View) Keeps(ctx context.Context) (words []string, err error) {
 	return slices.Compact(words), nil
 }
 
-// Clock reads what time it was when the store was last told that time passes, and goes by it from then on; zero where it doesn't
-// say. doubted: the clock was not believed then, or wouldn't be now. On a cluster both are unset.
+// Clock reads the time at which the seen time was last written, and goes by it from then on; zero where there
+// is none. doubted: the clock was not believed then, or wouldn't be now. On a cluster both are unset.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
 	last, doubted, err := v.s.clock.Recall(ctx)
 	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {

@@ -24,7 +24,7 @@ type election struct {
 	// Epoch counts how often a replica was elected, Version how often the row was written.
 	Epoch   int64 `json:"epoch"`
 	Version int64 `json:"version"`
-	// Beat counts how often a process said that it hears the elected replica. Whoever sees it unchanged for the
+	// Beat counts how often a process has confirmed the elected replica. Whoever sees it unchanged for the
 	// failover timeout, by a clock of its own, may elect another.
 	Beat int64 `json:"beat"`
 	// Terms are in the order of time; at most maxTerms.
@@ -39,7 +39,7 @@ type election struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// Low is the oldest era that may have held rows.
 	Low int64 `json:"low"`
-	// SinceMS is when the replica was elected, and HeardMS when it was last said to be heard; for people.
+	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed; for people.
 	SinceMS int64 `json:"since_ms"`
 	HeardMS int64 `json:"heard_ms"`
 }

@@ -130,7 +130,7 @@ func (c *cluster) watermark(ch *election) int64 {
 	return ch.WatermarkMS
 }
 
-// leave has everyone stop to say that the elected replica is heard, where it has fallen too far behind another. It
+// leave has all processes stop confirming the elected replica, where it has fallen too far behind another. It
 // is replaced when their beats are over.
 func (c *cluster) leave(ctx context.Context, ch *election) error {
 	if !ch.settled() {

@@ -14,7 +14,7 @@ import (
 
 // sweep finds held rows that no process looks after: of processes that have ended, or of writes that failed and were
 // done all the same. What one sweep finds and the next one finds again is such a row, for nobody holds one so long.
-// In a store that isn't shared everything is, that this process doesn't know. This process looks after them from now
+// In a store that isn't shared every row is that this process doesn't hold itself. This process looks after them from now
 // on, as if it had written them.
 func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	now := c.r.now()

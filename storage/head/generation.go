@@ -23,7 +23,7 @@ type Generation struct {
 	chunks []*Chunk
 	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
 	definers []definer
-	// index finds head chunks while the generation belongs to no slot partition; nil: the series know them.
+	// index finds head chunks while the generation belongs to no slot partition; nil: they are found by their series.
 	index map[*Series]*Chunk
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder

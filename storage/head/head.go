@@ -58,7 +58,7 @@ type Tenant struct {
 	bytes   atomic.Int64 // estimate of what the head holds of it; see Weigh
 
 	mu      sync.RWMutex
-	gone    bool // the head doesn't know it any more: another one may have its name
+	gone    bool // it was removed from the head: another one may have its name
 	crowded int  // how often an alias wasn't remembered since all were forgotten
 	byID    seriesByID
 	metrics map[string]*metricMembers
@@ -278,7 +278,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 // Name returns the tenant's name.
 func (t *Tenant) Name() string { return t.name }
 
-// Known returns how many series of the tenant are in the head, whose lock the caller holds: see Define.
+// Known returns how many series of the tenant, whose lock the caller holds, are in the head: see Define.
 func (t *Tenant) Known() int { return t.byID.len() }
 
 // find returns a tenant, or nil.

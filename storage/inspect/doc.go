@@ -1,4 +1,4 @@
-// Package inspect looks at a store and changes nothing: it is what commands and the page tell operators from.
+// Package inspect looks at a store and changes nothing: commands and the page show operators its results.
 //
 //	storage.Store.View ──┬─► Survey: a tenant's windows, their seals and their space
 //	                     ├─► Overview: the stored data, in short

@@ -42,7 +42,7 @@ type ExamineOptions struct {
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
 	// Files asks for all of the engine's files to be verified, where they are this process': it reads all of the disk.
-	// Otherwise what queries have met of damage since the engine was opened is told.
+	// Otherwise damage that queries have met since the engine was opened is reported.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time
@@ -61,7 +61,7 @@ type Condition struct {
 	Leases []membership.Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
-	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
+	// ClockSeen is the time at which the seen time was last written, zero where there is none. ClockDoubted
 	// is true if the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
 	ClockSeen    time.Time
 	ClockDoubted bool
@@ -102,7 +102,7 @@ func (c *Condition) goOn(err error) error {
 	return nil
 }
 
-// ProcessSeen is a process that told of itself within the last hours.
+// ProcessSeen is a process that has written its row within the last hours.
 type ProcessSeen struct {
 	membership.Process
 	// Alive is true if it was heard of between two looks.
@@ -379,7 +379,7 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 		i := slices.IndexFunc(before, func(b membership.Process) bool { return b.Writer == p.Writer })
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
-			// Its clock said ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been
+			// Its clock showed ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been
 			// the last one, of a process that ended since.
 			slack := now.Sub(looked) + time.Second
 			if i >= 0 && p.Beat > before[i].Beat+1 {

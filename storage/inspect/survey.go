@@ -16,14 +16,14 @@ type SurveyedWindow struct {
 	// Slots is how many slots of it are sealed, of Of; Seals is how often, counted once a partition, and Again how many of
 	// those sealed a slot that was sealed before: what came late.
 	Slots, Of, Seals, Again int
-	// Bytes are about what its rows take; -1: the engine can't tell.
+	// Bytes are about what its rows take; -1: the engine can't measure them.
 	Bytes int64
 }
 
 // maxSurveyed bounds the windows of a resolution that Survey looks at: the newest.
 const maxSurveyed = 800
 
-// measurer is implemented by engines that can tell about how many bytes the rows take of which the partition keys begin
+// measurer is implemented by engines that can estimate how many bytes the rows take of which the partition keys begin
 // with prefix.
 type measurer interface {
 	Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (uint64, error)
@@ -59,7 +59,7 @@ func Survey(ctx context.Context, v storage.View, tenant string) (list []Surveyed
 	return list, cut, nil
 }
 
-// countSeals counts the marks of a window, but for those that say that a delete was applied.
+// countSeals counts the marks of a window, but for those of deletes that were applied.
 func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, deleted format.Tombstones) error {
 	type sealed struct{ slot, partition int64 }
 	slots, places := map[int64]bool{}, map[sealed]bool{}

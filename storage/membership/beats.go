@@ -152,7 +152,7 @@ func (b *beats) leave(ctx context.Context) error {
 	return b.beat(ctx)
 }
 
-// unheard is how long it is since this process told the others durably that it is there.
+// unheard is how long it is since this process' last durable beat.
 func (b *beats) unheard() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -55,7 +55,7 @@ type CheckedClock struct {
 type doubt struct {
 	// by is by how much it was ahead of the expected time; negative: behind.
 	by time.Duration
-	// since is what the store had seen when that began, and clock what the clock said.
+	// since is what the store had seen when that began, and clock the clock's time then.
 	since time.Duration
 	clock time.Time
 }
@@ -187,7 +187,7 @@ func (c *CheckedClock) mayChange() error {
 }
 
 // Times returns what the time is: twice the same while the clock is believed, and otherwise the earlier and the later of
-// its time and the expected one. The earlier decides what stays, the later what may exist.
+// the clock's time and the expected one. The earlier decides what stays, the later what may exist.
 func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +234,7 @@ func (c *CheckedClock) Settling(end, settle int64) bool {
 	return c.doubt != nil && end+settle >= expected && end < expected+format.DayMS
 }
 
-// compared takes over what the engine's clock has just said.
+// compared takes over the time that the engine's clock has just shown.
 func (c *CheckedClock) compared(theirs time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func (c *CheckedClock) beat() clockBeat {
 	return b
 }
 
-// maxSeenMS bounds what a row may say: a time.Duration holds it.
+// maxSeenMS bounds the seen time of a row: a time.Duration holds it.
 const maxSeenMS = int64(1<<63-1) / int64(time.Millisecond)
 
 func parseClock(b []byte) (clockBeat, error) {

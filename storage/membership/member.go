@@ -135,7 +135,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	return m.beats.leave(ctx)
 }
 
-// Unheard is how long it is since this process told the others durably that it is there; 0 where it is alone. From
+// Unheard is how long it is since this process' last durable beat; 0 where it is alone. From
 // LivenessTimeout on they take its leases.
 func (m *Member) Unheard() time.Duration {
 	if m.beats == nil {

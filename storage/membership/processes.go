@@ -26,7 +26,7 @@ type Process struct {
 	Doubted bool `json:"doubted,omitempty"`
 	// Writer names it in the stage, hexadecimal.
 	Writer string `json:"-"`
-	// Beat counts how often it said that it is there.
+	// Beat counts its beats.
 	Beat int64 `json:"beat"`
 }
 
