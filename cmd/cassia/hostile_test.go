@@ -233,15 +233,23 @@ func watchHeap() func() uint64 {
 	return func() uint64 { close(stop); watching.Wait(); return most }
 }
 
-// A query whose sender goes away stops at once: it would run for an hour.
+// A query whose sender goes away stops at once. Each would run for half a minute on a fast machine.
 func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--query.timeout=1h", "--query.max-concurrency=1")
+	const days = 20
 	at := time.Now().Truncate(time.Second)
-	r.Write(t, "a", at, 1)
+	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "a"}}}
+	for n := range days * 24 * 60 { // A step without samples would take no time.
+		series.Samples = append(series.Samples, prompb.Sample{Timestamp: at.Add(-time.Duration(n) * time.Minute).UnixMilli(), Value: 1})
+	}
+	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}}).Marshal()
+	require.NoError(t, err)
+	code, text := r.Post(t, "/api/v1/write", snappy.Encode(nil, body))
+	require.Equal(t, http.StatusNoContent, code, text)
 	require.Equal(t, "1", r.Value(t, "a", at))
 	for about, query := range map[string]string{
-		"evaluator": "max_over_time(sum_over_time(sum_over_time(vector(1)[1h:1s])[1h:1s])[30d:1m])",
-		"planner":   "max_over_time(sum_over_time(sum_over_time(a[1h:1s])[1h:1s])[30d:1m])",
+		"evaluator": fmt.Sprintf("max_over_time(sum_over_time(sum_over_time(vector(1)[1h:1s])[1h:1s])[%dd:1s])", days),
+		"planner":   fmt.Sprintf("max_over_time(sum_over_time(sum_over_time(a[1h:1s])[1h:1s])[%dd:1s])", days),
 	} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -263,7 +271,10 @@ func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 				return strings.Contains(metrics, "\nprometheus_engine_queries "+n+"\n")
 			}
 		}
-		require.Eventually(t, running("1"), cassiatest.Patience, 5*time.Millisecond, about)
+		require.Eventually(t, func() bool {
+			require.Empty(t, ended, "%s: it has ended by itself", about)
+			return running("1")()
+		}, cassiatest.Patience, 5*time.Millisecond, about)
 		hangUp()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.Eventually(t, running("0"), cassiatest.Patience, 5*time.Millisecond, about)
