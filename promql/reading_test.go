@@ -105,3 +105,38 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	require.Len(t, list(daysAgo(9), now, false, 1), 1)
 	require.Empty(t, list(daysAgo(12), daysAgo(11), true, 0))
 }
+
+// Prometheus asks for its list of series by a remote read of the function series, whose streamed answer has only series with chunks.
+func TestSeriesAreListedForRemoteRead(t *testing.T) {
+	store, now := expiringStore(t)
+	for _, c := range []struct {
+		about        string
+		ago          time.Duration
+		refuse       bool
+		listed, made bool
+	}{
+		{"samples are there", 2 * time.Hour, false, true, false},
+		{"samples are there, none may be made", 2 * time.Hour, true, true, false},
+		{"there are 5m rollups", 36 * time.Hour, false, true, true},
+		{"there are 1h rollups", 72 * time.Hour, false, true, true},
+		{"samples are gone, none may be made", 72 * time.Hour, true, false, false},
+	} {
+		reading := &Reading{Refuse: c.refuse}
+		to := now.Add(-c.ago)
+		hints := &promstorage.SelectHints{Start: to.Add(-time.Hour).UnixMilli(), End: to.UnixMilli(), Func: "series"}
+		q, err := NewQueryable(store).ChunkQuerier(hints.Start, hints.End)
+		require.NoError(t, err)
+		set := q.Select(WithReading(t.Context(), reading), true, hints, name("requests_total"))
+		require.True(t, set.Next(), c.about)
+		require.Equal(t, "api", set.At().Labels().Get("job"))
+		chunks := set.At().Iterator(nil)
+		require.Equal(t, c.listed, chunks.Next(), c.about)
+		require.NoError(t, chunks.Err(), c.about)
+		require.False(t, set.Next(), c.about)
+		require.NoError(t, set.Err(), c.about)
+		require.Empty(t, set.Warnings(), c.about)
+		require.Equal(t, c.made, reading.Made(), c.about)
+		require.False(t, reading.Refused(), c.about)
+		require.NoError(t, q.Close())
+	}
+}

@@ -36,7 +36,7 @@ type sourceSeries struct {
 	until     int64
 }
 
-// olderSeries are buckets of a series from which samples are made for the times from one to another, both included,
+// fallbackSeries are buckets of a series from which samples are made for the times from one to another, both included,
 // milliseconds. Other times weren't asked for, or are answered at a finer resolution.
 type fallbackSeries struct {
 	*storage.SelectedSeries
@@ -181,7 +181,8 @@ func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
 }
 
 // selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets show which series there were
-// at that time: rows of labels are those of many days.
+// at that time: rows of labels are those of many days. A reading gets the samples, too: Prometheus names the function series in a
+// remote read for its list of series, and a streamed answer leaves out series without chunks.
 func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
@@ -191,13 +192,18 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 	all.Sorted, all.Limit = false, 0
 	younger := all
 	younger.MinT = youngest(q.MinT, horizons)
+	reading, columns := readingOf(ctx), rollup.ColumnCount
+	expands := reading != nil && !reading.Refuse
+	if expands {
+		columns = rollup.ExpandColumns
+	}
 	var series []sourceSeries
 	at := map[string]bool{}
 	var key []byte
-	add := func(ls labels.Labels) {
-		if key = ls.Bytes(key); !at[string(key)] {
+	add := func(one sourceSeries) {
+		if key = one.labels.Bytes(key); !at[string(key)] {
 			at[string(key)] = true
-			series = append(series, sourceSeries{labels: ls})
+			series = append(series, one)
 		}
 	}
 	if younger.MinT <= q.MaxT {
@@ -206,12 +212,16 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 			return nil, err
 		}
 		for _, s := range list {
-			add(s.Labels)
+			one := sourceSeries{labels: s.Labels}
+			if reading != nil {
+				one.raw = s
+			}
+			add(one)
 		}
 	}
 	var b rollup.Buckets
 	var buffers storage.BucketBuffers
-	for _, older := range storage.OlderQueries(all, horizons, rollup.ColumnCount) {
+	for _, older := range storage.OlderQueries(all, horizons, columns) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return nil, err
@@ -225,7 +235,12 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 			}
 			for i, end := range b.End {
 				if end >= older.MinT && b.Start[i] < older.MaxT {
-					add(s.Labels)
+					one := sourceSeries{labels: s.Labels}
+					if expands {
+						reading.made.Store(true)
+						one.fallback = []fallbackSeries{{s, older.MinT, older.MaxT}}
+					}
+					add(one)
 					break
 				}
 			}

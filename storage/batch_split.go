@@ -7,7 +7,6 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Labels returns the labels of the series.
 // Extent returns what the batch has; limit is that of ha.Extent.Newest.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}

@@ -351,7 +351,6 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 	return nil
 }
 
-// done lets go of all streams.
 // forget lets go of what the streams of slots define that the head has nothing of: they are sealed. How far
 // they were read stays known until their tails are gone, or they would be read again and again.
 func (f *follower) forget(partition int) {
