@@ -57,6 +57,19 @@ func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) e
 	return nil
 }
 
+// sameDeletesNow returns an error if series of a tenant were deleted since the pass gathered its samples. Such a delete may have been
+// applied to the rollups already: samples that are added to these afterwards would come back.
+func (p *sealPass) sameDeletesNow(tenant string) error {
+	now, err := p.s.deletesToName(p.ctx, tenant)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(p.deletes[tenant], now, sameDelete) {
+		return fmt.Errorf("%w: series were deleted before a seal had its turn; it begins anew", engine.ErrUnavailable)
+	}
+	return nil
+}
+
 // deletesIn returns those deletes, by tenant, that touch a slot.
 func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
 	in := map[string]format.Tombstones{}
@@ -83,10 +96,10 @@ func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*he
 }
 
 func sameDeletes(a, b map[string]format.Tombstones) bool {
-	return maps.EqualFunc(a, b, func(a, b format.Tombstones) bool {
-		return slices.EqualFunc(a, b, func(a, b *format.Tombstone) bool { return a.ID == b.ID && a.Announced == b.Announced })
-	})
+	return maps.EqualFunc(a, b, func(a, b format.Tombstones) bool { return slices.EqualFunc(a, b, sameDelete) })
 }
+
+func sameDelete(a, b *format.Tombstone) bool { return a.ID == b.ID && a.Announced == b.Announced }
 
 // deletesOf returns the deletes that chunks of a series name.
 func (x *slotSealer) deletesOf(s *Series) format.Tombstones {

@@ -253,6 +253,9 @@ func (t *tenantPass) run() error {
 			return err
 		}
 		defer end()
+		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Others may have had their turn first.
+			return err
+		}
 		if err := t.trimBefore(); err != nil {
 			return err
 		}
