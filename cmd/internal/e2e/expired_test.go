@@ -56,7 +56,15 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 			return serverAt(startPrometheus(ctx, t, at, readConfig(strings.TrimPrefix(of.URL, "http://")),
 				"--enable-feature=promql-experimental-functions,promql-extended-range-selectors").URL())
 		}
-		planner.same(t, x.answersOn(t, read(x.whole), read(x.aged), "", false))
+		aged := read(x.aged)
+		planner.same(t, x.answersOn(t, read(x.whole), aged, "", false))
+		for zone, at := range x.zones { // Of which only rollups are left, too.
+			v := url.Values{"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Add(time.Hour).Unix())}}
+			code, text := aged.Get(t, "/api/v1/series?"+v.Encode())
+			require.Equal(t, http.StatusOK, code, text)
+			require.Contains(t, text, `"__name__":"sn_sine"`, zone)
+			require.Contains(t, text, `"__name__":"nhc"`, zone)
+		}
 		_, metrics := x.aged.Get(t, "/metrics")
 		require.Regexp(t, `cassia_remote_read_expanded_total [1-9]`, metrics)
 		x.infosAreThoseOf(t, read(x.whole))
