@@ -93,3 +93,31 @@ func TestRaisingIsTold(t *testing.T) {
 		})
 	}
 }
+
+// TestRetentionLoweredForADay has samples written and sealed while a retention was lowered by mistake, for a day, over an engine whose
+// rows vanish by themselves: they live as long as by the retention that was in force before, and is again.
+func TestRetentionLoweredForADay(t *testing.T) {
+	t.Parallel()
+	r := &clockRig{t: t, shared: true}
+	r.eng = &expiringClocked{clockedEngine{memory.NewExpiring(r.now), r.now}}
+	running := func(raw, passes time.Duration, then func(*clockMachine)) {
+		m := r.start(0, func(o *Options) { o.Retention = raw })
+		defer m.stop()
+		for range passes / (6 * time.Hour) {
+			r.pass(6 * time.Hour)
+			require.NoError(t, m.member.Beat(t.Context()))
+			_, err := m.Expire(t.Context())
+			require.NoError(t, err)
+		}
+		then(m)
+	}
+	write := func(m *clockMachine) {
+		require.NoError(t, m.write(r.now(), 1))
+		r.pass(6 * time.Hour)
+		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.SealAll(t.Context()))
+	}
+	running(90*day, 8*day, write)
+	running(2*day, 18*time.Hour, write)
+	running(90*day, 20*day, func(m *clockMachine) { require.Equal(t, 2, m.visible()) })
+}
