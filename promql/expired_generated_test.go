@@ -411,10 +411,10 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 				fn = "changes of made"
 			}
 			b.off = s.offBy(fn, v, q.width)
-			if fn == "changes" { // Where other steps cut a bucket, too, there may be one between the pieces.
-				b.off += float64(2 * len(q.times()))
-			}
 			b.unsure = s.wobbly && v.inner.n < 3
+		}
+		if touched && q.fn == "changes" { // Where other steps cut a bucket, there may be one between the pieces, also in a window of whole ones.
+			b.off += float64(2 * len(q.times()))
 		}
 		if v.window.n == 0 && !s.wobbly && q.reach() == 0 { // It isn't in the answer.
 			b = bound{}
