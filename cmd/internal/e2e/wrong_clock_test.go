@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -74,22 +73,21 @@ func (r *clockRig) waitDoubted(p *promrig.Process, want bool) {
 // post sends a request without a body.
 func (r *clockRig) post(p *promrig.Process, path string) (code int, text string) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, p.URL()+path, nil)
-	require.NoError(r.t, err)
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(r.t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(r.t, err)
-	return answer.StatusCode, string(body)
+	return cassiatest.Server{URL: p.URL()}.Post(r.t, path, nil)
 }
 
 func (r *clockRig) delete(p *promrig.Process, metric string) (code int, text string) {
 	return r.post(p, "/api/v1/admin/tsdb/delete_series?"+url.Values{"match[]": {metric}}.Encode())
 }
 
-// removesNothing looks at a process whose clock is wrong: it deletes, hides and seals away nothing.
-func (r *clockRig) removesNothing(p *promrig.Process) {
+// rounds is how often a process has looked at what expires.
+func (r *clockRig) rounds(p *promrig.Process) float64 {
+	return valueOf(r.t, p.URL(), "cassia_downsample_rounds_total")
+}
+
+// removesNothing requires that a process whose clock is wrong deletes, hides and seals away nothing, also once it has done more
+// rounds than before.
+func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.t.Helper()
 	r.waitDoubted(p, true)
 	code, text := r.delete(p, "kept_total")
@@ -97,6 +95,7 @@ func (r *clockRig) removesNothing(p *promrig.Process) {
 	require.Contains(r.t, text, "clock isn't believed")
 	code, text = r.post(p, "/-/seal")
 	require.True(r.t, code == http.StatusOK || strings.Contains(text, "clock"), "%d: %s", code, text)
+	require.Eventually(r.t, func() bool { return r.rounds(p) > before }, cassiatest.Patience, 100*time.Millisecond, "what expires is looked at in rounds")
 	require.Equal(r.t, r.wrote, r.count(p))
 }
 
@@ -127,16 +126,16 @@ func TestWrongClock(t *testing.T) {
 
 	for _, off := range []time.Duration{twoMonths, -twoMonths} {
 		wrong := start(r.ctx, t, program(off))
-		r.removesNothing(wrong)
+		r.removesNothing(wrong, 0)
 		stop(wrong)
 	}
 
 	right = start(r.ctx, t, program(0))
 	r.waitDoubted(right, false)
 	require.Equal(t, r.wrote, r.count(right))
-	for _, off := range []time.Duration{twoMonths, -twoMonths} {
+	for off, before := range map[time.Duration]float64{twoMonths: r.rounds(right), -twoMonths: 0} { // One round takes a minute.
 		r.skewed.set(t, right.PID(), off)
-		r.removesNothing(right)
+		r.removesNothing(right, before)
 		r.skewed.set(t, right.PID(), 0)
 		r.waitDoubted(right, false)
 		require.Equal(t, r.wrote, r.count(right))
@@ -176,11 +175,12 @@ func TestWrongClockInACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, code, text)
 	require.Contains(t, text, "clock")
-	r.removesNothing(wrong)
+	r.removesNothing(wrong, 0)
 
 	// It leaps back and forth in the one that was right, too.
+	before := r.rounds(right)
 	r.skewed.set(t, right.PID(), twoMonths)
-	r.removesNothing(right)
+	r.removesNothing(right, before)
 	r.skewed.set(t, right.PID(), 0)
 	r.waitDoubted(right, false)
 	require.NoError(t, wrong.Terminate(cassiatest.StopWithin))
