@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"context"
-	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,35 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
 )
-
-// turnEngine calls a function once, before leases are read.
-type turnEngine struct {
-	engine.Engine
-	before atomic.Pointer[func()]
-}
-
-// Scan implements engine.Engine.
-func (e *turnEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.Lease {
-		if f := e.before.Swap(nil); f != nil {
-			(*f)()
-		}
-	}
-	return e.Engine.Scan(ctx, r)
-}
 
 // TestDeletedWhileASealWaitsForItsTurn has a process gather staged samples past their retention, and wait for its turn. Meanwhile
 // another one seals the same samples, deletes them, and takes them out of the rollups: they don't come back.
 func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	eng := &turnEngine{Engine: memory.New()}
-	r := &clockRig{t: t, shared: true}
-	r.eng = &clockedEngine{eng, r.now}
-	keep := func(o *Options) { o.Retention = 2 * day }
-	waits, deletes := r.start(0, keep), r.start(0, keep)
+	var meanwhile atomic.Pointer[func()] // called once, before the seal that waits reads the leases
+	waits, deletes := twoProcesses(t, func(op faultengine.Op) {
+		if op.Kind == faultengine.Scan && op.Table == engine.Lease {
+			if f := meanwhile.Swap(nil); f != nil {
+				(*f)()
+			}
+		}
+	}, nil)
+	r := waits.r
 	both := func(f func(m *clockMachine)) {
 		for _, m := range []*clockMachine{waits, deletes} {
 			require.NoError(t, m.member.Beat(t.Context()))
@@ -62,9 +48,9 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 		require.NoError(t, deletes.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		require.NoError(t, deletes.CleanTombstones(t.Context(), "t"))
 	}
-	eng.before.Store(&f)
+	meanwhile.Store(&f)
 	_, err := waits.Seal(t.Context(), Work{Slot: slot, Partition: list[0].Partition})
-	require.Nil(t, eng.before.Load(), "it was deleted meanwhile")
+	require.Nil(t, meanwhile.Load(), "it was deleted meanwhile")
 	if err != nil {
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		_, err = waits.Seal(t.Context(), Work{Slot: slot, Partition: list[0].Partition})

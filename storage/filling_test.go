@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,46 +19,43 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// heldEngine calls a function once, before chunks of 5m rollups are written, and counts looks at leases.
-type heldEngine struct {
-	engine.Engine
-	before atomic.Pointer[func()]
-	looks  atomic.Int64
-}
-
-// Write implements engine.Engine.
-func (e *heldEngine) Write(ctx context.Context, batches []engine.Batch) error {
-	for _, b := range batches {
-		if b.Table == engine.R5m && b.Mutations[len(b.Mutations)-1].Clustering[0].Int == format.KindChunk {
-			if f := e.before.Swap(nil); f != nil {
-				(*f)()
+// twoProcesses starts two that keep raw samples for two days, over one engine, of which each has a rule of its own; nil: none.
+func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (one, other *clockMachine) {
+	inner := memory.New()
+	r := &clockRig{t: t, shared: true}
+	start := func(rule func(faultengine.Op)) *clockMachine {
+		r.eng = &clockedEngine{faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
+			if rule != nil {
+				rule(op)
 			}
-		}
+			return faultengine.Pass()
+		}), r.now}
+		return r.start(0, func(o *Options) { o.Retention = 2 * day })
 	}
-	return e.Engine.Write(ctx, batches)
-}
-
-// Scan implements engine.Engine.
-func (e *heldEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.Lease {
-		e.looks.Add(1)
-	}
-	return e.Engine.Scan(ctx, r)
+	return start(ruleOfOne), start(ruleOfOther)
 }
 
 // TestImportsOfTwoProcessesIntoOneSlot has two processes import history of which only rollups are made into one slot of a series: the other
 // begins when the one has read the stored rows, and is about to write. Both have reported that they stored their samples.
 func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	t.Parallel()
-	eng := &heldEngine{Engine: memory.New()}
-	r := &clockRig{t: t, shared: true}
-	r.eng = &clockedEngine{eng, r.now}
-	keep := func(o *Options) { o.Retention = 2 * day }
-	one, other := r.start(0, keep), r.start(0, keep)
+	var before atomic.Pointer[func()] // called once, before the one writes chunks of 5m rollups
+	var looks atomic.Int64            // of the other at leases
+	one, other := twoProcesses(t, func(op faultengine.Op) {
+		if op.Kind == faultengine.Write && op.Table == engine.R5m && op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
+			if f := before.Swap(nil); f != nil {
+				(*f)()
+			}
+		}
+	}, func(op faultengine.Op) {
+		if op.Kind == faultengine.Scan && op.Table == engine.Lease {
+			looks.Add(1)
+		}
+	})
 	for _, m := range []*clockMachine{one, other} {
 		require.NoError(t, m.member.Beat(t.Context()))
 	}
-	at := r.now().Add(-40 * day).Truncate(2 * time.Hour)
+	at := one.r.now().Add(-40 * day).Truncate(2 * time.Hour)
 	bring := func(m *clockMachine, from time.Time) (stats ImportStats, err error) {
 		var samples chunk.Samples
 		for i := range 60 {
@@ -69,14 +65,14 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	begin := func() {
-		looks := eng.looks.Load()
+		looked := looks.Load()
 		go func() {
 			_, err := bring(other, at.Add(time.Hour))
 			done <- err
 		}()
-		require.Eventually(t, func() bool { return len(done) > 0 || eng.looks.Load() > looks+1 }, time.Minute, time.Millisecond, "it has ended, or waits")
+		require.Eventually(t, func() bool { return len(done) > 0 || looks.Load() > looked+1 }, time.Minute, time.Millisecond, "it has ended, or waits")
 	}
-	eng.before.Store(&begin)
+	before.Store(&begin)
 	stats, err := bring(one, at)
 	require.NoError(t, err)
 	require.Equal(t, 60, stats.RollupsOnly)
