@@ -41,18 +41,9 @@ type beats struct {
 
 // run beats until ctx ends.
 func (b *beats) run(ctx context.Context) {
-	ticker := time.NewTicker(BeatInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := b.beat(ctx); err != nil && ctx.Err() == nil {
-			b.o.Logger.Warn("this process could not tell the others that it is there; the next beat may", "err", err)
-		}
-	}
+	every(ctx, BeatInterval, b.beat, func(err error) {
+		b.o.Logger.Warn("this process could not tell the others that it is there; the next beat may", "err", err)
+	})
 }
 
 // beat writes the process' row, unless it only looks, and looks at the settings and at the engine's clock.

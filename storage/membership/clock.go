@@ -268,18 +268,9 @@ func (c *CheckedClock) SeenKept() int64 {
 
 // run keeps the seen time durable until ctx ends, where no beats of the process do that.
 func (c *CheckedClock) run(ctx context.Context) {
-	ticker := time.NewTicker(keepInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := c.KeepSeen(ctx); err != nil && ctx.Err() == nil {
-			c.o.Logger.Warn("how much time passes can't be written down; the next beat may", "err", err)
-		}
-	}
+	every(ctx, keepInterval, c.KeepSeen, func(err error) {
+		c.o.Logger.Warn("how much time passes can't be written down; the next beat may", "err", err)
+	})
 }
 
 // Off is by how much the clock is ahead of the expected time, and whether it isn't believed.

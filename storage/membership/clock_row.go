@@ -122,7 +122,9 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 	if err != nil || !found {
 		return time.Time{}, false, err
 	}
+	c.mu.Lock()
 	c.kept = time.Duration(beat.SeenMS) * time.Millisecond
+	c.mu.Unlock()
 	last = time.UnixMilli(beat.ClockMS)
 	return last, beat.Doubt != nil || c.o.Now().Sub(last).Abs() > MaxLeap, nil
 }

@@ -171,3 +171,19 @@ func (m *Member) MayAcknowledge(started time.Time) error {
 func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
 }
+
+// every calls beat once an interval until ctx ends, and failed with its errors.
+func every(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := beat(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}
