@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-const labelsVersion = 1
+// LabelsVersion is the first byte of what AppendLabels appends.
+const LabelsVersion = 1
 
 // ErrMalformedLabels is returned for labels, or for text in another row, that can't be read.
 var ErrMalformedLabels = errors.New("format: malformed labels")
@@ -21,7 +22,7 @@ var ErrMalformedLabels = errors.New("format: malformed labels")
 //	| 1 byte  | uvarint   |      | uvarint   |       |
 //	+---------+-----------+------+-----------+-------+----
 func AppendLabels(dst []byte, ls labels.Labels) []byte {
-	dst = append(dst, labelsVersion)
+	dst = append(dst, LabelsVersion)
 	ls.Range(func(l labels.Label) {
 		if l.Name != labels.MetricName {
 			dst = AppendString(AppendString(dst, l.Name), l.Value)
@@ -39,7 +40,7 @@ func LabelsSize(ls labels.Labels) (n int) {
 
 // ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for anything else.
 func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
-	if len(b) == 0 || b[0] != labelsVersion {
+	if len(b) == 0 || b[0] != LabelsVersion {
 		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", ErrMalformedLabels)
 	}
 	b = b[1:]

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,4 +19,21 @@ func FuzzLabels(f *testing.F) {
 			require.Equal(t, ls.Len(), again.Len())
 		}
 	})
+}
+
+// TestSeriesSetOfARow compares with the series set of the labels.
+func TestSeriesSetOfARow(t *testing.T) {
+	for _, ls := range []labels.Labels{
+		labels.FromStrings(labels.MetricName, "up"),
+		labels.FromStrings(labels.MetricName, `a=b,c\d`, "x", `1,2=3\`, "y", "", "z,=", "ü"),
+		labels.FromStrings(labels.MetricName, "m", "A", "1", "a", "2", "job", strings.Repeat("x", 300)),
+	} {
+		got, err := AppendSeriesSetOfRow([]byte("before "), AppendLabels(nil, ls), ls.Get(labels.MetricName))
+		require.NoError(t, err)
+		require.Equal(t, string(AppendSeriesSet([]byte("before "), ls)), string(got))
+	}
+	for _, bad := range []string{"", "\x02", "\x01\x05ab", "\x01\x01a"} {
+		_, err := AppendSeriesSetOfRow(nil, []byte(bad), "up")
+		require.ErrorIs(t, err, ErrMalformedLabels)
+	}
 }

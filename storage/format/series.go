@@ -2,7 +2,7 @@ package format
 
 import (
 	"crypto/sha256"
-	"strings"
+	"fmt"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -36,18 +36,34 @@ func AppendSeriesSet(dst []byte, ls labels.Labels) []byte {
 	return dst
 }
 
-func appendEscaped(dst []byte, s string) []byte {
-	if !strings.ContainsAny(s, `,=\`) {
-		return append(dst, s...)
+// AppendSeriesSetOfRow does as AppendSeriesSet, for what AppendLabels has appended of the labels of a metric's series. It returns
+// ErrMalformedLabels for anything else that it can't read.
+func AppendSeriesSetOfRow(dst, row []byte, metric string) ([]byte, error) {
+	if len(row) == 0 || row[0] != LabelsVersion {
+		return dst, fmt.Errorf("%w: unknown version", ErrMalformedLabels)
 	}
-	for i := range len(s) {
-		if c := s[i]; c == ',' || c == '=' || c == '\\' {
-			dst = append(dst, '\\', c)
-		} else {
-			dst = append(dst, c)
+	dst = appendEscaped(dst, metric)
+	for row = row[1:]; len(row) > 0; {
+		for _, before := range []byte{',', '='} {
+			text, rest, err := CutString(row)
+			if err != nil {
+				return dst, err
+			}
+			dst, row = appendEscaped(append(dst, before), text), rest
 		}
 	}
-	return dst
+	return dst, nil
+}
+
+func appendEscaped[T string | []byte](dst []byte, s T) []byte {
+	from := 0
+	for i := range len(s) {
+		if c := s[i]; c == ',' || c == '=' || c == '\\' {
+			dst = append(append(dst, s[from:i]...), '\\')
+			from = i
+		}
+	}
+	return append(dst, s[from:]...)
 }
 
 // SeriesIDOfSet returns the id of the series with a series set: see AppendSeriesSet.

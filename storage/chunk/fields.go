@@ -1,0 +1,281 @@
+package chunk
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Fields are a value, such as a chunk, cut into parts: for those who keep many values that resemble each other, part by
+// part. How many numbers and texts there are, and what they hold, is defined by whoever cuts.
+type Fields struct {
+	Numbers []uint64
+	// Texts are parts of the value that was cut, or of Memory.
+	Texts [][]byte
+	// Memory is where texts are put together that don't stand in the value as they are. It is appended to.
+	Memory []byte
+}
+
+// The numbers of a run of integers when it is cut by CutRun:
+//
+//	head    0: there is no run; or 1 + the byte of the kind, and the first byte of the column · 256
+//	factor  0: there is none
+//	first, base  the varints, as they stand there; 0 where the kind has none
+//
+// What follows the first byte of the column is a text.
+const (
+	RunHead = iota
+	RunFactor
+	RunFirst
+	RunBase
+
+	// RunNumbers is how many numbers a run has.
+	RunNumbers
+)
+
+// CutRun cuts the run that b begins with into numbers, RunNumbers of them, and the column, besides its first byte, and what
+// follows it. It doesn't look at the integers; of how many need not be known. It returns false where b begins with no run.
+func CutRun(b []byte, numbers []uint64) (column []byte, ok bool) { return cutRunHead(b, numbers) }
+
+// cutRunHead cuts off what stands before a column's second byte.
+func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
+	if len(b) == 0 {
+		return nil, false
+	}
+	kind, w := b[0], 0
+	b = b[1:]
+	take := func(into int) bool {
+		numbers[into], w = binary.Uvarint(b)
+		if w > 0 {
+			b = b[w:]
+		}
+		return w > 0
+	}
+	plain := kind &^ intsFactor
+	switch {
+	case plain > intsDod,
+		kind&intsFactor != 0 && !take(RunFactor),
+		plain != intsPlain && !take(RunFirst),
+		plain != intsConstant && !take(RunBase):
+		return nil, false
+	}
+	numbers[RunHead] = uint64(kind) + 1
+	if plain >= intsPlain {
+		if len(b) == 0 || int(b[0]&15) >= len(widthBits) {
+			return nil, false
+		}
+		numbers[RunHead] |= uint64(b[0]) << 8
+		b = b[1:]
+	}
+	return b, true
+}
+
+// RunHasFirst reports whether a run with this head has a first integer.
+func RunHasFirst(head uint64) bool {
+	kind := byte(head-1) &^ intsFactor
+	return head != 0 && kind <= intsDod && kind != intsPlain
+}
+
+// RunSize returns how many bytes the column of a run of n integers has, besides its first byte and patches, if the run
+// has this head.
+func RunSize(head uint64, n int) int {
+	skip := 0 // integers that have no number in the column
+	switch (head - 1) & 0x7f {
+	case intsPlain:
+	case intsDelta:
+		skip = 1
+	case intsDod:
+		skip = 2
+	default:
+		return 0
+	}
+	if width := head >> 8 & 15; n > skip && width < uint64(len(widthBits)) {
+		return ((n-skip)*widthBits[width] + 7) / 8
+	}
+	return 0
+}
+
+// AppendRun appends the run that was cut into numbers and a column; nothing where head is 0.
+func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
+	head := numbers[RunHead]
+	if head == 0 {
+		return dst
+	}
+	kind := byte(head - 1)
+	plain := kind &^ intsFactor
+	dst = append(dst, kind)
+	if kind&intsFactor != 0 {
+		dst = binary.AppendUvarint(dst, numbers[RunFactor])
+	}
+	if plain != intsPlain {
+		dst = binary.AppendUvarint(dst, numbers[RunFirst])
+	}
+	if plain != intsConstant {
+		dst = binary.AppendUvarint(dst, numbers[RunBase])
+	}
+	if plain >= intsPlain {
+		dst = append(dst, byte(head>>8))
+	}
+	return append(dst, column...)
+}
+
+// The numbers of a chunk. Pages store them by index, so that any change here takes a new version of pages.
+const (
+	// FieldFloats is the number of samples.
+	FieldFloats = iota
+	// FieldMinT is the first timestamp plus 2^63.
+	FieldMinT
+	// FieldRange is by how much the last timestamp is greater than the first; where the timestamps are regular, less what
+	// follows from them, modulo 2^64.
+	FieldRange
+	// FieldForm is the byte of the values' form.
+	FieldForm
+	// FieldTimes is the first number of the run of timestamps: those of CutRun, and the number of its patches.
+	FieldTimes
+	// FieldValues is the first number of the run of values, likewise.
+	FieldValues = FieldTimes + RunNumbers + 1
+
+	// FieldNumbers is how many they are.
+	FieldNumbers = FieldValues + RunNumbers + 1
+)
+
+// The texts of a chunk. Pages store them by index, so that any change here takes a new version of pages.
+const (
+	// TextTimes is the first text of the run of timestamps: what its column has of all integers, the gaps between patches,
+	// and the patches.
+	TextTimes = iota
+	// TextValues is the first text of the run of values, likewise.
+	TextValues = iota + 2
+	// TextExceptions are the exceptions among the values: their number, gaps and bits.
+	TextExceptions = iota + 4
+	// TextTail is what follows the run of the values.
+	TextTail
+
+	// FieldTexts is how many they are.
+	FieldTexts
+)
+
+// TextSizedBy returns the numbers that TextSize needs for text k, by index; false: the text is of any size.
+func TextSizedBy(k int) (head, count int, ok bool) {
+	run := FieldTimes
+	if k >= TextValues {
+		run = FieldValues
+	}
+	switch {
+	case k >= TextExceptions:
+		return 0, 0, false
+	case k == TextTimes || k == TextValues:
+		return run + RunHead, FieldFloats, true
+	default:
+		return run + RunHead, run + RunNumbers, true
+	}
+}
+
+// TextSize returns how many bytes text k has, or, of gaps, at least.
+func TextSize(k int, head, count uint64) int {
+	n := int(min(count, MaxColumn))
+	switch k {
+	case TextTimes, TextValues:
+		return RunSize(head, n)
+	case TextTimes + 2, TextValues + 2:
+		return n * int(head>>12&15)
+	default:
+		return n
+	}
+}
+
+// CutChunk cuts a chunk of 1 to MaxColumn floats, without histograms and start timestamps, into FieldNumbers numbers and
+// FieldTexts texts, which f has and which are zero. It returns false where b is none. It doesn't look at samples, and not at
+// the checksum, which isn't among the fields: whoever cuts makes sure that AppendCut gives b.
+func CutChunk(b []byte, f *Fields) bool {
+	info, body, err := header(b)
+	if err != nil || info.contains != containsFloats || info.Histograms > 0 || info.Floats > blockSamples {
+		return false
+	}
+	x, n, ok := f.Numbers, info.Floats, false
+	x[FieldFloats], x[FieldMinT] = uint64(n), uint64(info.MinT)+1<<63
+	times := x[FieldTimes:FieldValues]
+	if body, ok = cutPatchedRun(body, n, times, f.Texts[TextTimes:]); !ok || len(body) == 0 {
+		return false
+	}
+	x[FieldRange] = uint64(info.MaxT) - uint64(info.MinT) - regularRange(times, n)
+	x[FieldForm] = uint64(body[0])
+	body = body[1:]
+	if x[FieldForm]&formExceptions != 0 {
+		exceptions, rest, err := takeExceptions(body, n)
+		if err != nil {
+			return false
+		}
+		f.Texts[TextExceptions], body = exceptions, rest
+	}
+	if body, ok = cutPatchedRun(body, n, x[FieldValues:], f.Texts[TextValues:]); !ok {
+		return false
+	}
+	f.Texts[TextTail] = body
+	return true
+}
+
+// cutPatchedRun cuts the run of n integers that b begins with, with its patches, and returns what follows.
+func cutPatchedRun(b []byte, n int, numbers []uint64, texts [][]byte) (rest []byte, ok bool) {
+	if b, ok = cutRunHead(b, numbers); !ok {
+		return nil, false
+	}
+	size := RunSize(numbers[RunHead], n)
+	if size > len(b) {
+		return nil, false
+	}
+	texts[0], b = b[:size], b[size:]
+	patchWidth := int(numbers[RunHead] >> 12)
+	if patchWidth == 0 {
+		return b, true
+	}
+	k, w := binary.Uvarint(b)
+	if w <= 0 || k >= uint64(n) {
+		return nil, false
+	}
+	patches := int(k) + 1
+	numbers[RunNumbers], b = uint64(patches), b[w:]
+	highs, err := skipGaps(b, patches, n)
+	if err != nil || patches*patchWidth > len(highs) {
+		return nil, false
+	}
+	texts[1] = b[:len(b)-len(highs)]
+	texts[2] = highs[:patches*patchWidth]
+	return highs[patches*patchWidth:], true
+}
+
+// appendPatchedRun appends what cutPatchedRun has cut.
+func appendPatchedRun(dst []byte, numbers []uint64, texts [][]byte) []byte {
+	dst = AppendRun(dst, numbers, texts[0])
+	if patches := numbers[RunNumbers]; patches > 0 {
+		dst = binary.AppendUvarint(dst, patches-1)
+		dst = append(append(dst, texts[1]...), texts[2]...)
+	}
+	return dst
+}
+
+// regularRange returns by how much the last of n timestamps is greater than the first, if their run is regular, or else 0.
+func regularRange(times []uint64, n int) uint64 {
+	if times[RunHead] != 1+intsRegular {
+		return 0
+	}
+	return uint64(unzigzag(times[RunBase])) * uint64(n-1)
+}
+
+// AppendCut appends the chunk that CutChunk has cut, with its checksum. Fields that it hasn't made give bytes that may be no
+// chunk.
+func AppendCut(dst []byte, f *Fields) []byte {
+	from := len(dst)
+	x := f.Numbers
+	times := x[FieldTimes:FieldValues]
+	dst = append(dst, chunkVersion, containsFloats)
+	dst = binary.AppendUvarint(dst, x[FieldFloats])
+	dst = append(dst, 0) // histograms
+	dst = binary.AppendVarint(dst, int64(x[FieldMinT]-1<<63))
+	dst = binary.AppendUvarint(dst, x[FieldRange]+regularRange(times, int(x[FieldFloats])))
+	dst = appendPatchedRun(dst, times, f.Texts[TextTimes:])
+	dst = append(dst, byte(x[FieldForm]))
+	dst = append(dst, f.Texts[TextExceptions]...)
+	dst = appendPatchedRun(dst, x[FieldValues:], f.Texts[TextValues:])
+	dst = append(dst, f.Texts[TextTail]...)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}

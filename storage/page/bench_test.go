@@ -1,0 +1,143 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+// series per page, and how many pages of other metrics stand beside each.
+const (
+	benchEntries = 192
+	benchPages   = 8
+	blockBytes   = 64 << 10
+)
+
+// benchValues are the values of benchPages metrics of the same targets, by kind. They are in the order of labels, or of
+// ids, which is another for each metric.
+func benchValues(byLabels bool) map[string][][][]byte {
+	of := targets(benchEntries, 1)
+	slices.SortFunc(of, func(a, b target) int { return bytes.Compare(a.labels, b.labels) })
+	values := map[string][][][]byte{}
+	for page := range uint64(benchPages) {
+		if !byLabels {
+			rand.New(rand.NewPCG(page, 2)).Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+		}
+		c := churn(of, page, page%2 == 0)
+		values["labels"] = append(values["labels"], c.labels)
+		values["raw"] = append(values["raw"], c.chunks)
+		values["5m"] = append(values["5m"], c.r5m)
+		values["1h"] = append(values["1h"], c.r1h)
+	}
+	return values
+}
+
+// benchOrders are the orders of entries.
+var benchOrders = map[string]bool{"by=id": false, "by=labels": true}
+
+func kindOf(name string) Kind {
+	switch name {
+	case "labels":
+		return Labels
+	case "raw":
+		return Chunks
+	default:
+		return Rollups
+	}
+}
+
+func headOf(k Kind) Head {
+	h := Head{Kind: k}
+	if k != Labels {
+		id := sha256.Sum256([]byte{byte(k)})
+		h.Labels = string(id[:LabelsIDLen])
+	}
+	return h
+}
+
+// compressed returns how many bytes the engine makes of rows that follow each other.
+func compressed(b testing.TB, rows [][]byte) (n int) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(3)))
+	require.NoError(b, err)
+	var block []byte
+	for i, row := range rows {
+		block = append(block, row...)
+		if len(block) >= blockBytes || i == len(rows)-1 {
+			n += len(w.EncodeAll(block, nil))
+			block = block[:0]
+		}
+	}
+	return n
+}
+
+// asRows are values as rows that are no pages: with the ids that their keys have.
+func asRows(name string, pages [][][]byte) (rows [][]byte) {
+	for p, values := range pages {
+		for i, v := range values {
+			id := sha256.Sum256([]byte{byte(p), byte(i)})
+			row := append([]byte(nil), id[:16]...)
+			if name == "raw" {
+				version := sha256.Sum256(v)
+				row = append(row, version[:16]...)
+			}
+			rows = append(rows, append(row, v...))
+		}
+	}
+	return rows
+}
+
+// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as rows
+// with the ids that their keys have, and of the values alone.
+func BenchmarkAppend(b *testing.B) {
+	for order, byLabels := range benchOrders {
+		for name, pages := range benchValues(byLabels) {
+			b.Run(name+"/"+order, func(b *testing.B) { benchmarkAppend(b, name, pages) })
+		}
+	}
+}
+
+func benchmarkAppend(b *testing.B, name string, pages [][][]byte) {
+	var page []byte
+	var all, values [][]byte
+	for _, of := range pages {
+		all = append(all, Append(nil, headOf(kindOf(name)), of))
+		values = append(values, of...)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		page = Append(page[:0], headOf(kindOf(name)), pages[0])
+	}
+	entries := float64(benchPages * benchEntries)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries, "ns/entry")
+	b.ReportMetric(float64(compressed(b, all))/entries, "B/entry")
+	b.ReportMetric(float64(compressed(b, asRows(name, pages)))/entries, "rowsB/entry")
+	b.ReportMetric(float64(compressed(b, values))/entries, "valuesB/entry")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAppendValue parses a page and reads all values in turn.
+func BenchmarkAppendValue(b *testing.B) {
+	for name, pages := range benchValues(true) {
+		b.Run(name, func(b *testing.B) {
+			page := Append(nil, headOf(kindOf(name)), pages[0])
+			var value []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := Parse(page)
+				for i := 0; err == nil && i < p.Len(); i++ {
+					value, err = p.AppendValue(value[:0], i)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries, "ns/entry")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package page
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryFlippedByteIsCorrupt holds that a page in which any byte has changed isn't read.
+func TestEveryFlippedByteIsCorrupt(t *testing.T) {
+	for _, k := range kinds {
+		page := Append(nil, headOf(k), append(usualValues(k, 20, 1), oddValues(t, k, 1)[:20]...))
+		for i := range page {
+			for _, flip := range []byte{1, 0x80, 0xff} {
+				page[i] ^= flip
+				_, err := Parse(page)
+				require.ErrorIs(t, err, ErrCorrupt, "byte %d", i)
+				page[i] ^= flip
+			}
+		}
+		for n := range page {
+			_, err := Parse(page[:n])
+			require.ErrorIs(t, err, ErrCorrupt, "%d bytes", n)
+		}
+	}
+}
+
+// resealed returns b with the checksum that lets it pass.
+func resealed(b []byte) []byte {
+	if len(b) < checksumSize {
+		return b
+	}
+	body := b[: len(b)-checksumSize : len(b)-checksumSize]
+	return binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli))
+}
+
+// requireHarmless reads all that b gives, which must be ErrCorrupt or values.
+func requireHarmless(t testing.TB, b []byte) {
+	p, err := Parse(b)
+	if err != nil {
+		require.ErrorIs(t, err, ErrCorrupt)
+		return
+	}
+	require.LessOrEqual(t, p.Len(), MaxEntries)
+	if at := p.Head().At; at != nil {
+		require.Len(t, at, p.Len())
+	}
+	var value []byte
+	for i := range p.Len() {
+		if value, err = p.AppendValue(value[:0], i); err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.Empty(t, value)
+			continue
+		}
+		// A packed text has up to eight bytes a byte; numbers take up to ten each.
+		require.LessOrEqual(t, len(value), 8*len(b)+10*300)
+	}
+}
+
+// TestDamageUnderAChecksum holds that no bytes make Parse or AppendValue panic, or give more than they justify, even if their
+// checksum matches.
+func TestDamageUnderAChecksum(t *testing.T) {
+	for _, k := range kinds {
+		page := Append(nil, headOf(k), append(usualValues(k, 9, 1), oddValues(t, k, 1)[:9]...))
+		for i := range page {
+			was := page[i]
+			for _, with := range []byte{0, 1, was + 1, was - 1, was ^ 0x80, 0x41, 0xff} {
+				page[i] = with
+				requireHarmless(t, resealed(append([]byte(nil), page...)))
+			}
+			page[i] = was
+		}
+		for n := range page {
+			requireHarmless(t, resealed(append([]byte(nil), page[:n]...)))
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package page
+
+import (
+	"encoding/binary"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// cutting defines how the values of a kind are cut.
+type cutting struct {
+	numbers, texts int
+	// cut cuts a value into fields, which are zero, and returns false for one that can't be cut. join appends the value
+	// that was cut; given any other fields it appends any bytes.
+	cut  func(b []byte, f *chunk.Fields) bool
+	join func(dst []byte, f *chunk.Fields) []byte
+	// sizedBy returns the indices of the numbers head and count with which size returns how many bytes text k usually has;
+	// ok: there are such numbers.
+	sizedBy func(k int) (head, count int, ok bool)
+	size    func(k int, head, count uint64) int
+}
+
+var cuttings = [kindsEnd]cutting{
+	Labels: {
+		texts: 1 + maxLabels, cut: cutLabels, join: joinLabels,
+		sizedBy: func(int) (head, count int, ok bool) { return 0, 0, false },
+	},
+	Chunks: {
+		numbers: chunk.FieldNumbers, texts: chunk.FieldTexts, cut: chunk.CutChunk, join: chunk.AppendCut,
+		sizedBy: chunk.TextSizedBy, size: chunk.TextSize,
+	},
+	Rollups: {
+		numbers: rollup.FieldNumbers, texts: rollup.FieldTexts, cut: rollup.CutChunk, join: rollup.AppendCut,
+		sizedBy: rollup.TextSizedBy, size: rollup.TextSize,
+	},
+}
+
+// maxLabels is how many labels a value may have that is cut: into a text of all its names, each with its length before it, and
+// a text for each value. Later texts are nil.
+const maxLabels = 64
+
+func cutLabels(b []byte, f *chunk.Fields) bool {
+	if len(b) == 0 || b[0] != format.LabelsVersion {
+		return false
+	}
+	b = b[1:]
+	from := len(f.Memory)
+	for k := 1; len(b) > 0; k++ {
+		_, rest, err := format.CutString(b)
+		if err != nil || k > maxLabels {
+			return false
+		}
+		f.Memory = append(f.Memory, b[:len(b)-len(rest)]...)
+		if f.Texts[k], b, err = format.CutString(rest); err != nil {
+			return false
+		}
+	}
+	f.Texts[0] = f.Memory[from:len(f.Memory):len(f.Memory)]
+	return true
+}
+
+func joinLabels(dst []byte, f *chunk.Fields) []byte {
+	dst = append(dst, format.LabelsVersion)
+	names := f.Texts[0]
+	for k := 1; len(names) > 0 && k <= maxLabels; k++ {
+		_, rest, err := format.CutString(names)
+		if err != nil {
+			return dst
+		}
+		dst = append(dst, names[:len(names)-len(rest)]...)
+		names = rest
+		dst = append(binary.AppendUvarint(dst, uint64(len(f.Texts[k]))), f.Texts[k]...)
+	}
+	return dst
+}

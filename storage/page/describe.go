@@ -1,0 +1,38 @@
+package page
+
+import "fmt"
+
+// Describe returns what a page holds, for people. It returns ErrCorrupt if it can't be read, or one of its entries can't.
+func Describe(b []byte) (string, error) {
+	p, err := Parse(b)
+	if err != nil {
+		return "", err
+	}
+	var value []byte
+	bytes := 0
+	for i := range p.Len() {
+		if value, err = p.AppendValue(value[:0], i); err != nil {
+			return "", err
+		}
+		bytes += len(value)
+	}
+	words := fmt.Sprintf("%d bytes, %s of %d series", len(b), p.head.Kind, p.Len())
+	if p.head.Kind != Labels {
+		words += fmt.Sprintf(", labels page %x", p.head.Labels)
+	}
+	return fmt.Sprintf("%s, %d bytes as rows", words, bytes), nil
+}
+
+// String names what the entries of a page are.
+func (k Kind) String() string {
+	switch k {
+	case Labels:
+		return "labels"
+	case Chunks:
+		return "chunks"
+	case Rollups:
+		return "rollups"
+	default:
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+}

@@ -1,0 +1,215 @@
+package page
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// A column of n numbers, one per entry:
+//
+//	0      equal       number uvarint
+//	1–64   bits        least uvarint | so many bits of what each number is greater by
+//	65     dictionary  d − 1, 1 byte | column of d numbers | column of n references, each below d
+//
+// The first byte is the form. Bits stand in planes: one of the lowest byte of every number, one of the next, and so on, n bytes
+// each; the bits above, fewer than 8 per number, are packed: those of number i begin at bit i·(bits mod 8), bit 0 being the
+// lowest of the first byte. The columns in a dictionary are of forms 0 to 64.
+const (
+	numbersEqual      = 0
+	numbersMaxBits    = 64
+	numbersDictionary = 65
+)
+
+// planesSize returns how many bytes the planes of n numbers take.
+func planesSize(n, width int) int { return width/8*n + (n*(width%8)+7)/8 }
+
+// appendNumbers appends the column of x, not empty, at most MaxEntries.
+func (e *composer) appendNumbers(dst []byte, x []uint64) []byte {
+	least, greatest := x[0], x[0]
+	for _, v := range x {
+		least, greatest = min(least, v), max(greatest, v)
+	}
+	width := bits.Len64(greatest - least)
+	if width > dictionaryFrom {
+		if d := e.distinctNumbers(x); d > 0 {
+			refs := bits.Len64(uint64(d - 1))
+			if 3+planesSize(d, width)+planesSize(len(x), refs) < planesSize(len(x), width) {
+				dst = append(dst, numbersDictionary, byte(d-1))
+				dst = appendBits(dst, e.dictionary[:d])
+				return appendBits(dst, e.references[:len(x)])
+			}
+		}
+	}
+	return appendBits(dst, x)
+}
+
+// dictionaryFrom is the greatest width of numbers that no dictionary is tried for, bits.
+const dictionaryFrom = 4
+
+// appendBits appends the column of x without a dictionary.
+func appendBits(dst []byte, x []uint64) []byte {
+	least, greatest := x[0], x[0]
+	for _, v := range x {
+		least, greatest = min(least, v), max(greatest, v)
+	}
+	width := bits.Len64(greatest - least)
+	dst = binary.AppendUvarint(append(dst, byte(width)), least)
+	shift := 0
+	for ; shift+8 <= width; shift += 8 {
+		for _, v := range x {
+			dst = append(dst, byte((v-least)>>shift))
+		}
+	}
+	above := width % 8
+	if above == 0 {
+		return dst
+	}
+	packed, have := uint32(0), 0
+	for _, v := range x {
+		packed |= uint32((v-least)>>shift) << have
+		if have += above; have >= 8 {
+			dst = append(dst, byte(packed))
+			packed >>= 8
+			have -= 8
+		}
+	}
+	if have > 0 {
+		dst = append(dst, byte(packed))
+	}
+	return dst
+}
+
+// distinctNumbers sets the dictionary and the references of x, and returns how many distinct numbers there are; 0: too many
+// for a dictionary.
+func (e *composer) distinctNumbers(x []uint64) (d int) {
+	clear(e.slots[:])
+	for i, v := range x {
+		slot := v * 0x9e3779b97f4a7c15 >> (64 - slotBits)
+		for e.slots[slot] != 0 && e.dictionary[e.slots[slot]-1] != v {
+			slot = (slot + 1) % slotCount
+		}
+		if e.slots[slot] == 0 {
+			if d == 1+len(x)/2 {
+				return 0
+			}
+			e.dictionary[d] = v
+			d++
+			e.slots[slot] = uint16(d)
+		}
+		e.references[i] = uint64(e.slots[slot] - 1)
+	}
+	return d
+}
+
+// numbers is a column of numbers that can be read.
+type numbers struct {
+	least      uint64
+	width, n   int
+	planes     []byte
+	dictionary *numbers // nil: there is none
+}
+
+// at returns number i.
+func (c *numbers) at(i int) uint64 {
+	if c.width == 0 && c.dictionary == nil {
+		return c.least
+	}
+	v, at, shift := c.least, i, 0
+	for ; shift+8 <= c.width; shift += 8 {
+		v += uint64(c.planes[at]) << shift
+		at += c.n
+	}
+	if above := c.width % 8; above > 0 {
+		packed := c.planes[c.width/8*c.n:]
+		bit := i * above
+		two := uint(packed[bit/8])
+		if bit/8+1 < len(packed) {
+			two |= uint(packed[bit/8+1]) << 8
+		}
+		v += uint64(two>>(bit%8)&(1<<above-1)) << shift
+	}
+	if c.dictionary != nil {
+		return c.dictionary.at(int(v))
+	}
+	return v
+}
+
+// numbers reads a column of n numbers.
+func (r *scanner) numbers(n int) (c numbers, err error) {
+	form := r.byte()
+	if form != numbersDictionary {
+		return r.bits(form, n)
+	}
+	d := int(r.byte()) + 1
+	dictionary, err := r.bits(r.byte(), d)
+	if err != nil {
+		return c, err
+	}
+	if c, err = r.bits(r.byte(), n); err != nil {
+		return c, err
+	}
+	for i := range n {
+		if c.at(i) >= uint64(d) {
+			return c, fmt.Errorf("%w: reference to number %d of %d", ErrCorrupt, c.at(i), d)
+		}
+	}
+	c.dictionary = &dictionary
+	return c, nil
+}
+
+// bits reads a column without a dictionary.
+func (r *scanner) bits(form byte, n int) (c numbers, err error) {
+	if form > numbersMaxBits {
+		return c, fmt.Errorf("%w: numbers of unknown form %d", ErrCorrupt, form)
+	}
+	c = numbers{least: r.uvarint(), width: int(form), n: n}
+	c.planes = r.take(planesSize(n, c.width))
+	if r.short {
+		return c, fmt.Errorf("%w: %d numbers of %d bits end early", ErrCorrupt, n, form)
+	}
+	return c, nil
+}
+
+// scanner reads one part after the other, and remembers whether they ended early.
+type scanner struct {
+	b     []byte
+	short bool
+}
+
+func (r *scanner) byte() byte {
+	if b := r.take(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+// take returns the next n bytes, or nil where there are fewer, or n is negative.
+func (r *scanner) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.b, r.short = nil, true
+		return nil
+	}
+	taken := r.b[:n:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *scanner) uvarint() uint64 {
+	x, w := binary.Uvarint(r.b)
+	if w <= 0 {
+		r.b, r.short = nil, true
+		return 0
+	}
+	r.b = r.b[w:]
+	return x
+}
+
+// length reads a length, and returns -1 where as many bytes aren't left.
+func (r *scanner) length() int {
+	if n := r.uvarint(); !r.short && n <= uint64(len(r.b)) {
+		return int(n)
+	}
+	r.short = true
+	return -1
+}

@@ -1,0 +1,100 @@
+package page
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// ErrCorrupt means that bytes are no page that this package wrote.
+var ErrCorrupt = errors.New("page: corrupt")
+
+// MaxEntries is the greatest number of entries of a page.
+const MaxEntries = 256
+
+// LabelsIDLen is the length of Head.Labels where there is one, bytes.
+const LabelsIDLen = 16
+
+// Kind is what the entries of a page are. The numbers are stored and never reused.
+type Kind uint8
+
+// The kinds.
+const (
+	// Labels: values of labels rows, as format.AppendLabels encodes them.
+	Labels Kind = iota
+	// Chunks: values of rows of raw chunks, as format.AppendRawChunk encodes them.
+	Chunks
+	// Rollups: values of rows of rollup chunks, as package rollup encodes them.
+	Rollups
+
+	kindsEnd
+)
+
+// Head is what a page holds besides the values of its entries.
+type Head struct {
+	Kind Kind
+	// Labels is the version of the labels page that has the series of the entries, LabelsIDLen bytes; empty in a page of
+	// kind Labels, and only there.
+	Labels string
+	// At are the positions of the entries' series in that labels page, one per entry, ascending, below MaxEntries;
+	// nil: 0 to the number of entries minus 1, which is also returned where these were given one by one.
+	At []byte
+}
+
+// A page:
+//
+//	+---------+--------+---------+- - - - - - -+-----------+------------+---------+--------+
+//	| version | kind   | entries | labels page | positions | columns    | columns | crc32c |
+//	| 1 byte  | 1 byte | − 1,    | 16 bytes    |           | there,     |         | 4, LE  |
+//	|         |        | 1 byte  |             |           | 1 bit each |         |        |
+//	+---------+--------+---------+- - - - - - -+-----------+------------+---------+--------+
+//	                             └ not of labels ┘
+//
+// The columns are, in this order: a number per entry, 0 where its value is cut, 1 where it is whole; the numbers of the
+// kind; a text per entry, which is the value where that is whole; the texts of the kind. Bit k of byte j is that of column
+// 8·j + k. A column of numbers that isn't there is all 0, one of texts all empty. The checksum (Castagnoli) is over all bytes
+// before it. See numbers.go, texts.go and positions.go for the parts, cuttings.go, and chunk.CutChunk and rollup.CutChunk for
+// the fields.
+const pageVersion = 1
+
+const checksumSize = 4
+
+// Append appends the page of 1 to MaxEntries values. It panics where their number or the head violates the documentation
+// of Head: it is the caller's error. Values may be any bytes; those that are not of the head's kind take more room. The same
+// arguments always give the same bytes. Pages are smallest, once the engine compresses several, where the entries of all
+// stand in one order, such as that of their labels.
+func Append(dst []byte, h Head, values [][]byte) []byte {
+	h.check(len(values))
+	from := len(dst)
+	dst = append(dst, pageVersion, byte(h.Kind), byte(len(values)-1))
+	dst = append(dst, h.Labels...)
+	dst = appendPositions(dst, h.At)
+	l := &cuttings[h.Kind]
+	e := composers.Get().(*composer)
+	e.cut(l, values)
+	dst = e.appendColumns(dst, l, len(values))
+	e.release()
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// check panics unless the head is one of n entries.
+func (h *Head) check(n int) {
+	switch {
+	case n == 0 || n > MaxEntries:
+		panic(fmt.Sprintf("page: a page of %d entries", n))
+	case h.Kind >= kindsEnd:
+		panic(fmt.Sprintf("page: unknown kind %d", h.Kind))
+	case (h.Kind == Labels) != (h.Labels == ""), h.Labels != "" && len(h.Labels) != LabelsIDLen:
+		panic(fmt.Sprintf("page: kind %d with labels in a page named by %d bytes", h.Kind, len(h.Labels)))
+	case h.At != nil && len(h.At) != n:
+		panic(fmt.Sprintf("page: %d positions of %d entries", len(h.At), n))
+	}
+	for i := 1; i < len(h.At); i++ {
+		if h.At[i] <= h.At[i-1] {
+			panic(fmt.Sprintf("page: position %d follows %d", h.At[i], h.At[i-1]))
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package page
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// Page is a page that can be read, also by several goroutines at once. It refers to the bytes that it was parsed from.
+type Page struct {
+	head    Head
+	n       int
+	numbers []numbersAt
+	texts   []textsAt
+}
+
+// numbersAt and textsAt are columns that are there, and the number and the text of the kind that they are, plus 1; 0: whether
+// the value is whole, and the value.
+type numbersAt struct {
+	numbers
+
+	place int
+}
+
+type textsAt struct {
+	texts
+
+	place int
+}
+
+// Parse reads a page. It keeps b, which nobody may change afterwards. It returns ErrCorrupt where b is none.
+func Parse(b []byte) (*Page, error) {
+	if len(b) < 4+checksumSize {
+		return nil, fmt.Errorf("%w: %d bytes are no page", ErrCorrupt, len(b))
+	}
+	body, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum) {
+		return nil, fmt.Errorf("%w: the checksum doesn't match", ErrCorrupt)
+	}
+	if body[0] != pageVersion {
+		return nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, body[0])
+	}
+	p := &Page{head: Head{Kind: Kind(body[1])}, n: int(body[2]) + 1}
+	if p.head.Kind >= kindsEnd {
+		return nil, fmt.Errorf("%w: unknown kind %d", ErrCorrupt, p.head.Kind)
+	}
+	r := &scanner{b: body[3:]}
+	if p.head.Kind != Labels {
+		p.head.Labels = string(r.take(LabelsIDLen))
+	}
+	var err error
+	if p.head.At, err = r.positions(p.n); err != nil {
+		return nil, err
+	}
+	if err := p.columns(r, &cuttings[p.head.Kind]); err != nil {
+		return nil, err
+	}
+	if r.short || len(r.b) > 0 {
+		return nil, fmt.Errorf("%w: it ends %d bytes late, or early", ErrCorrupt, len(r.b))
+	}
+	return p, nil
+}
+
+// columns finds the columns.
+func (p *Page) columns(r *scanner, l *cutting) error {
+	there := r.take(columnsThere(l))
+	if there == nil {
+		return fmt.Errorf("%w: its columns end early", ErrCorrupt)
+	}
+	has := func(k int) bool { return there[k/8]>>(k%8)&1 != 0 }
+	for k := range 1 + l.numbers {
+		if !has(k) {
+			continue
+		}
+		column, err := r.numbers(p.n)
+		if err != nil {
+			return fmt.Errorf("number %d: %w", k, err)
+		}
+		p.numbers = append(p.numbers, numbersAt{numbers: column, place: k})
+	}
+	for k := range 1 + l.texts {
+		if !has(1 + l.numbers + k) {
+			continue
+		}
+		column, err := r.texts(p.n, p.sizes(l, k))
+		if err != nil {
+			return fmt.Errorf("text %d: %w", k, err)
+		}
+		p.texts = append(p.texts, textsAt{texts: column, place: k})
+	}
+	return nil
+}
+
+// sizes returns the sizes of a column of texts: see cutting; nil: it has none.
+func (p *Page) sizes(l *cutting, k int) func(i int) int {
+	if k == 0 {
+		return nil
+	}
+	head, count, ok := l.sizedBy(k - 1)
+	if !ok {
+		return nil
+	}
+	heads, counts := p.column(1+head), p.column(1+count)
+	return func(i int) int { return l.size(k-1, heads.at(i), counts.at(i)) }
+}
+
+// column returns a column of numbers, of zeros where it isn't there.
+func (p *Page) column(place int) *numbers {
+	for i := range p.numbers {
+		if p.numbers[i].place == place {
+			return &p.numbers[i].numbers
+		}
+	}
+	return &numbers{n: p.n}
+}
+
+// Head returns what the page holds besides values. Nobody changes its positions.
+func (p *Page) Head() Head { return p.head }
+
+// Len returns the number of entries.
+func (p *Page) Len() int { return p.n }
+
+// joiner is the memory that reading a value needs.
+type joiner struct {
+	numbers []uint64
+	texts   [][]byte
+	fields  chunk.Fields
+}
+
+var joiners = sync.Pool{New: func() any { return new(joiner) }}
+
+// AppendValue appends the value of entry i, 0 ≤ i < Len, byte for byte as it was given to Append. It returns ErrCorrupt, and
+// dst as it was, where the entry can't be read.
+func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) {
+	l := &cuttings[p.head.Kind]
+	d := joiners.Get().(*joiner)
+	defer d.release()
+	d.numbers, d.texts = zeroed(d.numbers, 1+l.numbers), zeroed(d.texts, 1+l.texts)
+	for k := range p.numbers {
+		d.numbers[p.numbers[k].place] = p.numbers[k].at(i)
+	}
+	memory := d.fields.Memory[:0]
+	for k := range p.texts {
+		d.texts[p.texts[k].place], memory = p.texts[k].at(i, memory)
+	}
+	d.fields = chunk.Fields{Numbers: d.numbers[1:], Texts: d.texts[1:], Memory: memory}
+	switch d.numbers[0] {
+	case 0:
+		return l.join(dst, &d.fields), nil
+	case 1:
+		return append(dst, d.texts[0]...), nil
+	default:
+		return dst, fmt.Errorf("%w: entry %d is cut in unknown way %d", ErrCorrupt, i, d.numbers[0])
+	}
+}
+
+// release forgets the page's bytes, and returns the joiner to the pool.
+func (d *joiner) release() {
+	clear(d.texts)
+	d.fields.Numbers, d.fields.Texts = nil, nil
+	joiners.Put(d)
+}

@@ -1,0 +1,244 @@
+package page
+
+import (
+	"fmt"
+	"math"
+)
+
+// A column of n texts, one per entry, which are any bytes:
+//
+//	0  equal       length uvarint | text
+//	1  pieces      affixes | column of n lengths | pieces, one after the other
+//	2  planes      affixes | length uvarint | the first bytes of all pieces, the second, and so on
+//	3  dictionary  d − 1, 1 byte | column of d texts | column of n references, each below d
+//	4  shared      affixes | column of n shared lengths | column of n lengths | what isn't shared, one after the other
+//	5  sized       column of n differences | texts, one after the other
+//
+// The first byte is the form; of the forms 1, 4 and 5 it may have the flag packed, which means that what stands one after the
+// other is packed: see packed.go. Affixes are what all texts begin and end with; pieces are what stands between:
+//
+//	+----------------+----------------+--------+--------+
+//	| prefix: length | suffix: length | prefix | suffix |
+//	| uvarint        | uvarint        |        |        |
+//	+----------------+----------------+--------+--------+
+//
+// Of form 4, a piece begins with as many bytes as are shared with the piece before it; every restartEvery-th shares none. Of
+// form 5, a difference is by how much a text is longer than its usual size (cuttings.go), zigzag. The column of texts in a
+// dictionary is of another form than 3 and 5.
+const (
+	textsEqual      = 0
+	textsPieces     = 1
+	textsPlanes     = 2
+	textsDictionary = 3
+	textsShared     = 4
+	textsSized      = 5
+
+	textsPacked = 0x10 // flag
+)
+
+// restartEvery is how many texts of form 4 have to be looked at for one, at most.
+const restartEvery = 16
+
+// texts is a column of texts that can be read.
+type texts struct {
+	form           byte
+	prefix, suffix []byte
+	ends           []uint32 // of pieces in bytes; nil: all are of length size
+	size, n        int
+	bytes          []byte
+	packed         *packed // nil: bytes are stored as they are
+	shared         numbers
+	references     numbers
+	dictionary     *texts
+}
+
+// extent returns where the stored bytes of text i begin and end.
+func (c *texts) extent(i int) (from, to int) {
+	switch {
+	case c.ends == nil:
+		return i * c.size, (i + 1) * c.size
+	case i == 0:
+		return 0, int(c.ends[0])
+	default:
+		return int(c.ends[i-1]), int(c.ends[i])
+	}
+}
+
+// appendStored appends the stored bytes of text i.
+func (c *texts) appendStored(dst []byte, i int) []byte {
+	from, to := c.extent(i)
+	if c.packed != nil {
+		return c.packed.appendTo(dst, from, to)
+	}
+	return append(dst, c.bytes[from:to]...)
+}
+
+// at returns text i. Where it isn't stored in one part, it puts it together at the end of memory, which it returns.
+func (c *texts) at(i int, memory []byte) (text, grown []byte) {
+	switch {
+	case c.form == textsEqual:
+		return c.bytes, memory
+	case c.form == textsDictionary:
+		return c.dictionary.at(int(c.references.at(i)), memory)
+	case c.packed == nil && len(c.prefix)+len(c.suffix) == 0 && (c.form == textsSized || c.form == textsPieces):
+		from, to := c.extent(i)
+		return c.bytes[from:to:to], memory
+	}
+	from := len(memory)
+	memory = append(memory, c.prefix...)
+	switch begin := len(memory); c.form {
+	case textsPlanes:
+		for k := range c.size {
+			memory = append(memory, c.bytes[k*c.n+i])
+		}
+	case textsShared:
+		for k := i - i%restartEvery; k <= i; k++ {
+			memory = c.appendStored(memory[:begin+int(c.shared.at(k))], k)
+		}
+	default:
+		memory = c.appendStored(memory, i)
+	}
+	memory = append(memory, c.suffix...)
+	return memory[from:len(memory):len(memory)], memory
+}
+
+// texts reads a column of n texts. size returns the size of text i that form 5 needs; nil: the form isn't allowed.
+func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
+	form := r.byte()
+	c = texts{form: form &^ textsPacked, n: n}
+	isPacked := form&textsPacked != 0
+	if isPacked && (c.form == textsEqual || c.form == textsPlanes || c.form == textsDictionary) {
+		return c, fmt.Errorf("%w: packed texts of form %d", ErrCorrupt, c.form)
+	}
+	switch c.form {
+	case textsEqual:
+		c.bytes = r.take(r.length())
+	case textsPieces, textsPlanes, textsShared:
+		err = r.pieces(&c, isPacked)
+	case textsDictionary:
+		err = r.textDictionary(&c)
+	case textsSized:
+		if size == nil {
+			return c, fmt.Errorf("%w: texts have no sizes", ErrCorrupt)
+		}
+		err = r.sized(&c, isPacked, size)
+	default:
+		return c, fmt.Errorf("%w: texts of unknown form %d", ErrCorrupt, c.form)
+	}
+	if err == nil && r.short {
+		err = fmt.Errorf("%w: texts of form %d end early", ErrCorrupt, c.form)
+	}
+	return c, err
+}
+
+// pieces reads affixes and pieces.
+func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
+	prefix, suffix := r.length(), r.length()
+	c.prefix, c.suffix = r.take(prefix), r.take(suffix)
+	if c.form == textsPlanes {
+		c.size = r.length()
+		c.bytes = r.take(c.size * c.n)
+		return nil
+	}
+	if c.form == textsShared {
+		if c.shared, err = r.numbers(c.n); err != nil {
+			return err
+		}
+	}
+	lengths, err := r.numbers(c.n)
+	if err != nil {
+		return err
+	}
+	if lengths.width == 0 && lengths.dictionary == nil && lengths.least <= uint64(r.mostBytes(isPacked)) {
+		c.size = int(lengths.least)
+		err = r.stored(c, isPacked, c.size*c.n)
+	} else {
+		err = r.ragged(c, isPacked, func(i int) uint64 { return lengths.at(i) })
+	}
+	if err == nil && c.form == textsShared && !r.short {
+		return c.checkShared()
+	}
+	return err
+}
+
+// mostBytes returns how many bytes of texts there may be at most in the rest of the page.
+func (r *scanner) mostBytes(isPacked bool) int {
+	if isPacked {
+		return 8 * len(r.b)
+	}
+	return len(r.b)
+}
+
+// stored reads n bytes of texts.
+func (r *scanner) stored(c *texts, isPacked bool, n int) (err error) {
+	if isPacked {
+		c.packed, err = r.packed(n)
+		return err
+	}
+	c.bytes = r.take(n)
+	return nil
+}
+
+// ragged reads texts of these lengths.
+func (r *scanner) ragged(c *texts, isPacked bool, length func(i int) uint64) error {
+	c.ends = make([]uint32, c.n)
+	end, most := uint64(0), min(uint64(r.mostBytes(isPacked)), math.MaxUint32)
+	for i := range c.ends {
+		n := length(i)
+		if n > most || end+n > most {
+			return fmt.Errorf("%w: text %d of %d bytes ends early", ErrCorrupt, i, n)
+		}
+		end += n
+		c.ends[i] = uint32(end)
+	}
+	return r.stored(c, isPacked, int(end))
+}
+
+// checkShared makes sure that no text shares more than the one before it has.
+func (c *texts) checkShared() error {
+	before := uint64(0)
+	for i := range c.n {
+		if i%restartEvery == 0 {
+			before = 0
+		}
+		shared := c.shared.at(i)
+		if shared > before {
+			return fmt.Errorf("%w: text %d shares %d bytes of %d", ErrCorrupt, i, shared, before)
+		}
+		from, to := c.extent(i)
+		before = shared + uint64(to-from)
+	}
+	return nil
+}
+
+func (r *scanner) textDictionary(c *texts) error {
+	d := int(r.byte()) + 1
+	if len(r.b) > 0 && r.b[0] == textsDictionary {
+		return fmt.Errorf("%w: a dictionary of a dictionary", ErrCorrupt)
+	}
+	dictionary, err := r.texts(d, nil)
+	if err != nil {
+		return err
+	}
+	if c.references, err = r.numbers(c.n); err != nil {
+		return err
+	}
+	for i := range c.n {
+		if ref := c.references.at(i); ref >= uint64(d) {
+			return fmt.Errorf("%w: reference to text %d of %d", ErrCorrupt, ref, d)
+		}
+	}
+	c.dictionary = &dictionary
+	return nil
+}
+
+func (r *scanner) sized(c *texts, isPacked bool, size func(i int) int) error {
+	differences, err := r.numbers(c.n)
+	if err != nil {
+		return err
+	}
+	return r.ragged(c, isPacked, func(i int) uint64 {
+		u := differences.at(i)
+		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // negative: greater than any length
+	})
+}
