@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // The tables. Windows come first in the partition keys of what expires: retention drops a window with one
 // range, and on Pebble a day's writes stay in neighbouring blocks.
 //
@@ -10,6 +12,8 @@ package engine
 //	sealed    window, tenant                                slot, partition, id    one row per seal
 //	raw       window, class, tenant, metric, shard          kind, start, series, version   labels, chunks, exemplars
 //	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
+//	raw_pages  as raw                                       kind, start, bits, first, version   pages: bundles of raw's rows
+//	r5m_pages, r1h_pages  as raw                            kind, bits, first, start, version   pages of r5m's and r1h's
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
 //	store     name                                          item                   settings; horizons of retention
@@ -50,6 +54,11 @@ var (
 	// R5m and R1h hold labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h. A series' rows stand together, for they are read over long ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
+	// RawPages, R5mPages and R1hPages hold pages: labels and chunks of many series whose ids begin with the first bits of first.
+	RawPages = &Table{ID: 24, Name: "raw_pages", Partition: rollupPartition,
+		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt}, {"first", KindID}, {"version", KindID}}}
+	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
+	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
@@ -109,7 +118,12 @@ var (
 var (
 	rollupPartition  = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}}
 	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
+
+	rollupPagesClustering = []Field{{"kind", KindInt}, {"bits", KindInt}, {"first", KindID}, {"start", KindInt}, {"version", KindID}}
 )
 
-// Tables lists every table.
+// Tables lists the tables that every engine has.
 var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes}
+
+// EmbeddedTables lists those that engines within the process have, of pages besides.
+var EmbeddedTables = append(slices.Clone(Tables), RawPages, R5mPages, R1hPages)

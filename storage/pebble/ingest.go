@@ -51,7 +51,13 @@ type ingestRow struct {
 }
 
 // isIngested reports whether the rows of a table may be written as sorted files: sealed rows come many at a time.
-func isIngested(t *engine.Table) bool { return t == engine.Raw || t == engine.R5m || t == engine.R1h }
+func isIngested(t *engine.Table) bool {
+	switch t {
+	case engine.Raw, engine.R5m, engine.R1h, engine.RawPages, engine.R5mPages, engine.R1hPages:
+		return true
+	}
+	return false
+}
 
 // ingested splits batches into those that are written as sorted files, and the others. The files are worth their while where they
 // are large.

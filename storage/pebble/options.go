@@ -160,4 +160,5 @@ func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 }
 
 // spanEnds are the first bytes of keys before which a file ends.
-var spanEnds = []byte{engine.Stage.ID, engine.Pending.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1}
+var spanEnds = []byte{engine.Stage.ID, engine.Pending.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
+	engine.RawPages.ID, engine.R5mPages.ID, engine.R1hPages.ID, engine.R1hPages.ID + 1}

@@ -34,6 +34,7 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 // spaceOf describes the parts of an engine's space; others are shown as one.
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
+	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes", engine.R1hPages.Name: "buckets of an hour",
 	engine.Stage.Name: unsealed, engine.Pending.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
 	pebble.SpaceLog: "log", pebble.SpaceFree: "given back soon", pebble.SpaceOther: "other files",
 }

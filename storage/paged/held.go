@@ -1,0 +1,217 @@
+package paged
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+)
+
+// heldPage is a page that was read of a partition.
+type heldPage struct {
+	kind, start    int64
+	bits           int
+	first, version string
+	value          []byte // nil if it was open already
+
+	*openPage      // nil: it isn't open
+	bad       bool // an entry can't be read, which was reported
+}
+
+// openPage is a page that can be read, with the ids of its labels page. It doesn't change.
+type openPage struct {
+	kind page.Kind
+	at   []byte // positions in ids of the entries; nil: 0, 1, 2, …
+	ids  ids
+	// order are the entries in the order of their ids.
+	order []byte
+	page  *page.Page
+	// values and, of raw chunks, versions are those of the entries of a page that this process has just written; then page is nil.
+	values   [][]byte
+	versions []string
+}
+
+// newOpenPage returns a page of entries at these positions of a labels page.
+func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
+	p := &openPage{kind: kind, at: at, ids: of, order: make([]byte, n)}
+	for i := range p.order {
+		p.order[i] = byte(i)
+	}
+	slices.SortFunc(p.order, func(a, b byte) int { return strings.Compare(p.id(int(a)), p.id(int(b))) })
+	return p
+}
+
+// len returns the number of entries.
+func (p *openPage) len() int { return len(p.order) }
+
+// appendValue appends the value of an entry.
+func (p *openPage) appendValue(dst []byte, i int) ([]byte, error) {
+	if p.page == nil {
+		return append(dst, p.values[i]...), nil
+	}
+	return p.page.AppendValue(dst, i)
+}
+
+// appendVersion appends the version of an entry that is a raw chunk with this value.
+func (p *openPage) appendVersion(dst []byte, i int, value []byte) []byte {
+	if p.page == nil {
+		return append(dst, p.versions[i]...)
+	}
+	version := hashOf(value)
+	return append(dst, version[:]...)
+}
+
+// hold copies a row of a table of pages, without its value if open isn't nil.
+func (t *tables) hold(row engine.Row, open *openPage) *heldPage {
+	k := row.Clustering
+	p := &heldPage{
+		kind: k[0].Int, start: k[t.pageStart].Int, bits: int(k[t.bits].Int),
+		first: strings.Clone(k[t.first].Text), version: strings.Clone(k[pageVersion].Text), openPage: open,
+	}
+	if open == nil {
+		p.value = bytes.Clone(row.Value)
+	}
+	return p
+}
+
+// last returns the last id that an entry of the page may have.
+func (p *heldPage) last() string { return lastOf(p.first, p.bits) }
+
+// id returns the id of an entry's series.
+func (p *openPage) id(i int) string {
+	if p.at != nil {
+		i = int(p.at[i])
+	}
+	return p.ids.at(i)
+}
+
+// open opens a page that is held. ok is false if there is no such page any more, or if damage was reported in its place.
+func (s *scan) open(p *heldPage) (ok bool, err error) {
+	there, err := s.r.open(s.ctx, s.tables, s.rows.Partition, p)
+	if errors.Is(err, engine.ErrCorrupt) {
+		return false, s.unreadable(p, err)
+	}
+	return there, err
+}
+
+// open opens a page of a partition. It returns an engine.ErrCorrupt if the page or its ids can't be read, and
+// false if the page was removed since, together with its labels page.
+func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *heldPage) (there bool, err error) {
+	if p.openPage == nil {
+		parsed, err := parse(p.value)
+		if err != nil {
+			return false, err
+		}
+		found, err := r.idsOf(ctx, t, partition, p, parsed)
+		if err != nil || found == "" {
+			return false, err
+		}
+		if err := checkPositions(parsed, found); err != nil {
+			return false, err
+		}
+		p.openPage = newOpenPage(parsed.Head().Kind, parsed.Head().At, found, parsed.Len())
+		p.openPage.page = parsed
+	}
+	return true, p.checkPlace(t)
+}
+
+func parse(value []byte) (*page.Page, error) {
+	p, err := page.Parse(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+	}
+	return p, nil
+}
+
+// checkPositions returns an engine.ErrCorrupt if entries have no ids.
+func checkPositions(p *page.Page, of ids) error {
+	at := p.Head().At
+	for i := 1; i < len(at); i++ {
+		if at[i] <= at[i-1] {
+			return fmt.Errorf("%w: position %d follows %d", engine.ErrCorrupt, at[i], at[i-1])
+		}
+	}
+	last := p.Len() - 1
+	if at != nil {
+		last = int(at[len(at)-1])
+	}
+	if last >= of.len() {
+		return fmt.Errorf("%w: position %d of %d series", engine.ErrCorrupt, last, of.len())
+	}
+	return nil
+}
+
+// checkPlace returns an engine.ErrCorrupt if the page doesn't belong where it is.
+func (p *heldPage) checkPlace(t *tables) error {
+	if got, want := p.openPage.kind, t.kindOf(p.kind); got != want {
+		return fmt.Errorf("%w: a page of kind %d where only kind %d is", engine.ErrCorrupt, got, want)
+	}
+	for _, i := range []byte{p.order[0], p.order[p.len()-1]} {
+		if id := p.id(int(i)); firstOf(id, p.bits) != p.first {
+			return fmt.Errorf("%w: series %x isn't in its bucket", engine.ErrCorrupt, id)
+		}
+	}
+	return nil
+}
+
+// idsOf returns the ids of the labels page that a page is, or refers to. It returns none if that page isn't there any more.
+func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *heldPage, parsed *page.Page) (found ids, err error) {
+	head, of := parsed.Head(), labelsKey{metricOf(partition), p.version}
+	if head.Kind != page.Labels {
+		of.version = head.Labels
+	}
+	if found = r.ids.get(of); found != "" {
+		return found, nil
+	}
+	if head.Kind == page.Labels {
+		found, err = idsOf(parsed, of.metric)
+	} else {
+		found, err = r.readIDs(ctx, t, partition, p, of.version)
+	}
+	if err != nil || found == "" {
+		return "", err
+	}
+	r.keepIDs(of, found)
+	return found, nil
+}
+
+// readIDs reads the ids of the labels page that a data page refers to. It returns none if the data page isn't there any more either.
+func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *heldPage, version string) (found ids, err error) {
+	key := t.pageKey(format.KindLabels, 0, p.bits, p.first, version)
+	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key}) {
+		if err != nil {
+			return "", fmt.Errorf("labels page %x: %w", version, err)
+		}
+		labels, err := parse(row.Value)
+		if err == nil && labels.Head().Kind != page.Labels {
+			err = fmt.Errorf("%w: it is a page of kind %d", engine.ErrCorrupt, labels.Head().Kind)
+		}
+		if err == nil {
+			found, err = idsOf(labels, metricOf(partition))
+		}
+		if err != nil {
+			return "", fmt.Errorf("labels page %x: %w", version, err)
+		}
+	}
+	if found != "" {
+		return found, nil
+	}
+	key = t.pageKey(p.kind, p.start, p.bits, p.first, p.version)
+	there := false
+	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true}) {
+		if err != nil {
+			return "", err
+		}
+		there = true
+	}
+	if there { // They were written together, and neither expires nor is dropped before the other.
+		return "", fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)
+	}
+	return "", nil
+}

@@ -1,0 +1,52 @@
+package paged
+
+import (
+	"container/list"
+	"sync"
+)
+
+// lru keeps the values that were used last, up to a size in bytes. Values don't change.
+type lru[K comparable, V any] struct {
+	capacity int64
+
+	mu      sync.Mutex
+	entries map[K]*list.Element
+	recent  *list.List // of *lruEntry, the last used first
+	bytes   int64
+}
+
+type lruEntry[K comparable, V any] struct {
+	key   K
+	value V
+	bytes int64
+}
+
+func newLRU[K comparable, V any](capacity int64) *lru[K, V] {
+	return &lru[K, V]{capacity: capacity, entries: map[K]*list.Element{}, recent: list.New()}
+}
+
+// get returns the value of a key; its zero value: there is none.
+func (c *lru[K, V]) get(key K) (value V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		c.recent.MoveToFront(e)
+		value = e.Value.(*lruEntry[K, V]).value
+	}
+	return value
+}
+
+// add keeps a value of so many bytes, unless the key has one.
+func (c *lru[K, V]) add(key K, value V, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[key] != nil || bytes > c.capacity {
+		return
+	}
+	c.entries[key] = c.recent.PushFront(&lruEntry[K, V]{key, value, bytes})
+	for c.bytes += bytes; c.bytes > c.capacity; {
+		oldest := c.recent.Remove(c.recent.Back()).(*lruEntry[K, V])
+		delete(c.entries, oldest.key)
+		c.bytes -= oldest.bytes
+	}
+}

@@ -1,0 +1,270 @@
+package paged
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+)
+
+// packer makes pages of the new series of a batch.
+type packer struct {
+	newSeries
+
+	limits limits
+	fewest int
+
+	packed []bool // by mutation: it is in a page
+	pages  []engine.Batch
+	room   int          // of the last of pages, bytes
+	wrote  *justWritten // to add to
+}
+
+// justWritten is what a Write keeps for readers when it has succeeded.
+type justWritten struct {
+	ids   map[labelsKey]ids // of labels pages
+	pages []writtenPage
+}
+
+// writtenPage is a data page, of so many bytes.
+type writtenPage struct {
+	of    labelsKey
+	open  *openPage
+	bytes int
+}
+
+// pack makes the pages: bucket by bucket.
+func (p *packer) pack() {
+	p.packed = make([]bool, len(p.batch.Mutations))
+	for from, to := 0, 0; from < len(p.series); from = to {
+		bucket := firstOf(p.series[from].id, p.bits)
+		for to = from; to < len(p.series) && firstOf(p.series[to].id, p.bits) == bucket; to++ {
+		}
+		for rest := p.series[from:to]; len(rest) > 0; {
+			n := p.cut(rest)
+			if n >= p.fewest {
+				p.bundle(bucket, rest[:n])
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+// cut returns how many of the series of a bucket are in the next page: where they are too many for one, about the same
+// number in each.
+func (p *packer) cut(series []oneNew) int {
+	bytes := 0
+	for _, s := range series {
+		bytes += len(p.value(s.labels))
+	}
+	pages := max((len(series)+p.limits.entries-1)/p.limits.entries, (bytes+p.limits.labelsBytes-1)/p.limits.labelsBytes, 1)
+	most, n := (len(series)+pages-1)/pages, 0
+	for bytes = 0; n < most; n++ {
+		if bytes += len(p.value(series[n].labels)); bytes > p.limits.labelsBytes && n > 0 {
+			break
+		}
+	}
+	return n
+}
+
+func (p *packer) value(mutation int) []byte { return p.batch.Mutations[mutation].Value }
+
+// bundle makes the labels page of some series of a bucket, and the data pages that refer to it: all in one batch. Chunks that don't fit
+// in stay rows.
+func (p *packer) bundle(bucket string, series []oneNew) {
+	// Series that are alike stand next to each other then, and pages of other metrics of the same targets in the same order.
+	series, byID := p.byLabels(series)
+	rows := make([]int, len(series))
+	var all strings.Builder
+	starts := map[int64][]int{} // places in series
+	for i, s := range series {
+		rows[i] = s.labels
+		all.WriteString(s.id)
+		for _, c := range s.chunks {
+			start := p.batch.Mutations[c].Clustering[p.tables.start].Int
+			starts[start] = append(starts[start], i)
+		}
+	}
+	labels := p.page(format.KindLabels, 0, bucket, page.Head{Kind: page.Labels}, rows)
+	version, of := labels.Clustering[pageVersion].Text, ids(all.String())
+	bundle, room := []engine.Mutation{labels}, p.limits.batchBytes-keyBytes(p.batch.Partition)-mutationBytes(&labels)
+	if room < 0 || len(labels.Value) > engine.MaxValue {
+		return
+	}
+	p.took(rows)
+	for _, start := range slices.Sorted(maps.Keys(starts)) {
+		for rest := starts[start]; len(rest) > 0; {
+			n := p.cutData(series, rest, start)
+			if n >= p.fewest {
+				m, rows, at := p.dataPage(bucket, version, series, rest[:n], start)
+				if size := mutationBytes(&m); size <= room && len(m.Value) <= engine.MaxValue {
+					bundle, room = append(bundle, m), room-size
+					p.took(rows)
+					p.keep(&m, rows, &openPage{kind: p.tables.data, at: at, ids: of, order: orderAt(byID, at, n)})
+				}
+			}
+			rest = rest[n:]
+		}
+	}
+	p.wrote.ids[labelsKey{metricOf(p.batch.Partition), version}] = of
+	p.add(bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
+}
+
+// cutData returns how many of the chunks of a start, which series at these places have, are in the next page.
+func (p *packer) cutData(series []oneNew, places []int, start int64) (n int) {
+	for bytes := 0; n < len(places); n++ {
+		if bytes += len(p.value(p.chunk(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
+			break
+		}
+	}
+	return n
+}
+
+// chunk returns the mutation that writes the chunk of a start, which the series has.
+func (p *packer) chunk(s *oneNew, start int64) int {
+	return s.chunks[slices.IndexFunc(s.chunks, func(c int) bool {
+		return p.batch.Mutations[c].Clustering[p.tables.start].Int == start
+	})]
+}
+
+// byLabels returns series, which are in the order of their ids, in that of their labels rows, and the places of these in the order of ids.
+func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
+	from := make([]byte, len(series))
+	for i := range from {
+		from[i] = byte(i)
+	}
+	slices.SortFunc(from, func(a, b byte) int { return bytes.Compare(p.value(series[a].labels), p.value(series[b].labels)) })
+	sorted, byID = make([]oneNew, len(series)), make([]byte, len(series))
+	for i, place := range from {
+		sorted[i], byID[place] = series[place], byte(i)
+	}
+	return sorted, byID
+}
+
+// orderAt returns n entries in the order of their ids: byID are the positions in the labels page in this order, and at those of the
+// entries, nil: the first n.
+func orderAt(byID, at []byte, n int) []byte {
+	if at == nil && n == len(byID) {
+		return byID
+	}
+	var entry [page.MaxEntries]int // by position, from 1
+	for i := range n {
+		position := byte(i)
+		if at != nil {
+			position = at[i]
+		}
+		entry[position] = i + 1
+	}
+	order := make([]byte, 0, n)
+	for _, position := range byID {
+		if i := entry[position]; i > 0 {
+			order = append(order, byte(i-1))
+		}
+	}
+	return order
+}
+
+// keep keeps a data page for readers: rollups are made of its entries next.
+func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
+	if p.tables == &r1hTables { // Nothing is made of these.
+		return
+	}
+	open.values = make([][]byte, len(rows))
+	if p.tables.isRaw() {
+		open.versions = make([]string, len(rows))
+	}
+	size := openBytes
+	for i, row := range rows {
+		open.values[i] = p.value(row)
+		size += len(open.values[i]) + valueBytes
+		if p.tables.isRaw() {
+			open.versions[i] = p.batch.Mutations[row].Clustering[3].Text
+		}
+	}
+	p.wrote.pages = append(p.wrote.pages, writtenPage{labelsKey{metricOf(p.batch.Partition), m.Clustering[pageVersion].Text}, open, size})
+}
+
+// valueBytes is about what an entry of a page that is kept takes besides its value.
+const valueBytes = 48
+
+// dataPage returns the page of the chunks of a start that series at these places have, the mutations that it stands for, and their
+// positions in the labels page; nil: 0, 1, 2, …
+func (p *packer) dataPage(bucket, version string, series []oneNew, places []int, start int64) (m engine.Mutation, rows []int, at []byte) {
+	at = make([]byte, len(places))
+	for i, place := range places {
+		at[i] = byte(place)
+		rows = append(rows, p.chunk(&series[place], start))
+	}
+	at = positions(at)
+	return p.page(format.KindChunk, start, bucket, page.Head{Kind: p.tables.data, Labels: version, At: at}, rows), rows, at
+}
+
+// positions returns the positions of a page's head: nil for 0, 1, 2, …
+func positions(at []byte) []byte {
+	if int(at[len(at)-1]) == len(at)-1 { // They ascend.
+		return nil
+	}
+	return at
+}
+
+// page returns what writes a page of the values of some mutations.
+func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
+	values := make([][]byte, len(rows))
+	m := engine.Mutation{Expires: p.batch.Mutations[0].Expires, Timestamp: p.batch.Mutations[rows[0]].Timestamp}
+	for i, row := range rows {
+		values[i] = p.value(row)
+		m.Timestamp = max(m.Timestamp, p.batch.Mutations[row].Timestamp)
+	}
+	m.Value = page.Append(nil, head, values)
+	m.Clustering = p.tables.pageKey(kind, start, p.bits, bucket, versionOf(m.Value))
+	return m
+}
+
+func (p *packer) took(rows []int) {
+	for _, row := range rows {
+		p.packed[row] = true
+	}
+}
+
+// add adds a labels page and its data pages to the batches.
+func (p *packer) add(bundle []engine.Mutation, bytes int) {
+	if len(p.pages) == 0 || bytes > p.room {
+		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition})
+		p.room = p.limits.batchBytes - keyBytes(p.batch.Partition)
+	}
+	last := &p.pages[len(p.pages)-1]
+	last.Mutations = append(last.Mutations, bundle...)
+	p.room -= bytes
+}
+
+// written returns the batches that take the place of the packed one.
+func (p *packer) written() []engine.Batch {
+	if len(p.pages) == 0 {
+		return []engine.Batch{*p.batch}
+	}
+	rest := engine.Batch{Table: p.batch.Table, Partition: p.batch.Partition}
+	for i, packed := range p.packed {
+		if !packed {
+			rest.Mutations = append(rest.Mutations, p.batch.Mutations[i])
+		}
+	}
+	if len(rest.Mutations) == 0 {
+		return p.pages
+	}
+	return append(p.pages, rest)
+}
+
+// mutationBytes is what a mutation counts for in engine.MaxBatch.
+func mutationBytes(m *engine.Mutation) int { return keyBytes(m.Clustering) + len(m.Value) }
+
+// keyBytes is at least what a key counts for in engine.MaxBatch.
+func keyBytes(key engine.Key) (n int) {
+	for _, v := range key {
+		n += 8 + len(v.Text)
+	}
+	return n
+}

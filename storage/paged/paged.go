@@ -1,0 +1,146 @@
+package paged
+
+import (
+	"crypto/sha256"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+)
+
+// Options sets how rows are packed.
+type Options struct {
+	// Write: rows of new series are written in pages. Pages that are there are read in any case.
+	Write bool
+	// Least is the fewest new series of a batch that are packed; 0: 8.
+	Least int
+	// IDsBytes is the size of the cache of ids of labels pages, bytes; 0: 4 MiB.
+	IDsBytes int64
+	// PagesBytes is the size of the cache of pages that were read for a few series, or have just been written, bytes; 0: 4 MiB.
+	PagesBytes int64
+}
+
+// The defaults of Options.
+const (
+	defaultLeast      = 8
+	defaultIDsBytes   = 4 << 20
+	defaultPagesBytes = 4 << 20
+)
+
+// limits bound pages and what readers hold of them. Tests make them small.
+type limits struct {
+	entries     int // of a page
+	bucket      int // series of a metric that a bucket is meant to have at most
+	labelsBytes int // values of a labels page
+	dataBytes   int // values of a data page
+	entryBytes  int // the greatest value that is packed
+	batchBytes  int // of pages
+	gatherBytes int // pages of a level that a reader holds, but for those of one bucket
+	fewest      int // entries of a page: fewer stay rows
+}
+
+func defaultLimits() limits {
+	return limits{
+		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
+		batchBytes: engine.MaxBatch, gatherBytes: 512 << 10, fewest: 4,
+	}
+}
+
+// Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once.
+type Rows struct {
+	eng    engine.Engine
+	o      Options
+	limits limits
+	ids    *lru[labelsKey, ids]
+	opened *lru[labelsKey, *openPage]
+}
+
+// New returns the rows of an engine, whose Close stays the caller's.
+func New(eng engine.Engine, o Options) *Rows {
+	if o.Least == 0 {
+		o.Least = defaultLeast
+	}
+	if o.IDsBytes == 0 {
+		o.IDsBytes = defaultIDsBytes
+	}
+	if o.PagesBytes == 0 {
+		o.PagesBytes = defaultPagesBytes
+	}
+	return &Rows{
+		eng: eng, o: o, limits: defaultLimits(),
+		ids: newLRU[labelsKey, ids](o.IDsBytes), opened: newLRU[labelsKey, *openPage](o.PagesBytes),
+	}
+}
+
+// tables is a table of rows with the table of its pages.
+type tables struct {
+	rows, pages *engine.Table
+	// series and start are fields of the clustering key of rows; bits, first and pageStart of that of pages.
+	series, start          int
+	bits, first, pageStart int
+	// segment is how many fields the keys of a segment's rows, and of their pages, have in common, see segment.go.
+	segment int
+	data    page.Kind // of pages of format.KindChunk
+}
+
+var (
+	rawTables = tables{rows: engine.Raw, pages: engine.RawPages, start: 1, series: 2, pageStart: 1, bits: 2, first: 3, segment: 2, data: page.Chunks}
+	r5mTables = rollupTables(engine.R5m, engine.R5mPages)
+	r1hTables = rollupTables(engine.R1h, engine.R1hPages)
+)
+
+func rollupTables(rows, pages *engine.Table) tables {
+	return tables{rows: rows, pages: pages, series: 1, start: 2, bits: 1, first: 2, pageStart: 3, segment: 1, data: page.Rollups}
+}
+
+// tablesOf returns the tables that belong to a table of rows; nil: its rows are never in pages.
+func tablesOf(t *engine.Table) *tables {
+	switch t {
+	case engine.Raw:
+		return &rawTables
+	case engine.R5m:
+		return &r5mTables
+	case engine.R1h:
+		return &r1hTables
+	}
+	return nil
+}
+
+func (t *tables) isRaw() bool { return t.rows == engine.Raw }
+
+// pageVersion is the last field of the clustering key of pages.
+const pageVersion = 4
+
+// pageKey returns the clustering key of a page.
+func (t *tables) pageKey(kind, start int64, bits int, first, version string) engine.Key {
+	key := make(engine.Key, pageVersion+1)
+	key[0] = engine.Int(kind)
+	key[t.pageStart] = engine.Int(start)
+	key[t.bits] = engine.Int(int64(bits))
+	key[t.first] = engine.Text(first)
+	key[pageVersion] = engine.Text(version)
+	return key
+}
+
+// kindOf returns the kind of pages of a kind of rows.
+func (t *tables) kindOf(kind int64) page.Kind {
+	if kind == format.KindLabels {
+		return page.Labels
+	}
+	return t.data
+}
+
+// latest returns the greatest timestamp that chunks of a start may have in a page, microseconds: sealed rows have the end of their slot, and
+// up to 18 minutes more as their version grows. What removes pages has it, for the timestamps of rows aren't readable.
+func latest(start int64) int64 { return (start+format.DayMS)*1000 + 1<<30 }
+
+// hashOf returns the version of a page or a chunk: the beginning of its hash.
+func hashOf(value []byte) [engine.IDLen]byte {
+	sum := sha256.Sum256(value)
+	return [engine.IDLen]byte(sum[:engine.IDLen])
+}
+
+func versionOf(value []byte) string {
+	sum := hashOf(value)
+	return string(sum[:])
+}

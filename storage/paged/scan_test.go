@@ -1,0 +1,181 @@
+package paged
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// counting counts the rows that are read of the tables of pages.
+type counting struct {
+	engine.Engine
+	pages int
+}
+
+func (c *counting) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		for row, err := range c.Engine.Scan(ctx, r) {
+			if tablesOf(r.Table) == nil {
+				c.pages++
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// A scan holds the pages of a few buckets, however many there are; and reads each about once.
+func TestPagesInUnits(t *testing.T) {
+	series := seriesOf("up", 3000)
+	for _, table := range rowTables {
+		eng := &counting{Engine: memory.New()}
+		r := writing(eng)
+		r.limits.bucket, r.limits.entries, r.limits.gatherBytes = 20, 10, 1000
+		for _, step := range []int{1, 3} { // Two levels, the second over the first.
+			var some []testSeries
+			for i := 0; i < len(series); i += step {
+				some = append(some, series[i])
+			}
+			for from := 0; from < len(some); from += 500 {
+				require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, some[from:min(from+500, len(some))], 1)}))
+			}
+		}
+		all := 0
+		for _, p := range pagesIn(t, eng, table, partitionOf("up")) {
+			if p.kind == format.KindChunk {
+				all++
+			}
+		}
+		require.Greater(t, all, 300)
+		chunks := engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}}
+		eng.pages = 0
+		require.Len(t, mustRead(t, r.Scan, chunks), len(series))
+		read := eng.pages
+		require.Less(t, read, all*3/2)
+		eng.pages = 0
+		rows, ahead := 0, 0
+		for _, err := range r.Scan(t.Context(), chunks) {
+			require.NoError(t, err)
+			rows++
+			ahead = max(ahead, eng.pages-read*rows/len(series))
+		}
+		require.Less(t, ahead, read/8, "%s: pages of %d that were read before their rows were needed", table, read)
+	}
+}
+
+// A partition without pages is scanned by one scan more.
+func TestScansWithoutPages(t *testing.T) {
+	for _, table := range rowTables {
+		scans := 0
+		eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Scan {
+				scans++
+			}
+			return faultengine.Pass()
+		})
+		require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 50), 1, 2)}))
+		r := New(eng, Options{})
+		for _, rg := range []engine.Range{
+			{}, {From: engine.Key{engine.Int(format.KindChunk)}}, {To: engine.Key{engine.Int(format.KindChunk)}}, {Limit: 3},
+		} {
+			scans = 0
+			rg.Table, rg.Partition = table, partitionOf("up")
+			require.NotEmpty(t, mustRead(t, r.Scan, rg))
+			require.Equal(t, 2, scans)
+		}
+		scans = 0
+		mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindExemplars)}})
+		require.Equal(t, 1, scans, "exemplars are never in pages")
+	}
+}
+
+// Where rows vanish by themselves, those in pages do at the same time.
+func TestExpiringRows(t *testing.T) {
+	const began = 1_777_636_800
+	for _, table := range rowTables {
+		at := time.Unix(began, 0)
+		now := func() time.Time { return at }
+		plain, eng := memory.NewExpiring(now), memory.NewExpiring(now)
+		r := writing(eng)
+		for i := range 3 {
+			b := written(table, seriesOf(fmt.Sprint("m", i), 40), 1, 2)
+			b.Partition = partitionOf("up") // The ids are of other metrics: these stay rows.
+			if i > 0 {
+				b = written(table, seriesOf("up", 120)[i*40:i*40+40], 1, 2)
+			}
+			for j := range b.Mutations {
+				b.Mutations[j].Expires = began + 10*int64(i+1)
+			}
+			require.NoError(t, plain.Write(t.Context(), []engine.Batch{b}))
+			require.NoError(t, r.Write(t.Context(), []engine.Batch{b}))
+		}
+		require.NotEmpty(t, pagesIn(t, eng, table, partitionOf("up")))
+		for _, want := range []int{360, 240, 120, 0} {
+			all := engine.Range{Table: table, Partition: partitionOf("up")}
+			rows := mustRead(t, plain.Scan, all)
+			require.Len(t, rows, want)
+			requireRows(t, rows, mustRead(t, r.Scan, all), "at %v", at)
+			at = at.Add(10 * time.Second)
+		}
+	}
+}
+
+// A scan of pages ends with its context, and may be iterated again.
+func TestCancelledScan(t *testing.T) {
+	series := seriesOf("up", 250)
+	for _, table := range rowTables {
+		r := writing(memory.New())
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, series, 1)}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		all := r.Scan(ctx, engine.Range{Table: table, Partition: partitionOf("up")})
+		for range 2 {
+			rows := 0
+			for _, err := range all {
+				require.NoError(t, err)
+				if rows++; rows == 300 {
+					break
+				}
+			}
+			require.Equal(t, 300, rows)
+		}
+		rows, failures := 0, 0
+		for row, err := range all {
+			if rows++; err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				require.Zero(t, row)
+				failures++
+			}
+			cancel()
+		}
+		require.Equal(t, 1, failures)
+		require.Less(t, rows, 250)
+	}
+}
+
+// Keys at the ends of what integers hold have nothing before or after them.
+func TestKeysAround(t *testing.T) {
+	key := func(values ...int64) (k engine.Key) {
+		for _, v := range values {
+			k = append(k, engine.Int(v))
+		}
+		return k
+	}
+	require.Equal(t, key(1, 6), keyBefore(key(1, 7)))
+	require.Equal(t, key(1, 8), keyAfter(key(1, 7)))
+	require.Equal(t, key(0), keyBefore(key(1, math.MinInt64)))
+	require.Equal(t, key(2), keyAfter(key(1, math.MaxInt64)))
+	require.Nil(t, keyBefore(key(math.MinInt64, math.MinInt64)))
+	require.Nil(t, keyAfter(key(math.MaxInt64, math.MaxInt64)))
+}

@@ -1,0 +1,188 @@
+package paged
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// A segment is what has pages of several buckets: in raw the rows of one kind and start, in r5m and r1h those of one kind. It is read
+// from the least id to the greatest, in units:
+//
+//	ids        a ─────────────────────────────────────────────► b
+//	level 2    │ bucket     │ bucket     │ bucket     │ bucket │
+//	level 5    │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │
+//	units      ├─── read ───┼──── next ──…
+//
+// Of each level a reader holds the pages of some neighbouring buckets, up to about limits.gatherBytes. A unit ends where the first
+// level has no more. Its rows are scanned after all pages of it were read: see the package's description.
+type segment struct {
+	prefix      engine.Key // of the keys of its rows, and of its pages
+	from, to    engine.Key // bounds of its rows that are asked for
+	first, last string     // bounds of their ids
+	levels      []level
+}
+
+// level is the pages of a segment's buckets whose ids share so many bits.
+type level struct {
+	bits int
+	// upTo is the last id up to which pages are held; "": none were read.
+	upTo string
+	held []*heldPage
+}
+
+// scanSegment yields the rows of a segment, whose pages have bits as their lowest level.
+func (s *scan) scanSegment(prefix engine.Key, bits int64) error {
+	g := segment{prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID}
+	if len(g.from) > s.series {
+		g.first = g.from[s.series].Text
+	}
+	if len(g.to) > s.series {
+		g.last = g.to[s.series].Text
+	}
+	if err := s.findLevels(&g, bits); err != nil {
+		return err
+	}
+	for from := g.first; from <= g.last; {
+		to := g.last
+		for i := range g.levels {
+			l := &g.levels[i]
+			if l.upTo < from {
+				if err := s.gather(&g, l, from); err != nil {
+					return err
+				}
+			}
+			to = min(to, l.upTo)
+		}
+		if err := s.unit(&g, from, to); err != nil {
+			return err
+		}
+		if to == g.last {
+			return nil
+		}
+		from = after(to)
+	}
+	return nil
+}
+
+// narrower returns a bound of a scan that reaches into the segment with a prefix: the bound, unless prefix is one as well, and narrower.
+func narrower(bound, prefix engine.Key) engine.Key {
+	if engine.Compare(bound, prefix) == 0 && len(bound) > len(prefix) {
+		return bound
+	}
+	return prefix
+}
+
+// findLevels finds the levels of a segment from its first one on.
+func (s *scan) findLevels(g *segment, bits int64) error {
+	for {
+		if bits < 0 || bits > maxBits {
+			p := &heldPage{kind: g.prefix[0].Int, bits: int(bits), first: noID, version: noID}
+			return s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
+		}
+		g.levels = append(g.levels, level{bits: int(bits)})
+		found, err := s.firstPage(with(g.prefix, engine.Int(bits+1)), g.prefix)
+		if err != nil || found == nil {
+			return err
+		}
+		bits = found[s.bits].Int
+	}
+}
+
+// with returns a key that begins as prefix, and goes on with more.
+func with(prefix engine.Key, more ...engine.Value) engine.Key {
+	return append(append(make(engine.Key, 0, len(prefix)+len(more)), prefix...), more...)
+}
+
+// openBytes is about what an open page takes besides its value.
+const openBytes = 1 << 10
+
+// gather reads the pages of a level from the bucket of an id on, until it holds enough of them.
+func (s *scan) gather(g *segment, l *level, from string) error {
+	pages := engine.Range{
+		Table: s.pages, Partition: s.rows.Partition, Damaged: s.pagesDamaged(),
+		From: with(g.prefix, engine.Int(int64(l.bits)), engine.Text(firstOf(from, l.bits))),
+		To:   with(g.prefix, engine.Int(int64(l.bits)), engine.Text(lastOf(g.last, l.bits))),
+	}
+	s.narrowToStarts(g, &pages)
+	most := s.r.limits.gatherBytes
+	if s.rows.Limit > 0 {
+		most = min(most, (s.rows.Limit-s.n)*s.r.limits.entryBytes)
+	}
+	// Pages that are read for a few series are likely to be read soon for their neighbours.
+	few, metric := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk, metricOf(s.rows.Partition)
+	var found []*heldPage
+	bytes, upTo := 0, g.last
+	for row, err := range s.r.eng.Scan(s.ctx, pages) {
+		if err != nil {
+			return err
+		}
+		first := row.Clustering[s.first].Text
+		if n := len(found); n > 0 && bytes > most && found[n-1].first != first {
+			upTo = lastOf(found[n-1].first, l.bits)
+			break
+		}
+		var open *openPage
+		if g.prefix[0].Int == format.KindChunk {
+			open = s.r.opened.get(labelsKey{metric, row.Clustering[pageVersion].Text})
+		}
+		found = append(found, s.hold(row, open))
+		bytes += len(row.Value)
+	}
+	l.upTo, l.held = upTo, slices.DeleteFunc(l.held, func(p *heldPage) bool { return p.last() < from })
+	for _, p := range found {
+		ok, err := s.open(p)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		l.held = append(l.held, p)
+		if few && p.value != nil {
+			of := labelsKey{metric, p.version}
+			s.r.opened.add(of.clone(), p.openPage, of.size(2*len(p.value)+openBytes))
+		}
+	}
+	return nil
+}
+
+// narrowToStarts narrows a range of pages of one bucket to the starts that are asked for of one series.
+func (s *scan) narrowToStarts(g *segment, pages *engine.Range) {
+	if s.isRaw() || g.first != g.last {
+		return
+	}
+	if len(g.from) > s.start {
+		pages.From = append(pages.From, g.from[s.start])
+	}
+	if len(g.to) > s.start {
+		pages.To = append(engine.Key{pages.From[0], pages.From[1], pages.From[2]}, g.to[s.start])
+	}
+}
+
+// unit yields the rows of a segment whose ids lie between two, both included. Their pages are held.
+func (s *scan) unit(g *segment, first, last string) error {
+	from, to := g.from, g.to
+	if first != g.first {
+		from = with(g.prefix, engine.Text(first))
+	}
+	if last != g.last {
+		to = with(g.prefix, engine.Text(last))
+	}
+	m := merge{scan: s, kind: g.prefix[0].Int, from: from, to: to, entries: s.entries[:0]}
+	for i := range g.levels {
+		for _, p := range g.levels[i].held {
+			m.add(p, first, last)
+		}
+	}
+	if len(m.entries) == 0 {
+		return s.plain(from, to)
+	}
+	s.entries = m.entries
+	if !slices.IsSortedFunc(m.entries, entry.compare) {
+		slices.SortFunc(m.entries, entry.compare)
+	}
+	return m.run()
+}

@@ -1,0 +1,210 @@
+package paged
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Write applies batches as engine.Engine.Write does, by one call of it. With Options.Write, rows of new series are
+// written in pages: of batches of raw, r5m and r1h that are Puts which expire at once, those labels rows whose series have
+// their id from them, and the chunks of these series that follow them in the batch. Other rows are written as they are: among others
+// large ones, raw chunks that name deletes, all but one of the chunks that a series has of one start, and those of slots longer than a
+// day, see latest. The batch becomes several then, of rows and of pages, each atomic.
+// It keeps references to values, which mustn't be changed later.
+func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
+	if !r.o.Write {
+		return r.eng.Write(ctx, batches)
+	}
+	found := r.findNew(batches)
+	if len(found) == 0 || engine.CheckBatches(batches) != nil { // The engine returns the error.
+		return r.eng.Write(ctx, batches)
+	}
+	r.chooseBits(found)
+	var out []engine.Batch
+	wrote := justWritten{ids: map[labelsKey]ids{}}
+	for i := range batches {
+		if len(found) == 0 || found[0].batch != &batches[i] {
+			out = append(out, batches[i])
+			continue
+		}
+		p := packer{newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote}
+		p.pack()
+		out = append(out, p.written()...)
+		found = found[1:]
+	}
+	if err := r.eng.Write(ctx, out); err != nil {
+		return err
+	}
+	for of, ids := range wrote.ids {
+		r.keepIDs(of, ids)
+	}
+	for _, w := range wrote.pages {
+		r.opened.add(w.of.clone(), w.open, w.of.size(w.bytes))
+	}
+	return nil
+}
+
+// newSeries are the series of a batch that are packed, in the order of their ids.
+type newSeries struct {
+	batch  *engine.Batch
+	tables *tables
+	series []oneNew
+	bits   int // of their buckets
+}
+
+// oneNew is a new series: the places of its mutations in the batch.
+type oneNew struct {
+	id     string
+	labels int
+	chunks []int // in the order of their starts
+}
+
+// findNew returns the batches with series to be packed.
+func (r *Rows) findNew(batches []engine.Batch) (found []newSeries) {
+	var x identifier
+	for i := range batches {
+		b := &batches[i]
+		t := tablesOf(b.Table)
+		if t == nil || !packable(b) {
+			continue
+		}
+		n := newSeries{batch: b, tables: t}
+		n.find(r.limits.entryBytes, &x)
+		if len(n.series) < r.o.Least {
+			continue
+		}
+		for _, s := range n.series {
+			slices.SortStableFunc(s.chunks, func(a, b int) int {
+				return cmp.Compare(n.batch.Mutations[a].Clustering[t.start].Int, n.batch.Mutations[b].Clustering[t.start].Int)
+			})
+		}
+		if byID := func(a, b oneNew) int { return strings.Compare(a.id, b.id) }; !slices.IsSortedFunc(n.series, byID) {
+			slices.SortFunc(n.series, byID)
+		}
+		found = append(found, n)
+	}
+	return found
+}
+
+// packable reports whether rows of a batch may be packed: they are all written, and expire at once. Keys that don't fit the
+// table are the engine's to refuse.
+func packable(b *engine.Batch) bool {
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		if m.Op != engine.Put || m.Expires != b.Mutations[0].Expires || engine.CheckKey(b.Table.Clustering, m.Clustering, false) != nil {
+			return false
+		}
+	}
+	return len(b.Mutations) > 0 && engine.CheckKey(b.Table.Partition, b.Partition, false) == nil
+}
+
+// metricOf returns the metric of a partition.
+func metricOf(partition engine.Key) string { return partition[3].Text }
+
+// find adds the series whose labels rows are written, with those of their chunks that follow before the labels of the next series: so
+// they are written.
+func (n *newSeries) find(most int, x *identifier) {
+	t := n.tables
+	seen := map[string]bool{} // ids out of order
+	for j := range n.batch.Mutations {
+		m := &n.batch.Mutations[j]
+		if len(m.Value) > most {
+			continue
+		}
+		switch m.Clustering[0].Int {
+		case format.KindLabels:
+			n.findLabels(m, j, x, seen)
+		case format.KindChunk:
+			if last := len(n.series) - 1; last >= 0 && n.series[last].id == m.Clustering[t.series].Text {
+				n.findChunk(&n.series[last], m, j)
+			}
+		}
+	}
+}
+
+// findLabels adds the series of a mutation that writes its labels.
+func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen map[string]bool) {
+	t := n.tables
+	id := m.Clustering[t.series].Text
+	if m.Clustering[t.start].Int != 0 {
+		return
+	}
+	if t.isRaw() && m.Clustering[3].Text != noID {
+		return
+	}
+	if of, err := x.id(m.Value, metricOf(n.batch.Partition)); err != nil || string(of[:]) != id {
+		return
+	}
+	if len(n.series) == 0 || n.series[len(n.series)-1].id < id && len(seen) == 0 {
+		n.series = append(n.series, oneNew{id: id, labels: j})
+		return
+	}
+	if len(seen) == 0 {
+		for _, s := range n.series {
+			seen[s.id] = true
+		}
+	}
+	if !seen[id] {
+		seen[id] = true
+		n.series = append(n.series, oneNew{id: id, labels: j})
+	}
+}
+
+// findChunk adds the chunk of a new series that a mutation writes, if it can be packed.
+func (n *newSeries) findChunk(s *oneNew, m *engine.Mutation, j int) {
+	t := n.tables
+	start := m.Clustering[t.start].Int
+	if m.Timestamp > latest(start) || !t.isChunk(m) {
+		return
+	}
+	for _, other := range s.chunks {
+		if n.batch.Mutations[other].Clustering[t.start].Int == start {
+			return
+		}
+	}
+	s.chunks = append(s.chunks, j)
+}
+
+// isChunk reports whether a mutation writes a chunk of which a page gives the key and the rank.
+func (t *tables) isChunk(m *engine.Mutation) bool {
+	if !t.isRaw() {
+		_, err := rollup.Header(m.Value)
+		return err == nil
+	}
+	raw, err := format.ParseRawChunk(m.Value)
+	if err != nil || len(raw.Data) == 0 || len(raw.Data) != len(m.Value) {
+		return false
+	}
+	version := hashOf(m.Value)
+	return m.Clustering[3].Text == string(version[:])
+}
+
+// chooseBits sets the bits of buckets: the same ones for neighbouring batches of a partition.
+func (r *Rows) chooseBits(found []newSeries) {
+	for from := 0; from < len(found); {
+		to := from + 1
+		for to < len(found) && found[to].tables == found[from].tables && engine.Compare(found[to].batch.Partition, found[from].batch.Partition) == 0 {
+			to++
+		}
+		var all []string
+		for _, n := range found[from:to] {
+			for _, s := range n.series {
+				all = append(all, s.id)
+			}
+		}
+		if !slices.IsSorted(all) {
+			slices.Sort(all)
+		}
+		bits := bitsFor(all, r.limits.bucket)
+		for i := range found[from:to] {
+			found[from+i].bits = bits
+		}
+		from = to
+	}
+}
