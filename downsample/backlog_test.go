@@ -36,7 +36,7 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	r.write(testStart.Add(-5*hour), 1)
 	r.write(testStart.Add(-15*hour), 1) // The day before.
 	r.fail(func(op faultengine.Op) bool {
-		if op.Kind == faultengine.Write && op.Table == engine.Raw {
+		if op.Kind == faultengine.Write && op.Table == engine.RawPages {
 			r.advance(roundLimit + time.Second) // Sealing one slot takes that long.
 		}
 		return false
@@ -143,7 +143,7 @@ func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })
 	r.days(2)
 	r.advance(30 * 24 * hour)
-	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.R5m })
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.R5mPages })
 	r.loop.Round(t.Context())
 	r.advance(8 * 24 * hour)
 	r.loop.Round(t.Context())

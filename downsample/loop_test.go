@@ -135,7 +135,7 @@ func TestStuckPartition(t *testing.T) {
 func TestAlarm(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
-	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.Raw })
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.RawPages })
 	r.loop.Round(t.Context())
 	require.Empty(t, r.loop.alarms(r.now()))
 	r.advance(storage.Grace / 2)

@@ -113,11 +113,11 @@ func (r *rig) unroll() {
 	kept, err := r.store.WindowInfos(r.t.Context())
 	require.NoError(r.t, err)
 	for _, k := range kept {
-		table := map[string]*engine.Table{"5m": engine.R5m, "1h": engine.R1h}[k.Resolution.String()]
-		if table == nil {
+		tables := map[string][]*engine.Table{"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages}}[k.Resolution.String()]
+		if tables == nil {
 			continue
 		}
-		for _, t := range []*engine.Table{table, engine.Sealed} {
+		for _, t := range append(tables, engine.Sealed) {
 			require.NoError(r.t, r.eng.Drop(r.t.Context(), t, engine.Key{engine.Int(k.Window)}))
 		}
 	}

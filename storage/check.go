@@ -333,7 +333,7 @@ type verifier interface {
 // scan reads rows; what of them can't be read is reported.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 	rows.Damaged = func(d engine.Damage) { c.missed(c.s.gapOf(&rows, d)) }
-	return c.s.eng.Scan(c.ctx, rows)
+	return c.s.rows.Scan(c.ctx, rows)
 }
 
 func (c *checker) missed(e *DamagedRowsError) {

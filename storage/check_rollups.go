@@ -2,6 +2,9 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -20,6 +23,10 @@ import (
 type slotSeries struct {
 	slot int64
 	id   format.SeriesID
+}
+
+func (a slotSeries) compare(b slotSeries) int {
+	return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.slot, b.slot))
 }
 
 // slotChunks are the sealed chunks of a series in a slot.
@@ -98,7 +105,8 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 	if err != nil {
 		return err
 	}
-	for at, have := range sealed {
+	for _, at := range slices.SortedFunc(maps.Keys(sealed), slotSeries.compare) { // Neighbours stand in one page.
+		have := sealed[at]
 		if unsettled[at.slot] || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
 		}

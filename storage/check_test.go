@@ -33,7 +33,7 @@ func (ts *testStore) partitionOf(tenant string, slot int64) int {
 
 // TestCheckNamesDamage damages one row after the other, and mends it again.
 func TestCheckNamesDamage(t *testing.T) {
-	ts := openTestStore(t, nil)
+	ts := openTestStore(t, rowsOnly)
 	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
 	at := ts.now.Add(-5 * time.Hour)
 	ts.write("default", ls, sample{at.UnixMilli(), 1}, sample{at.UnixMilli() + 15_000, 2})

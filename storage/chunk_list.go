@@ -118,7 +118,7 @@ func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Ro
 	for again := true; again; {
 		again = false
 		others := 0
-		for row, err := range s.eng.Scan(ctx, r) {
+		for row, err := range s.rows.Scan(ctx, r) {
 			if err != nil {
 				return err
 			}

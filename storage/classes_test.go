@@ -43,7 +43,7 @@ func withTestClasses(o *Options) {
 // chunksAt counts the rows of a class in the window of a resolution that holds a time.
 func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenant string) (n int) {
 	ts.t.Helper()
-	for _, err := range ts.eng.Scan(ts.t.Context(), engine.Range{
+	for _, err := range ts.rows.Scan(ts.t.Context(), engine.Range{
 		Table: format.TableOf(res), Partition: format.SeriesPartition(ts.period.WindowAt(res, t), tenant, "up", format.ClassShardOf(class, 0)),
 		From: engine.Key{engine.Int(format.KindChunk)}, KeysOnly: true,
 	}) {
@@ -284,7 +284,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
-	ts.Store.eng = lives
+	ts.Store.eng, ts.rows = lives, lives
 	for _, tenant := range []string{"usual", "brief"} {
 		for _, job := range []string{"web", "ci", "audit"} {
 			ts.write(tenant, jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
@@ -331,7 +331,7 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts := openTestStore(t, nil)
 	have, _, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
-	require.Equal(t, formatFirst, have.Format, "earlier releases read it")
+	require.Equal(t, formatPages, have.Format, "earlier releases refuse it: they would miss what is in pages")
 	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
 	ts.reopen()
 	require.EqualValues(t, 1, ts.classes.count(), "only processes that are told so add classes")
@@ -339,7 +339,7 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts.reopen()
 	have, _, err = readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
-	require.Equal(t, formatClasses, have.Format, "earlier releases would miss rows")
+	require.Equal(t, formatPages, have.Format, "the format never falls")
 	require.Equal(t, []knownClass{{
 		Name: "ci", FromMS: ts.now.UnixMilli(), RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
 	}}, have.Classes)

@@ -106,14 +106,35 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 			return err
 		}
 	}
+	if err := s.clearPages(ctx, tenant, all); err != nil {
+		return err
+	}
 	return s.dropDeletes(ctx, tenant, all)
+}
+
+// clearPages removes from pages what stands there of series that deletes are about, and that was rewritten as rows.
+func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombstones) error {
+	if s.pages == nil {
+		return nil
+	}
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
+			return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
+				return s.removeOutdone(ctx, res, part, series)
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
 func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 		c := newCleaner(s, tenant, window, part, at.Class())
-		for row, err := range s.eng.Scan(ctx, engine.Range{
+		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindExemplars)},
 		}) {
 			if err != nil {
@@ -154,7 +175,7 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 		}
 		for at := range s.places(shards) {
 			part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
-			for row, err := range s.eng.Scan(ctx, engine.Range{
+			for row, err := range s.rows.Scan(ctx, engine.Range{
 				Table: table, Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 			}) {
 				if err != nil {

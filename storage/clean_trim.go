@@ -250,7 +250,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 			return false, err
 		}
 		for at := range t.s.places(shards) {
-			for _, err := range t.s.eng.Scan(t.ctx, engine.Range{
+			for _, err := range t.s.rows.Scan(t.ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
 			}) {
 				return err == nil, err
@@ -263,7 +263,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 // partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
 func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 	c := newCleaner(t.s, t.tenant, t.window, part, at.Class())
-	for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
+	for row, err := range t.s.rows.Scan(t.ctx, engine.Range{
 		Table: format.TableOf(t.res), Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}) {
 		if err != nil {
@@ -341,7 +341,7 @@ func (t *trim) hours(metric string, at format.ClassShard, series map[string]dele
 		if day := t.s.period.DayOf(m.slot); !days[day] {
 			days[day] = true
 			x := newRoller(newRowWriter(t.ctx, t.s, Work{Slot: m.slot}), t.tenant, m.slot)
-			x.dueIn = dueIn
+			x.dueIn, x.remade = dueIn, true
 			if err := x.destine(metric, list); err != nil {
 				return err
 			}
@@ -400,10 +400,6 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		return
 	}
 	b.Delete(0, gone)
-	k, start := row.Clustering, row.Clustering[2].Int
-	end := start + format.DayMS
-	if t.res == rollup.FiveMinutes {
-		end = p.SlotEnd(p.SlotOf(start + 1))
-	}
-	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, rollupTimestamp(end, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
+	k := row.Clustering
+	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, t.s.timestampOf(t.res, k[2].Int, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
 }

@@ -138,7 +138,7 @@ func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
 // about another series, and marks don't tell that rows are missing. Buckets that no delete is about are read from rollups.
 func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 	t.Parallel()
-	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true; rowsOnly(o) })
 	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 	for _, job := range []string{"api", "batch", "ci"} {
 		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
@@ -160,7 +160,7 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 // raw rows has vanished. Rollups know all that was sealed, so buckets that no delete is about are still read from them.
 func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	t.Parallel()
-	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true; rowsOnly(o) })
 	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 	for _, job := range []string{"api", "batch"} {
 		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
@@ -247,7 +247,7 @@ func TestDeletesInAGapOfVanishedRows(t *testing.T) {
 // it is named, and what comes is there. Before, the slot's samples could never be sealed.
 func TestLateSamplesBesideADamagedRollup(t *testing.T) {
 	t.Parallel()
-	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true; rowsOnly(o) })
 	at := ts.now.Add(-40 * day).Truncate(day).Add(time.Hour)
 	require.Equal(t, 30, ts.importJob("api", every(at, time.Minute, 30)...).RollupsOnly)
 	require.Equal(t, 30, ts.importJob("batch", every(at, time.Minute, 30)...).RollupsOnly)

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Here is all that makes rows go, and nowhere else: a test of the source ensures that. The condition of each:
@@ -19,6 +20,7 @@ import (
 //	deleteRows    defined     nothing that is still staged leans on them
 //	deleteHeld    held        they are stored, or nobody needs them
 //	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
+//	removeOutdone pages       of their entries those that rows or others outdo, which readers see instead
 //
 // Besides, rows expire by themselves on engines that do so, at the time that they were written with: see expiresAfter.
 
@@ -28,7 +30,7 @@ var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed
 // dropWindow drops the rows of a window, and lists it no longer when they are gone.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
-	for _, t := range append([]*engine.Table{format.TableOf(res), engine.Catalog}, perTenant[:]...) {
+	for _, t := range append([]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, perTenant[:]...) {
 		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return false, err
 		}
@@ -47,7 +49,7 @@ func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) 
 func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for class := range s.classes.count() {
-		if err := s.drop(ctx, format.TableOf(res), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
+		if err := s.dropRows(ctx, res, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
 			return false, err
 		}
 	}
@@ -74,11 +76,19 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	if d.tenant != "" {
 		prefix = append(prefix, engine.Text(d.tenant))
 	}
-	err = s.drop(ctx, format.TableOf(format.ResolutionOf(d.window)), prefix)
+	err = s.dropRows(ctx, format.ResolutionOf(d.window), prefix)
 	if err == nil {
 		s.gone.add(d)
 	}
 	return err == nil, err
+}
+
+// dropRows drops the rows and pages of series at a resolution.
+func (s *Store) dropRows(ctx context.Context, res rollup.Resolution, prefix engine.Key) error {
+	if err := s.drop(ctx, format.TableOf(res), prefix); err != nil {
+		return err
+	}
+	return s.drop(ctx, format.PagesOf(res), prefix)
 }
 
 func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
@@ -213,6 +223,31 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	}}}})
 	if err != nil {
 		return fmt.Errorf("storage: removing a delete: %w", err)
+	}
+	return nil
+}
+
+// removeOutdone removes from the pages of a partition the entries of some series that rows have taken the place of, or other entries, which
+// become rows before.
+func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries) error {
+	ids := make(map[string]bool, len(series))
+	for id := range series {
+		ids[id] = true
+	}
+	rows, pages, err := s.pages.Outdone(ctx, format.TableOf(res), partition, ids)
+	for i := range rows {
+		for j := range rows[i].Mutations {
+			m := &rows[i].Mutations[j]
+			m.Timestamp = s.timestampOf(res, m.Clustering[2].Int, versionOf(m.Value))
+		}
+	}
+	for _, batches := range [][]engine.Batch{rows, pages} {
+		if err == nil && len(batches) > 0 {
+			err = s.eng.Write(ctx, batches)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("storage: removing from pages of %s what was rewritten: %w", format.TableOf(res), err)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@
 //
 // seal_pass.go, sealer.go, roller.go, row_writer.go, destroy.go
 //
+// Over Pebble, the rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in
+// pages, and yields them as rows again.
+//
 // # The way of a query
 //
 //	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
@@ -80,6 +83,9 @@
 //   - Chunk: sealed samples of a series in a slot. Samples that come later make one more chunk.
 //   - Resolution: raw, 5m or 1h. Rollup: the buckets of a series, see package rollup. Rollup task: a series whose rollups
 //     are to be made.
+//   - Page: the labels, or the chunks of one start, of up to 256 series that were new in a window, in one row: see package paged.
+//     Entry: a row of raw, r5m or r1h that stands in a page. A row with the same key that names more deletes, or has a higher
+//     version, outdoes it.
 //   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
 //     (decisions/017). Gap of a horizon: windows whose rows were written with a shorter time to live, and have vanished.
@@ -113,6 +119,7 @@
 //
 //   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
+//   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,

@@ -163,7 +163,7 @@ func (s *Store) Damaged() int {
 // scanAll scans rows whose loss is named, and hinders nobody: each row to row, which must keep copies.
 func (s *Store) scanAll(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	rows.Damaged = func(d engine.Damage) { s.noteGap(s.gapOf(&rows, d)) }
-	for rw, err := range s.eng.Scan(ctx, rows) {
+	for rw, err := range s.rows.Scan(ctx, rows) {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
 		}

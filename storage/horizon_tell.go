@@ -300,7 +300,7 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 			if at.Class() != class {
 				continue
 			}
-			for row, err := range s.eng.Scan(ctx, engine.Range{
+			for row, err := range s.rows.Scan(ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 			}) {
 				if err != nil {

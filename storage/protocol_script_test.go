@@ -141,6 +141,7 @@ func (s *script) do(command string, input []string) string {
 
 func (s *script) open(words []string) {
 	s.eng, s.opts = memory.New(), DefaultOptions()
+	rowsOnly(&s.opts) // One of them is damaged.
 	s.opts.Partitions = 1
 	s.opts.Now = func() time.Time { return s.now }
 	for _, word := range words {
@@ -256,7 +257,7 @@ func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 func (s *script) eachChunk(ctx context.Context, tenant string, do func(metric string, row engine.Row)) {
 	for window := s.store.period.RawWindowAt(s.now.UnixMilli()) - 400; window <= s.store.period.RawWindowAt(s.now.UnixMilli())+1; window++ {
 		for _, metric := range []string{"heat", "load", "up"} {
-			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}) {
+			for row, err := range s.store.rows.Scan(ctx, engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}) {
 				require.NoError(s.t, err)
 				do(metric, row)
 			}

@@ -31,7 +31,7 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 // TestSealIsDoneAgainWhole makes the first write of late data arrive in part: what a second seal finds of
 // its chunks shows nothing about the catalog, or about labels that had no room in the same batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
-	for _, table := range []*engine.Table{engine.Catalog, engine.Raw, engine.Sealed} {
+	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
 		for _, fate := range []faultengine.Action{faultengine.Fail(nil), faultengine.Lose(nil), faultengine.Withhold(nil)} {
 			failing := false
 			ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
@@ -91,7 +91,7 @@ func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	var state atomic.Int32
 	var other func() <-chan struct{}
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-		if op.Kind != faultengine.Write || op.Table != engine.Raw && op.Table != engine.Catalog {
+		if op.Kind != faultengine.Write || op.Table != engine.RawPages && op.Table != engine.Catalog {
 			return faultengine.Pass()
 		}
 		if state.CompareAndSwap(armed, waiting) {

@@ -249,7 +249,7 @@ func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engi
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
-	for rw, err := range r.s.eng.Scan(ctx, rows) {
+	for rw, err := range r.s.rows.Scan(ctx, rows) {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
 		}

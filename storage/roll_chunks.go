@@ -17,6 +17,24 @@ func rollupTimestamp(endMS int64, version uint64) int64 {
 	return endMS*1000 + int64(min(version, 1<<30))
 }
 
+// timestampOf returns the timestamp of a rollup chunk of a start.
+func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) int64 {
+	end := start + format.DayMS
+	if res == rollup.FiveMinutes {
+		end = s.period.SlotEnd(s.period.SlotOf(start + 1))
+	}
+	return rollupTimestamp(end, version)
+}
+
+// versionOf returns the version of a rollup chunk; 0 if it can't be read: any other is better, and Decode names it.
+func versionOf(chunk []byte) uint64 {
+	info, err := rollup.Header(chunk)
+	if err != nil {
+		return 0
+	}
+	return info.Version
+}
+
 // appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered
 // from samples.
 func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
@@ -70,7 +88,7 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 	var found []rollupChunk
 	id := series.ID().String()
 	for at := range s.placesOf(series.ID(), shards) {
-		for row, err := range s.eng.Scan(ctx, engine.Range{
+		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}) {
@@ -86,11 +104,7 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 }
 
 func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {
-	info, err := rollup.Header(row.Value)
-	if err != nil {
-		info.Version = 0 // Any other is better; Decode names it.
-	}
-	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
+	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: versionOf(row.Value), data: slices.Clone(row.Value)}
 }
 
 // sortRollups sorts chunks by start, of one start that with the highest version first.

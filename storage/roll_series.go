@@ -114,7 +114,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.places(shards) {
-		for row, err := range s.eng.Scan(ctx, engine.Range{
+		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: table, Partition: format.SeriesPartition(window, tenant, metric, at),
 			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}) {

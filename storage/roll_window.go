@@ -149,6 +149,7 @@ func (x *windowRoller) lack(missing []markAt) {
 	for slot, in := range x.slots {
 		in.forDue = !whole[slot]
 	}
+	x.remade = len(whole) == 0
 }
 
 func (x *windowRoller) listWindows() error {

@@ -26,6 +26,9 @@ type rowWriter struct {
 	work  Work      // what errors name: one of the slots
 	// namesFirst is true if rows which come in part may be looked for by their names: the slot has its mark already.
 	namesFirst bool
+	// remade is true if the rows are rollups made anew for deletes. They stay out of pages, though their series' labels are written again:
+	// cleaning makes rows of them anyway, see removeOutdone.
+	remade bool
 	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
 	// row, though another process is heard of, or a retention is changed, between the two.
 	others   *[]statedKeep
@@ -181,7 +184,11 @@ func (x *rowWriter) write() error {
 	for i := range x.rows {
 		batches = append(batches, x.rows[i].Batch)
 	}
-	if err := x.s.eng.Write(x.ctx, batches); err != nil {
+	write := x.s.rows.Write
+	if x.remade {
+		write = x.s.eng.Write
+	}
+	if err := write(x.ctx, batches); err != nil {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
 	for _, w := range x.written {

@@ -129,9 +129,15 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	var cut [][]int
 	for _, pass := range passes {
 		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
+		all := 0
+		for _, w := range pass {
+			all += chunks[w]
+		}
+		// Passes of about one size: one of few partitions would be sealed among the rows of all others.
+		even := all / max(1, (all+maxPassChunks/2)/maxPassChunks)
 		from, sum := 0, 0
 		for i, w := range pass {
-			if i > from && sum+chunks[w] > maxPassChunks {
+			if i > from && sum+chunks[w]/2 > even {
 				cut = append(cut, pass[from:i])
 				from, sum = i, 0
 			}

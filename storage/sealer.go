@@ -102,7 +102,7 @@ func (x *sealedSlot) eachRow(kind int64, s *Series, shards int64, keysOnly bool,
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.ID().String())}
 	for in := range x.s.placesOf(s.ID(), shards) {
-		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
+		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {

@@ -17,11 +17,13 @@ import (
 
 const (
 	// formatVersion is the newest format of rows that this package writes and reads.
-	formatVersion = 2
+	formatVersion = formatPages
 	// formatFirst is that of a store without classes, which the first releases read, too.
 	formatFirst = 1
 	// formatClasses is that of a store with classes: a release without them would miss their rows.
 	formatClasses = 2
+	// formatPages is that of a store with pages: a release without them would miss the series in these.
+	formatPages = 3
 )
 
 // rawWindow is the width of a window of raw rows.
@@ -71,7 +73,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
 		var err error
-		want.Format = formatClasses
+		want.Format = max(want.Format, formatClasses)
 		if want.Classes, _, err = addClasses(nil, opts.Classes, want.CreatedMS); err != nil {
 			return settings{}, false, err
 		}
@@ -233,7 +235,7 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		if err != nil || !changed {
 			return have, err
 		}
-		have.Classes, have.Format = all, formatClasses
+		have.Classes, have.Format = all, max(have.Format, formatClasses)
 		after, err := json.Marshal(have)
 		if err != nil {
 			return have, err
@@ -247,6 +249,30 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		}
 	}
 	return have, nil
+}
+
+// withPages raises the format of a store in which pages are about to be written, so that a release which can't read them refuses it.
+func withPages(ctx context.Context, eng engine.Engine, have settings) error {
+	for try := 0; have.Format < formatPages; try++ {
+		found, before, err := readSettings(ctx, eng)
+		if err != nil {
+			return err
+		}
+		have = found
+		have.Format = max(have.Format, formatPages)
+		after, err := json.Marshal(have)
+		if err != nil {
+			return err
+		}
+		ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+		if err != nil || !ok && try+1 >= addTries {
+			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatPages, cmp.Or(err, errOthersAdd))
+		}
+		if !ok {
+			have.Format = 0
+		}
+	}
+	return nil
 }
 
 // addTries is how often classes are added, where others change the settings meanwhile or no answer comes.

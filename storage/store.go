@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -136,6 +138,8 @@ type seams struct {
 	blobBytes int
 	// letGoSeries is of how many series a pass lets go at once; 0: letGoSeries.
 	letGoSeries int
+	// pageSeries is how many new series of a partition make pages; 0: paged's default.
+	pageSeries int
 }
 
 func (s *seams) workers(n int) int {
@@ -151,9 +155,12 @@ func DefaultOptions() Options {
 		Slot: 2 * time.Hour, Partitions: 16, Retention: 30 * 24 * time.Hour,
 		HeadBytes: 4 << 30, QueueBytes: 64 << 20, CacheBytes: 256 << 20, QueryBytes: 1 << 30,
 		MaxLabels: 64, MaxLabelName: 1024, MaxLabelValue: 4096, Follow: true,
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler), seams: defaultSeams,
 	}
 }
+
+// defaultSeams are those of DefaultOptions: this package's tests change them before they begin.
+var defaultSeams seams
 
 func (o *Options) validate() error {
 	switch {
@@ -187,6 +194,9 @@ type Store struct {
 	// classes are the retention classes, with the tenants' retentions.
 	classes *classes
 	eng     engine.Engine
+	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
+	rows  seriesRows
+	pages *paged.Rows // nil: the store has no pages
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
@@ -260,8 +270,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
-	if e, ok := engine.As[expirer](eng); ok {
-		s.expiring = e.ExpiresRows()
+	s.expiring = expiresRows(eng)
+	s.openRows()
+	if s.pages != nil && !opts.ReadOnly {
+		if err := withPages(ctx, eng, have); err != nil {
+			return nil, err
+		}
 	}
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
@@ -286,6 +300,28 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.rebuildErr = s.rebuild(s.background)
 	})
 	return s, nil
+}
+
+// seriesRows is what the rows of series are read and written by.
+type seriesRows interface {
+	Write(ctx context.Context, batches []engine.Batch) error
+	Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error]
+}
+
+// expiresRows reports whether an engine's rows vanish by themselves.
+func expiresRows(eng engine.Engine) bool {
+	e, ok := engine.As[expirer](eng)
+	return ok && e.ExpiresRows()
+}
+
+// openRows decides where the rows of series stand. Where several processes write them, or where they vanish by themselves, all are the
+// engine's own.
+func (s *Store) openRows() {
+	if s.rows = s.eng; s.opts.Shared || expiresRows(s.eng) {
+		return
+	}
+	s.pages = paged.New(s.eng, paged.Options{Write: !s.opts.ReadOnly, Least: s.opts.seams.pageSeries})
+	s.rows = s.pages
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

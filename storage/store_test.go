@@ -40,6 +40,9 @@ func openTestStore(t testing.TB, change func(*Options)) *testStore {
 	return ts
 }
 
+// rowsOnly has the rows of all series stand by themselves, for tests that look at rows, or change them.
+func rowsOnly(o *Options) { o.seams.pageSeries = math.MaxInt }
+
 func (ts *testStore) open() {
 	var err error
 	if ts.eng = ts.memory; ts.eng == nil {

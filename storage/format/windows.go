@@ -87,6 +87,18 @@ func TableOf(res rollup.Resolution) *engine.Table {
 	}
 }
 
+// PagesOf returns the table of a resolution's pages.
+func PagesOf(res rollup.Resolution) *engine.Table {
+	switch res {
+	case rollup.FiveMinutes:
+		return engine.R5mPages
+	case rollup.OneHour:
+		return engine.R1hPages
+	default:
+		return engine.RawPages
+	}
+}
+
 // WindowSpan returns the times that the slots of a window span, milliseconds.
 func (p *Periods) WindowSpan(window int64) (start, end int64) {
 	end = p.WindowEnd(window)

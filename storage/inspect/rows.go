@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
 )
 
 // ErrNotShown means that Rows can't show the partition that was asked for.
@@ -117,7 +118,7 @@ func Rows(ctx context.Context, eng engine.Engine, table string, fields map[strin
 		if err != nil {
 			return err
 		}
-		words, err := format.Describe(rows.Table, rows.Partition, row)
+		words, err := describe(rows, row)
 		if err != nil {
 			words = "CORRUPT: " + err.Error()
 		}
@@ -126,17 +127,26 @@ func Rows(ctx context.Context, eng engine.Engine, table string, fields map[strin
 	return nil
 }
 
+func describe(rows engine.Range, row engine.Row) (string, error) {
+	switch rows.Table {
+	case engine.RawPages, engine.R5mPages, engine.R1hPages:
+		return page.Describe(row.Value)
+	default:
+		return format.Describe(rows.Table, rows.Partition, row)
+	}
+}
+
 // rangeOf returns the rows of a table that fields name.
 func rangeOf(table string, fields map[string]string) (rows engine.Range, err error) {
-	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.Name == table })
+	i := slices.IndexFunc(engine.EmbeddedTables, func(t *engine.Table) bool { return t.Name == table })
 	if i < 0 {
-		names := make([]string, len(engine.Tables))
-		for i, t := range engine.Tables {
+		names := make([]string, len(engine.EmbeddedTables))
+		for i, t := range engine.EmbeddedTables {
 			names[i] = t.Name
 		}
 		return rows, fmt.Errorf("%w: there is no table %q; there are %s", ErrNotShown, table, strings.Join(names, ", "))
 	}
-	t := engine.Tables[i]
+	t := engine.EmbeddedTables[i]
 	partition, err := parseKey(t, t.Partition, fields)
 	if err != nil {
 		return rows, err

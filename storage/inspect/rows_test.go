@@ -1,7 +1,11 @@
 package inspect
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -32,7 +39,7 @@ func TestRows(t *testing.T) {
 	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")
 	key["kind"] = "1"
 	require.NotContains(t, show("raw", key), "job")
-	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":1`)
+	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":3`)
 	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
 
 	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
@@ -49,4 +56,71 @@ func TestRows(t *testing.T) {
 	s := storagetest.Open(t, r.eng, storagetest.Clock(func() time.Time { return r.now }), func(o *storage.Options) { o.ReadOnly = true })
 	require.NoError(t, Overview(t.Context(), s.View(), func(s string) { readOnly = append(readOnly, s) }))
 	require.Equal(t, lines, readOnly)
+}
+
+// TestRowsOfPages shows pages in words, and damaged ones as such; Survey measures them.
+func TestRowsOfPages(t *testing.T) {
+	r := newRig(t)
+	b := r.NewBatch("ann")
+	for i := range 40 {
+		ls := labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("h", i))
+		s, err := b.Define([]byte(ls.String()), ls)
+		require.NoError(t, err)
+		require.NoError(t, b.Float(s, r.now.UnixMilli(), 0, 1))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, r.SealAll(t.Context()))
+	slot := r.View().Period().SlotOf(r.now.UnixMilli())
+	of := func(res rollup.Resolution) (table string, key map[string]string) {
+		window := r.View().Period().WindowOfSlot(res, slot)
+		return format.PagesOf(res).Name, map[string]string{"window": fmt.Sprint(window), "class": "0", "tenant": "ann", "metric": "up", "shard": "0"}
+	}
+	show := func(res rollup.Resolution) (lines []string) {
+		table, key := of(res)
+		require.NoError(t, Rows(t.Context(), r.eng, table, key, func(s string) { lines = append(lines, s) }))
+		return lines
+	}
+	for res, data := range map[rollup.Resolution]string{rollup.Raw: "chunks", rollup.FiveMinutes: "rollups", rollup.OneHour: "rollups"} {
+		lines := show(res)
+		require.Len(t, lines, 2)
+		require.Regexp(t, "^kind=0 .*: [0-9]+ bytes, labels of 40 series, ", lines[0])
+		version := regexp.MustCompile("version=([0-9a-f]+)").FindStringSubmatch(lines[0])[1]
+		require.Regexp(t, "^kind=1 .*: [0-9]+ bytes, "+data+" of 40 series, labels page "+version+", ", lines[1])
+	}
+	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
+	require.True(t, ok)
+	require.NoError(t, compacter.Compact(t.Context()))
+	list, _, err := Survey(t.Context(), r.View(), "ann")
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	usage, ok := r.eng.(measurer)
+	require.True(t, ok)
+	for _, w := range list {
+		n, err := usage.Usage(t.Context(), format.PagesOf(w.Resolution), engine.Key{engine.Int(w.Window)})
+		require.NoError(t, err)
+		require.Positive(t, n)
+		require.GreaterOrEqual(t, w.Bytes, int64(n))
+	}
+
+	table, key := of(rollup.Raw)
+	rows, err := rangeOf(table, key)
+	require.NoError(t, err)
+	pages := map[string]engine.Mutation{}
+	for row, err := range r.eng.Scan(t.Context(), rows) {
+		require.NoError(t, err)
+		m := engine.Mutation{Timestamp: math.MaxInt64, Value: bytes.Clone(row.Value)}
+		for _, v := range row.Clustering {
+			m.Clustering = append(m.Clustering, engine.Value{Int: v.Int, Text: strings.Clone(v.Text)})
+		}
+		pages[fmt.Sprint(row.Clustering[0].Int)] = m
+	}
+	put := func(m engine.Mutation) {
+		require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: rows.Table, Partition: rows.Partition, Mutations: []engine.Mutation{m}}}))
+	}
+	bad := pages["1"]
+	bad.Value = bytes.Clone(bad.Value)
+	bad.Value[len(bad.Value)/2]++
+	put(bad)
+	require.Regexp(t, "^kind=1 .*: CORRUPT: page: corrupt: ", show(rollup.Raw)[1])
+	put(pages["1"])
 }

@@ -85,11 +85,14 @@ func bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (
 		return -1, nil
 	}
 	for class := range v.Classes() {
-		n, err := m.Usage(ctx, format.TableOf(format.ResolutionOf(window)), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
-		if err != nil {
-			return 0, err
+		res := format.ResolutionOf(window)
+		for _, t := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
+			n, err := m.Usage(ctx, t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
+			if err != nil {
+				return 0, err
+			}
+			total += int64(n)
 		}
-		total += int64(n)
 	}
 	n, err := m.Usage(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(format.ResolutionOf(window))), engine.Text(tenant)})
 	return total + int64(n), err

@@ -134,12 +134,12 @@ func removeRollups(t *testing.T, directory string) {
 	require.NoError(t, err)
 	removed := 0
 	for _, k := range kept {
-		table := map[string]*engine.Table{"5m": engine.R5m, "1h": engine.R1h}[k.Resolution.String()]
-		if table == nil {
+		tables := map[string][]*engine.Table{"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages}}[k.Resolution.String()]
+		if tables == nil {
 			continue
 		}
 		removed++
-		for _, table := range []*engine.Table{table, engine.Sealed} {
+		for _, table := range append(tables, engine.Sealed) {
 			require.NoError(t, eng.Drop(t.Context(), table, engine.Key{engine.Int(k.Window)}))
 		}
 	}

@@ -4,12 +4,12 @@ package tidy
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
-		"inspect.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
+		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
 		"promql.errHistograms",
 	},
 	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
-		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
+		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
 		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "storage.errOtherSeries",
 		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},

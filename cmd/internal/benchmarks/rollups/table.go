@@ -19,8 +19,9 @@ func fillTable(d dataset, k disk, c costs, sealing own) string {
 	row("Prometheus' blocks", uint64(k.prometheus))
 	named := uint64(0)
 	for _, name := range []string{"raw", "r5m", "r1h"} {
-		row("Cassia: "+name, k.tables[name])
-		named += k.tables[name]
+		bytes := k.tables[name] + k.tables[name+"_pages"]
+		row("Cassia: "+name, bytes)
+		named += bytes
 	}
 	row("Cassia: raw, r5m and r1h", named)
 	row("Cassia: the whole directory, compacted", uint64(k.compacted))
