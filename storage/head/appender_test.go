@@ -93,6 +93,28 @@ func TestAppender(t *testing.T) {
 	require.Equal(t, []int64{4}, h.times(t))
 }
 
+// TestReleaseFindsASlotThatGoes fails a commit, and begins another one of the same slot, after Release has found the slot and before it drops
+// what it was given: the second commit's samples stay, and so do the numbers of its blobs.
+func TestReleaseFindsASlotThatGoes(t *testing.T) {
+	h := newTestHead(t)
+	h.stage(1)
+	var found *openSlot
+	require.True(t, h.view(SlotPartition{}, func(c *openSlot) { found = c }))
+	h.appender.Fail()
+	h.stage(2)
+	h.drop(found, nil)
+	h.appender.Publish(time.Time{})
+	require.Equal(t, []int64{2}, h.times(t))
+
+	h.stage(3)
+	require.Equal(t, int64(3), h.appender.Streams()[0].LastSeq(), "no number names two contents")
+	h.appender.Publish(time.Time{})
+	closed, _ := h.Close(SlotPartition{})
+	h.Release(SlotPartition{}, closed)
+	require.Equal(t, 1, h.GC())
+	require.Zero(t, h.Bytes())
+}
+
 // TestQueriesBesideCommits reads while samples come and generations are closed and released.
 func TestQueriesBesideCommits(t *testing.T) {
 	h := newTestHead(t)

@@ -252,7 +252,10 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		delete(p.slots, SlotPartition{c.slot, c.partition})
+		// Since c was found a commit may have failed, whereupon c went, and the next one made another of the same slot and partition.
+		if at := (SlotPartition{c.slot, c.partition}); p.slots[at] == c {
+			delete(p.slots, at)
+		}
 	}
 	h.fair.stale()
 }
