@@ -135,13 +135,33 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
-			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
+			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
 		case stored[0].version < have.version && bytes.Equal(stored[0].data, appendOrEmpty(&b, rollup.FiveMinutes, stored[0].version)):
 			// A raw chunk of a seal that failed came after the next seal had read the slot: its samples are among those of that seal's.
 		case !bytes.Equal(stored[0].data, want):
-			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d isn't what the %d raw chunks make", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
+			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d isn't what the %d raw chunks make", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// reportUnlessStaged reports a rollup that differs from what it is computed from, unless the stage holds rows of any of the slots from first to
+// last. staged lacks the slots that no mark and no pending row leads to: a commit that failed after its blobs of an old slot were durable leaves
+// such rows, whose samples weren't acknowledged. A seal that listed the slot while that commit was under way seals them all the same; if it fails
+// before their rollups are written, none repeats it until something else of the slot is staged.
+func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {
+	for slot := first; slot <= last; slot++ {
+		for p := range c.s.period.OfSlot(slot).Partitions {
+			empty, err := c.s.empty(c.ctx, engine.Stage, format.StagePartition(slot, p))
+			if err != nil || !empty {
+				return err
+			}
+		}
+	}
+	c.report(problem, args...)
 	return nil
 }
 
@@ -251,7 +271,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 		return err
 	}
 	if len(newest) == 0 || !bytes.Equal(newest[0].data, r.chunk) {
-		c.report("r1h: tenant %q, metric %q, series %x, start %d: it isn't what the day's 5m rollups make", tenant, metric, id, start)
+		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: it isn't what the day's 5m rollups make", tenant, metric, id, start)
 	}
 	return nil
 }
