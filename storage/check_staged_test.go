@@ -17,8 +17,8 @@ import (
 )
 
 // TestCheckHeedsUnnamedStageRows fails a commit whose blob of an old slot was written, before its pending row was, and then the seal of that
-// blob, which listed the slot while the commit was under way. Nothing leads to the slot then. Its rollups aren't compared until what is staged
-// there was sealed.
+// blob, which listed the slot while the commit was under way. Nothing leads to the slot then. Its rollups aren't compared until its stage rows
+// are sealed.
 func TestCheckHeedsUnnamedStageRows(t *testing.T) {
 	late := labels.FromStrings(labels.MetricName, "up", "host", "late")
 	for _, series := range []labels.Labels{upLabels, late} {
