@@ -238,7 +238,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	for i := range rows {
 		for j := range rows[i].Mutations {
 			m := &rows[i].Mutations[j]
-			m.Timestamp = s.timestampOf(res, m.Clustering[2].Int, versionOf(m.Value))
+			m.Timestamp = s.timestampOf(res, m.Clustering[2].Int, rollup.VersionOf(m.Value))
 		}
 	}
 	for _, batches := range [][]engine.Batch{rows, pages} {

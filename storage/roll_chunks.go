@@ -26,15 +26,6 @@ func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) 
 	return rollupTimestamp(end, version)
 }
 
-// versionOf returns the version of a rollup chunk; 0 if it can't be read: any other is better, and Decode names it.
-func versionOf(chunk []byte) uint64 {
-	info, err := rollup.Header(chunk)
-	if err != nil {
-		return 0
-	}
-	return info.Version
-}
-
 // appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered
 // from samples.
 func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
@@ -104,7 +95,7 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 }
 
 func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {
-	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: versionOf(row.Value), data: slices.Clone(row.Value)}
+	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value)}
 }
 
 // sortRollups sorts chunks by start, of one start that with the highest version first.

@@ -125,14 +125,7 @@ func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 // the higher version.
 func (sel *selection) rank(a, b sealedChunk) int {
 	shown := func(c sealedChunk) int64 { return min(0, c.start-sel.sources[c.source].hidden) }
-	version := func(c sealedChunk) uint64 {
-		info, err := rollup.Header(c.data)
-		if err != nil {
-			return 0
-		}
-		return info.Version
-	}
-	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(version(a), version(b)))
+	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data)))
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is

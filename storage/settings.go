@@ -253,29 +253,28 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 
 // withPages raises the format of a store in which pages are about to be written, so that a release which can't read them refuses it.
 func withPages(ctx context.Context, eng engine.Engine, have settings) error {
-	for try := 0; have.Format < formatPages; try++ {
-		found, before, err := readSettings(ctx, eng)
-		if err != nil {
+	for try := 1; have.Format < formatPages; try++ {
+		now, before, err := readSettings(ctx, eng)
+		if err != nil || now.Format >= formatPages {
 			return err
 		}
-		have = found
-		have.Format = max(have.Format, formatPages)
-		after, err := json.Marshal(have)
+		now.Format = formatPages
+		after, err := json.Marshal(now)
 		if err != nil {
 			return err
 		}
 		ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
-		if err != nil || !ok && try+1 >= addTries {
-			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatPages, cmp.Or(err, errOthersAdd))
+		if ok {
+			return nil
 		}
-		if !ok {
-			have.Format = 0
+		if err != nil || try == addTries {
+			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatPages, cmp.Or(err, errOthersAdd))
 		}
 	}
 	return nil
 }
 
-// addTries is how often classes are added, where others change the settings meanwhile or no answer comes.
+// addTries is how often the settings are changed, where others change the settings meanwhile or no answer comes.
 const addTries = 5
 
 var errOthersAdd = errors.New("other processes change the settings all the time")

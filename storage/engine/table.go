@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Kind is the type of a key field. Engines map it to their own: an order-preserving encoding on Pebble,
 // a CQL type on Cassandra.
@@ -62,6 +66,15 @@ func Text(s string) Value { return Value{Text: s} }
 
 // Key lists values of a partition or clustering key, or of a prefix of one.
 type Key []Value
+
+// Clone returns a copy that shares no memory with k, whose texts may be valid for a while only; nil if k is nil.
+func (k Key) Clone() Key {
+	clone := slices.Clone(k)
+	for i := range clone {
+		clone[i].Text = strings.Clone(clone[i].Text)
+	}
+	return clone
+}
 
 // CheckKey returns an error if key doesn't fit fields; prefix allows it to be shorter.
 func CheckKey(fields []Field, key Key, prefix bool) error {

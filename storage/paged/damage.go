@@ -24,7 +24,7 @@ type reports struct {
 func (s *scan) reached(key engine.Key) {
 	g := &s.reports
 	if g.open != nil && g.over {
-		s.reportGap(cloneKey(key))
+		s.reportGap(key.Clone())
 	}
 	n := 0
 	for _, v := range key {
@@ -64,7 +64,7 @@ func (s *scan) partDamaged(rows *engine.Range) {
 			if s.reports.open != nil { // It goes on from the part before.
 				d.After = s.reports.open.After
 			} else if s.reports.last != nil {
-				d.After = cloneKey(s.reports.last)
+				d.After = s.reports.last.Clone()
 			}
 		}
 		s.reports.open = nil

@@ -251,10 +251,10 @@ func (g *gappy) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, 
 				gap = true
 				continue
 			case gap:
-				r.Damaged(engine.Damage{After: after, Before: cloneKey(row.Clustering), Err: errGap})
+				r.Damaged(engine.Damage{After: after, Before: row.Clustering.Clone(), Err: errGap})
 				gap = false
 			}
-			if after = cloneKey(row.Clustering); !yield(row, nil) {
+			if after = row.Clustering.Clone(); !yield(row, nil) {
 				return
 			}
 			if n++; n == limit {
@@ -316,7 +316,7 @@ func requireGaps(t *testing.T, eng engine.Engine, l limits, whole engine.Range, 
 	found := map[string]bool{}
 	for row, err := range r.Scan(t.Context(), whole) {
 		require.NoError(t, err)
-		last = cloneKey(row.Clustering)
+		last = row.Clustering.Clone()
 		found[fmt.Sprint(row.Clustering)] = true
 		for _, d := range gaps[max(len(gaps)-1, 0):] {
 			require.NotEqual(t, d.After, last)

@@ -145,20 +145,11 @@ func (m *merge) row() engine.Row {
 // outdoes reports whether an entry has a higher rank than the row with its key. Only rollups have: raw chunks in pages name
 // no deletes.
 func (m *merge) outdoes(l *logical, row engine.Row) bool {
-	return m.ranked() && l.rank > rankOf(row.Value)
+	return m.ranked() && l.rank > rollup.VersionOf(row.Value)
 }
 
 // ranked reports whether of entries with one key the rank must be known.
 func (m *merge) ranked() bool { return !m.isRaw() && m.kind == format.KindChunk && !m.rows.KeysOnly }
-
-// rankOf returns the version of a rollup; 0 if it can't be read: any other is better.
-func rankOf(value []byte) uint64 {
-	info, err := rollup.Header(value)
-	if err != nil {
-		return 0
-	}
-	return info.Version
-}
 
 // fill makes next of the next entries, unless there is any. ok is false if there are none.
 func (m *merge) fill() (ok bool, err error) {
@@ -206,7 +197,7 @@ func (m *merge) materialize(e entry) error {
 		l.version = unsafeString(m.buf[len(m.buf)-engine.IDLen:])
 	}
 	if m.ranked() {
-		l.rank = rankOf(l.value)
+		l.rank = rollup.VersionOf(l.value)
 	}
 	if !m.isRaw() || m.within(l) {
 		m.next = append(m.next, l)

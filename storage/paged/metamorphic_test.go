@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -305,9 +306,9 @@ func requireNothingOutdone(t testing.TB, eng engine.Engine, table *engine.Table,
 				key = format.ChunkKey(p.id(i), p.start, versionOf(value))
 			}
 			if rank, twice := ranks[fmt.Sprint(key)]; twice && table != engine.Raw {
-				require.Equal(t, rank, rankOf(value), "an entry that another one outdoes is left")
+				require.Equal(t, rank, rollup.VersionOf(value), "an entry that another one outdoes is left")
 			}
-			ranks[fmt.Sprint(key)] = rankOf(value)
+			ranks[fmt.Sprint(key)] = rollup.VersionOf(value)
 			row, ok := rows[fmt.Sprint(key)]
 			if !ok {
 				continue
@@ -317,7 +318,7 @@ func requireNothingOutdone(t testing.TB, eng engine.Engine, table *engine.Table,
 				require.NoError(t, err)
 				require.Zero(t, raw.Exempt.Count(), "an entry that a row outdoes is left")
 			} else {
-				require.LessOrEqual(t, rankOf([]byte(row)), rankOf(value), "an entry that a row outdoes is left")
+				require.LessOrEqual(t, rollup.VersionOf([]byte(row)), rollup.VersionOf(value), "an entry that a row outdoes is left")
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Outdone returns what removes from the pages of a partition of raw, r5m or r1h those entries of some series, by id, that others
@@ -75,7 +76,7 @@ func (c *outdone) buckets() (found []engine.Key, err error) {
 		}
 		first := key[c.first].Text
 		if i := sort.SearchStrings(c.series, first); i < len(c.series) && c.series[i] <= lastOf(first, int(bits)) {
-			found = append(found, cloneKey(key))
+			found = append(found, key.Clone())
 		}
 	}
 	return found, nil
@@ -161,7 +162,7 @@ func (c *outdone) rowKey(p *heldPage, i int, value []byte) rowKey {
 // rank returns the rank of a row: in raw how many deletes it names, 0 if that can't be read.
 func (c *outdone) rank(value []byte) uint64 {
 	if !c.isRaw() {
-		return rankOf(value)
+		return rollup.VersionOf(value)
 	}
 	raw, err := format.ParseRawChunk(value)
 	if err != nil {

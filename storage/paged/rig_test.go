@@ -148,7 +148,7 @@ func stampCopies(rows []engine.Batch) {
 	for _, b := range rows {
 		for i := range b.Mutations {
 			m := &b.Mutations[i]
-			m.Timestamp = (m.Clustering[2].Int+slotMS)*1000 + int64(rankOf(m.Value))
+			m.Timestamp = (m.Clustering[2].Int+slotMS)*1000 + int64(rollup.VersionOf(m.Value))
 		}
 	}
 }
@@ -208,7 +208,7 @@ func readAll(scan func(context.Context, engine.Range) seq, r engine.Range) (rows
 		if err != nil {
 			return rows, err
 		}
-		rows = append(rows, testRow{cloneKey(row.Clustering), string(row.Value), row.Value == nil})
+		rows = append(rows, testRow{row.Clustering.Clone(), string(row.Value), row.Value == nil})
 	}
 	return rows, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -184,12 +183,4 @@ func (s *scan) emit(row engine.Row) error {
 		return errEnough
 	}
 	return nil
-}
-
-func cloneKey(key engine.Key) engine.Key {
-	clone := make(engine.Key, len(key))
-	for i, v := range key {
-		clone[i] = engine.Value{Text: strings.Clone(v.Text), Int: v.Int}
-	}
-	return clone
 }

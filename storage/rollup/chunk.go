@@ -171,6 +171,15 @@ func Header(b []byte) (Info, error) {
 	return e.Info, err
 }
 
+// VersionOf returns the version of a chunk; 0 if it can't be read: any other outdoes it, and Decode names the damage.
+func VersionOf(b []byte) uint64 {
+	info, err := Header(b)
+	if err != nil {
+		return 0
+	}
+	return info.Version
+}
+
 // maxTime bounds timestamps and widths, milliseconds, so that nothing overflows: 146 million years.
 const maxTime = 1 << 62
 

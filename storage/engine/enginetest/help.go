@@ -39,7 +39,7 @@ func tryScan(e engine.Engine, r engine.Range) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{key: cloneKey(read.Clustering), value: string(read.Value)})
+		rows = append(rows, row{key: read.Clustering.Clone(), value: string(read.Value)})
 	}
 	return rows, nil
 }
@@ -121,14 +121,6 @@ func plainKey(fields []engine.Field) engine.Key {
 		}
 	}
 	return key
-}
-
-func cloneKey(key engine.Key) engine.Key {
-	clone := make(engine.Key, len(key))
-	for i, v := range key {
-		clone[i] = engine.Value{Text: strings.Clone(v.Text), Int: v.Int}
-	}
-	return clone
 }
 
 // requireRows compares rows; rows shows what differs in words.

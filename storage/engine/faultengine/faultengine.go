@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -241,7 +240,7 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	if err != nil {
 		return err
 	}
-	prefix = cloneKey(prefix)
+	prefix = prefix.Clone()
 	return e.apply(ctx, a, func(ctx context.Context) error { return e.inner.Drop(ctx, t, prefix) })
 }
 
@@ -254,7 +253,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	if err != nil {
 		return false, nil, err
 	}
-	partition, clustering = cloneKey(partition), cloneKey(clustering)
+	partition, clustering = partition.Clone(), clustering.Clone()
 	old, value = slices.Clone(old), slices.Clone(value)
 	err = e.apply(ctx, a, func(ctx context.Context) error {
 		var err error
@@ -298,18 +297,10 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 func (e *Engine) Close() error { return e.inner.Close() }
 
 func cloneBatch(b *engine.Batch) engine.Batch {
-	clone := engine.Batch{Table: b.Table, Partition: cloneKey(b.Partition), Mutations: slices.Clone(b.Mutations)}
+	clone := engine.Batch{Table: b.Table, Partition: b.Partition.Clone(), Mutations: slices.Clone(b.Mutations)}
 	for i := range clone.Mutations {
 		m := &clone.Mutations[i]
-		m.Clustering, m.To, m.Value = cloneKey(m.Clustering), cloneKey(m.To), slices.Clone(m.Value)
-	}
-	return clone
-}
-
-func cloneKey(key engine.Key) engine.Key {
-	clone := slices.Clone(key)
-	for i := range clone {
-		clone[i].Text = strings.Clone(clone[i].Text)
+		m.Clustering, m.To, m.Value = m.Clustering.Clone(), m.To.Clone(), slices.Clone(m.Value)
 	}
 	return clone
 }

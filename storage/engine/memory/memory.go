@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,12 +81,12 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 
 func (p *partition) apply(m engine.Mutation) {
 	if m.Op == engine.DeleteRange {
-		d := deletedRange{from: cloneKey(m.Clustering), to: cloneKey(m.To), timestamp: m.Timestamp}
+		d := deletedRange{from: m.Clustering.Clone(), to: m.To.Clone(), timestamp: m.Timestamp}
 		p.ranges = append(p.ranges, d)
 		p.rows = slices.DeleteFunc(p.rows, d.covers)
 		return
 	}
-	written := row{key: cloneKey(m.Clustering), timestamp: m.Timestamp, deleted: m.Op == engine.Delete}
+	written := row{key: m.Clustering.Clone(), timestamp: m.Timestamp, deleted: m.Op == engine.Delete}
 	if !written.deleted {
 		written.expires = m.Expires
 		written.value = append([]byte{}, m.Value...)
@@ -134,7 +133,7 @@ func (e *Engine) partition(t *engine.Table, key engine.Key) *partition {
 	partitions := e.tables[t.ID]
 	i, found := findPartition(partitions, key)
 	if !found {
-		partitions = slices.Insert(partitions, i, &partition{key: cloneKey(key)})
+		partitions = slices.Insert(partitions, i, &partition{key: key.Clone()})
 		e.tables[t.ID] = partitions
 	}
 	return partitions[i]
@@ -246,7 +245,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 	e.writes++
 	p := e.partition(t, key)
 	i, found := p.find(clustering)
-	written := row{key: cloneKey(clustering), value: append([]byte{}, value...)}
+	written := row{key: clustering.Clone(), value: append([]byte{}, value...)}
 	switch {
 	case !found && old == nil:
 		p.rows = slices.Insert(p.rows, i, written)
@@ -276,13 +275,4 @@ func (e *Engine) Close() error {
 	}
 	e.closed = true
 	return nil
-}
-
-// cloneKey copies a key, its texts included: they may refer to memory that the caller uses again.
-func cloneKey(key engine.Key) engine.Key {
-	clone := make(engine.Key, len(key))
-	for i, v := range key {
-		clone[i] = engine.Value{Text: strings.Clone(v.Text), Int: v.Int}
-	}
-	return clone
 }
