@@ -174,7 +174,7 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
 	seed, places := soak.Seed(t), soak.Times(t, 200)
 	if testing.Short() {
-		places = fewer(places / 10)
+		places = soak.Fewer(places / 10)
 	}
 	stores := []*damagedStore{newDamagedStore(t, false), newDamagedStore(t, true)}
 	for _, d := range stores {

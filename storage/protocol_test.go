@@ -48,7 +48,7 @@ func TestProtocol(t *testing.T) {
 // protocolSeeds are the seeds of the histories that a test draws: so many, or fewer where there is little time.
 func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
 	first := soak.First(t)
-	if seeds = soak.Times(t, seeds); testing.Short() || underRace {
+	if seeds = soak.Times(t, seeds); testing.Short() || soak.UnderRace {
 		seeds /= 5
 	}
 	return func(yield func(uint64) bool) {

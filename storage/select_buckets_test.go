@@ -27,7 +27,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)
 			ask := func(when string) {
-				for range fewer(15) {
+				for range soak.Fewer(15) {
 					compareBuckets(t, ts, r, when)
 				}
 			}

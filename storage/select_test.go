@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // readModel is what a store must answer: every series' samples by timestamp.
@@ -151,7 +152,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)
 			check := func() {
-				for range fewer(60) {
+				for range soak.Fewer(60) {
 					requireModel(t, ts, m, randomQuery(ts, r))
 				}
 				requireModel(t, ts, m, Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})

@@ -33,7 +33,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 					deleteAtRandom(t, ts, m, r)
 				}
 				ask := func(when string) {
-					for range fewer(8) {
+					for range soak.Fewer(8) {
 						compareBuckets(t, ts, r, fmt.Sprintf("round %d, %s", round, when))
 					}
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // damagedPages is a partition whose series have chunks of two slots, all in pages.
@@ -384,7 +385,7 @@ func TestFlippedBytesOfPebble(t *testing.T) {
 	require.NoError(t, eng.Close())
 	rng := rand.New(rand.NewPCG(1, 9))
 	damaged := 0
-	for range 30 {
+	for range soak.Fewer(30) {
 		fs := disk.Crash(0, rng)
 		flipByte(t, fs, rng)
 		eng := openPebbleOn(t, fs)
@@ -393,7 +394,7 @@ func TestFlippedBytesOfPebble(t *testing.T) {
 		}
 		require.NoError(t, eng.Close())
 	}
-	require.Greater(t, damaged, 5)
+	require.Greater(t, damaged, soak.Fewer(5))
 }
 
 func betterOf(table *engine.Table, series []testSeries) (rows []engine.Mutation) {

@@ -64,6 +64,15 @@ func Times(t testing.TB, usual int) int {
 	return usual
 }
 
+// Fewer returns how many of n things a test tries: n, or a fifth and at least one under the race detector, where trying the same
+// with other data finds no other race.
+func Fewer(n int) int {
+	if UnderRace {
+		return max(1, n/5)
+	}
+	return n
+}
+
 func number(t testing.TB, variable string) (n uint64, ok bool) {
 	t.Helper()
 	text := os.Getenv(variable)
