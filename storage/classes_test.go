@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -284,7 +285,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
-	ts.Store.eng, ts.rows = lives, lives
+	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{None: true})
 	for _, tenant := range []string{"usual", "brief"} {
 		for _, job := range []string{"web", "ci", "audit"} {
 			ts.write(tenant, jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})

@@ -114,7 +114,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 
 // clearPages removes from pages what stands there of series that deletes are about, and that was rewritten as rows.
 func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombstones) error {
-	if s.pages == nil {
+	if !s.rows.HavePages() {
 		return nil
 	}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {

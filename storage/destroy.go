@@ -234,7 +234,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	for id := range series {
 		ids[id] = true
 	}
-	rows, pages, err := s.pages.Outdone(ctx, format.TableOf(res), partition, ids)
+	rows, pages, err := s.rows.Outdone(ctx, format.TableOf(res), partition, ids)
 	for i := range rows {
 		for j := range rows[i].Mutations {
 			m := &rows[i].Mutations[j]

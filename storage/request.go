@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -252,6 +253,21 @@ func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engi
 	for rw, err := range r.s.rows.Scan(ctx, rows) {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
+		}
+		if err := row(rw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunks yields the rows of chunks that are wanted to row, as scan does.
+func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) error {
+	rows := w.Range()
+	w.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
+	for rw, err := range r.s.rows.Chunks(ctx, w) {
+		if err != nil {
+			return fmt.Errorf("storage: reading table %s: %w", w.Table, err)
 		}
 		if err := row(rw); err != nil {
 			return err

@@ -167,25 +167,22 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 	}
 }
 
-// fetchRollups reads the rollup chunks of a task. A series' rows stand together; where most of them are
-// wanted, those of neighbouring series are read in one go.
+// fetchRollups reads the rollup chunks of a task. A series' rows stand together: where less than half of them are wanted, the scan
+// begins anew after those of each series.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
-	w := f.sel.sources[wants[0].source].window
-	from, to := f.sel.startsOf(w)
-	width := windowMSOf(w.window)
-	for len(wants) > 0 {
-		n := 1
-		if (to-from)*2 > width {
-			for n < len(wants) && wants[n].at-wants[n-1].at <= 2 {
-				n++
-			}
-		}
-		if err := f.scanRollups(ctx, w, from, to, wants[:n]); err != nil {
-			return err
-		}
-		wants = wants[n:]
+	of := f.sel.sources[wants[0].source].window
+	from, to := f.sel.startsOf(of)
+	w := f.wanted(wants, from, to)
+	if (to-from)*2 <= windowMSOf(of.window) {
+		w.PassOver = 0
 	}
-	return nil
+	return f.sel.r.chunks(ctx, w, func(row engine.Row) error {
+		id, start := row.Clustering[1].Text, row.Clustering[2].Int
+		for string(wants[0].of.id[:]) < id {
+			wants = wants[1:]
+		}
+		return f.take(wants[0], start, row)
+	})
 }
 
 // startsOf returns the first and the last start of the chunks in a rollup window that are asked for.
@@ -203,26 +200,4 @@ func windowMSOf(window int64) int64 {
 		return format.Window1hMS
 	}
 	return format.Window5mMS
-}
-
-func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int64, wants []want) error {
-	sel := f.sel
-	src := &sel.sources[wants[0].source]
-	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
-	return sel.r.scan(ctx, engine.Range{
-		Table: format.TableOf(format.ResolutionOf(w.window)), Partition: format.SeriesPartition(w.window, sel.r.tenant, src.metric, src.place),
-		From: format.RollupKey(first.String(), from), To: format.RollupKey(last.String(), to),
-	}, func(row engine.Row) error {
-		id, start := row.Clustering[1].Text, row.Clustering[2].Int
-		for len(wants) > 1 && string(wants[0].of.id[:]) < id {
-			wants = wants[1:]
-		}
-		if string(wants[0].of.id[:]) != id || start < from || start > to {
-			return nil
-		}
-		f.chunks = append(f.chunks, sealedChunk{
-			data: f.copy(row.Value), start: start, source: wants[0].source, series: wants[0].series,
-		})
-		return sel.r.budget.charge(len(row.Value))
-	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -285,32 +286,44 @@ func (sel *selection) chunksOf(w sealedWindow) int {
 type fetcher struct {
 	sel    *selection
 	chunks []sealedChunk
-	room   []byte // memory for the next chunks
+	room   []byte   // memory for the next chunks
+	ids    []string // of the series that are read, and memory for their texts
+	text   []byte
+}
+
+// wanted returns the chunks of wants, which are of one source and in the order of their ids, that start between two times.
+func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
+	src := &f.sel.sources[wants[0].source]
+	f.ids, f.text = f.ids[:0], slices.Grow(f.text[:0], len(wants)*engine.IDLen)
+	for i := range wants {
+		f.text = append(f.text, wants[i].of.id[:]...)
+	}
+	all := string(f.text)
+	for i := range wants {
+		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
+	}
+	return paged.Wanted{
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, PassOver: seekRows,
+		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
+	}
 }
 
 // scan reads the chunks of wants, which are of one source and in the order of their ids, in the slot that
 // starts at start.
 func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
-	sel := f.sel
-	src := &sel.sources[wants[0].source]
-	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
-	return sel.r.scan(ctx, engine.Range{
-		Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, sel.r.tenant, src.metric, src.place),
-		From: engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(first.String())},
-		To:   engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(last.String())},
-	}, func(row engine.Row) error {
+	return f.sel.r.chunks(ctx, f.wanted(wants, start, start), func(row engine.Row) error {
 		id := row.Clustering[2].Text
-		for len(wants) > 1 && string(wants[0].of.id[:]) < id {
+		for string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
 		}
-		if string(wants[0].of.id[:]) != id {
-			return nil
-		}
-		f.chunks = append(f.chunks, sealedChunk{
-			data: f.copy(row.Value), start: start, source: wants[0].source, series: wants[0].series,
-		})
-		return sel.r.budget.charge(len(row.Value))
+		return f.take(wants[0], start, row)
 	})
+}
+
+// take keeps a chunk of a series.
+func (f *fetcher) take(of want, start int64, row engine.Row) error {
+	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
+	return f.sel.r.budget.charge(len(row.Value))
 }
 
 // roomBytes is how much memory is taken at once for chunks: little at first, for where the series of an answer lie far

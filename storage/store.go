@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -195,8 +194,7 @@ type Store struct {
 	classes *classes
 	eng     engine.Engine
 	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
-	rows  seriesRows
-	pages *paged.Rows // nil: the store has no pages
+	rows *paged.Rows
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
@@ -272,7 +270,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.caching, _ = engine.As[engine.Caching](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows()
-	if s.pages != nil && !opts.ReadOnly {
+	if s.rows.HavePages() && !opts.ReadOnly {
 		if err := withPages(ctx, eng, have); err != nil {
 			return nil, err
 		}
@@ -302,12 +300,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	return s, nil
 }
 
-// seriesRows is what the rows of series are read and written by.
-type seriesRows interface {
-	Write(ctx context.Context, batches []engine.Batch) error
-	Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error]
-}
-
 // expiresRows reports whether an engine's rows vanish by themselves.
 func expiresRows(eng engine.Engine) bool {
 	e, ok := engine.As[expirer](eng)
@@ -317,11 +309,9 @@ func expiresRows(eng engine.Engine) bool {
 // openRows decides where the rows of series stand. Where several processes write them, or where they vanish by themselves, all are the
 // engine's own.
 func (s *Store) openRows() {
-	if s.rows = s.eng; s.opts.Shared || expiresRows(s.eng) {
-		return
-	}
-	s.pages = paged.New(s.eng, paged.Options{Write: !s.opts.ReadOnly, Least: s.opts.seams.pageSeries})
-	s.rows = s.pages
+	s.rows = paged.New(s.eng, paged.Options{
+		None: s.opts.Shared || expiresRows(s.eng), Write: !s.opts.ReadOnly, Least: s.opts.seams.pageSeries,
+	})
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -49,6 +50,14 @@ func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
 
 // len returns the number of entries.
 func (p *openPage) len() int { return len(p.order) }
+
+// search returns the index in order, from one on, of the first entry whose id isn't before an id.
+func (p *openPage) search(from int, id string) int {
+	if from < len(p.order) && p.id(int(p.order[from])) >= id {
+		return from
+	}
+	return from + sort.Search(len(p.order)-from, func(i int) bool { return p.id(int(p.order[from+i])) >= id })
+}
 
 // appendValue appends the value of an entry.
 func (p *openPage) appendValue(dst []byte, i int) ([]byte, error) {

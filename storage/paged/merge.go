@@ -53,17 +53,41 @@ type logical struct {
 	value   []byte // nil if it wasn't needed
 }
 
-// add adds the entries of a page whose ids lie between two.
+// add adds the entries of a page whose ids lie between two, and that are wanted.
 func (m *merge) add(p *heldPage, first, last string) {
-	from := sort.Search(len(p.order), func(i int) bool { return p.id(int(p.order[i])) >= first })
-	for _, i := range p.order[from:] {
-		id := p.id(int(i))
-		if id > last {
+	if m.wanted != nil {
+		m.addWanted(p, first, last)
+		return
+	}
+	for at := p.search(0, first); at < p.len() && p.id(int(p.order[at])) <= last; at++ {
+		m.addEntry(p, at)
+	}
+}
+
+// addWanted goes through the ids of the page and those that are wanted side by side: each is looked for among the others.
+func (m *merge) addWanted(p *heldPage, first, last string) {
+	ids := m.wanted.IDs
+	at, i := 0, sort.SearchStrings(ids, first)
+	for i < len(ids) && ids[i] <= last {
+		if at = p.search(at, ids[i]); at == p.len() {
 			return
 		}
-		if m.isRaw() || m.within(logical{id: id, start: p.start}) {
-			m.entries = append(m.entries, entry{id, p, int(i)})
+		id := p.id(int(p.order[at]))
+		if id == ids[i] {
+			m.addEntry(p, at)
+			at, i = at+1, i+1
+		} else {
+			i += sort.SearchStrings(ids[i:], id)
 		}
+	}
+}
+
+// addEntry adds the entry of a page that comes as the at-th in the order of ids.
+func (m *merge) addEntry(p *heldPage, at int) {
+	i := int(p.order[at])
+	e := entry{p.id(i), p, i}
+	if m.isRaw() || m.within(logical{id: e.id, start: p.start}) {
+		m.entries = append(m.entries, e)
 	}
 }
 
@@ -87,7 +111,7 @@ func (m *merge) keyOf(row *logical) engine.Key {
 
 // run scans the rows, and merges. What reads the pages did so before.
 func (m *merge) run() error {
-	for row, err := range m.r.eng.Scan(m.ctx, m.part(m.from, m.to)) {
+	for row, err := range m.engineRows(m.part(m.from, m.to)) {
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package paged
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -29,7 +31,7 @@ func TestMetamorphic(t *testing.T) {
 			t.Run(name+"/"+strconv.FormatUint(seed, 10), func(t *testing.T) {
 				eng := open(t)
 				defer func() { require.NoError(t, eng.Close()) }()
-				newHistory(t, eng, seed).run(120)
+				newHistory(t, eng, seed).run(150)
 			})
 		}
 	}
@@ -122,8 +124,10 @@ func (h *history) run(steps int) {
 			h.reopen()
 		case n < 10:
 			h.outdone(pick(h.rng, rowTables), h.metric(), h.rng.IntN(3) > 0)
-		default:
+		case n < 15:
 			h.scan()
+		default:
+			h.chunksOf()
 		}
 	}
 	for metric := range h.all {
@@ -348,6 +352,35 @@ func (h *history) scan() {
 		r.Damaged = func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) }
 	}
 	h.compare(r)
+}
+
+// chunksOf compares the chunks that are wanted of some series, of all or of few, there or not, between two starts.
+func (h *history) chunksOf() {
+	table, metric := pick(h.rng, rowTables), h.metric()
+	of := tablesOf(table)
+	w := Wanted{
+		Table: table, Partition: partitionOf(metric), KeysOnly: h.rng.IntN(4) == 0, PassOver: pick(h.rng, []int{0, 1, 7, 1000}),
+		First: h.field(table, of.start, metric).Int,
+	}
+	w.Last = w.First + pick(h.rng, []int64{0, startOf(1) - startOf(0), startOf(historySlots) - startOf(0)})
+	if h.rng.IntN(2) == 0 {
+		w.Damaged = func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) }
+	}
+	ids := map[string]bool{h.field(table, of.series, metric).Text: true}
+	for _, s := range h.some(metric) {
+		ids[s.id] = true
+	}
+	w.IDs = slices.Sorted(maps.Keys(ids))
+	chunks := engine.Key{engine.Int(format.KindChunk)}
+	want, err := readAll(h.plain.Scan, engine.Range{Table: table, Partition: w.Partition, From: chunks, To: chunks, KeysOnly: w.KeysOnly})
+	require.NoError(h.t, err)
+	want = slices.DeleteFunc(want, func(row testRow) bool {
+		start := row.key[of.start].Int
+		return !ids[row.key[of.series].Text] || start < w.First || start > w.Last
+	})
+	got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
+	require.NoError(h.t, err)
+	requireRows(h.t, want, got, "%s: %d series, from %d to %d, keys only %v, pass over %d", table, len(ids), w.First, w.Last, w.KeysOnly, w.PassOver)
 }
 
 // bound returns the beginning of a random key.

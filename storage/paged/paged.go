@@ -10,6 +10,8 @@ import (
 
 // Options sets how rows are packed.
 type Options struct {
+	// None: there are no pages, and none are written; rows are the engine's.
+	None bool
 	// Write: rows of new series are written in pages. Pages that are there are read in any case.
 	Write bool
 	// Least is the fewest new series of a batch that are packed; 0: 8.
@@ -71,6 +73,9 @@ func New(eng engine.Engine, o Options) *Rows {
 		ids: newLRU[labelsKey, ids](o.IDsBytes), opened: newLRU[labelsKey, *openPage](o.PagesBytes),
 	}
 }
+
+// HavePages reports whether rows may be in pages.
+func (r *Rows) HavePages() bool { return !r.o.None }
 
 // tables is a table of rows with the table of its pages.
 type tables struct {

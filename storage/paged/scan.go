@@ -19,15 +19,12 @@ var errEnough = errors.New("paged: enough rows")
 // Range.Damaged is set it is called with it, without the rows next to the gap, which lie anywhere between the keys that the page may have.
 func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row, error] {
 	t := tablesOf(rows.Table)
-	if t == nil || len(rows.From) > 0 && rows.From[0].Int > format.KindChunk {
+	if t == nil || r.o.None || len(rows.From) > 0 && rows.From[0].Int > format.KindChunk {
 		return r.eng.Scan(ctx, rows)
 	}
 	return func(yield func(engine.Row, error) bool) {
 		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, yield: yield}
-		err := s.run()
-		if err == nil {
-			s.reportGap(nil)
-		} else if !errors.Is(err, errEnough) {
+		if err := s.all(); err != nil {
 			yield(engine.Row{}, err)
 		}
 	}
@@ -37,14 +34,30 @@ func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row
 type scan struct {
 	*tables
 
-	r     *Rows
-	ctx   context.Context
-	rows  *engine.Range
-	yield func(engine.Row, error) bool
-	n     int // rows yielded
+	r      *Rows
+	ctx    context.Context
+	rows   *engine.Range
+	wanted *wanted // nil: all rows of the range are
+	yield  func(engine.Row, error) bool
+	n      int // rows yielded
 	// entries is memory of units.
 	entries []entry
 	reports reports
+}
+
+// all runs the scan to its end. It returns no error if the caller wants no more.
+func (s *scan) all() error {
+	run := s.run
+	if s.r.o.None {
+		run = s.passOn
+	}
+	err := run()
+	if err == nil {
+		s.reportGap(nil)
+	} else if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }
 
 // run goes from segment to segment that has pages, and yields the rows between these as they are:
@@ -130,7 +143,7 @@ func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 
 // passOn yields the rows of the whole range as the engine has them.
 func (s *scan) passOn() error {
-	for row, err := range s.r.eng.Scan(s.ctx, *s.rows) {
+	for row, err := range s.engineRows(*s.rows) {
 		if err != nil {
 			return err
 		}
@@ -143,7 +156,7 @@ func (s *scan) passOn() error {
 
 // plain yields the rows between two keys as the engine has them.
 func (s *scan) plain(from, to engine.Key) error {
-	for row, err := range s.r.eng.Scan(s.ctx, s.part(from, to)) {
+	for row, err := range s.engineRows(s.part(from, to)) {
 		if err != nil {
 			return err
 		}

@@ -42,6 +42,7 @@ func (s *scan) scanSegment(prefix engine.Key, bits int64) error {
 	if len(g.to) > s.series {
 		g.last = g.to[s.series].Text
 	}
+	s.narrowToWanted(&g)
 	if err := s.findLevels(&g, bits); err != nil {
 		return err
 	}
@@ -62,9 +63,27 @@ func (s *scan) scanSegment(prefix engine.Key, bits int64) error {
 		if to == g.last {
 			return nil
 		}
-		from = after(to)
+		if from = after(to); s.wanted != nil {
+			var ok bool
+			if from, ok = s.wanted.from(from); !ok {
+				return nil
+			}
+		}
 	}
 	return nil
+}
+
+// narrowToWanted narrows a segment to the series that are wanted of it.
+func (s *scan) narrowToWanted(g *segment) {
+	if s.wanted == nil {
+		return
+	}
+	if first := s.wanted.IDs[0]; g.first < first {
+		g.first, g.from = first, with(g.prefix, engine.Text(first))
+	}
+	if last := s.wanted.IDs[len(s.wanted.IDs)-1]; g.last > last {
+		g.last, g.to = last, with(g.prefix, engine.Text(last))
+	}
 }
 
 // narrower returns a bound of a scan that reaches into the segment with a prefix: the bound, unless prefix is one as well, and narrower.
@@ -115,7 +134,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 	few, metric := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk, metricOf(s.rows.Partition)
 	var found []*heldPage
 	bytes, upTo := 0, g.last
-	for row, err := range s.r.eng.Scan(s.ctx, pages) {
+	for row, err := range s.enginePages(pages) {
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 // day, see latest. The batch becomes several then, of rows and of pages, each atomic.
 // It keeps references to values, which mustn't be changed later.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
-	if !r.o.Write {
+	if r.o.None || !r.o.Write {
 		return r.eng.Write(ctx, batches)
 	}
 	found := r.findNew(batches)
