@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -89,6 +90,49 @@ func BenchmarkSelectSealed(b *testing.B) {
 					b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkSelectShortLived reads series of 20 samples that were sealed as rows, and in pages.
+func BenchmarkSelectShortLived(b *testing.B) {
+	const n, rounds = 20_000, 20
+	equal := func(name, value string) *labels.Matcher {
+		return labels.MustNewMatcher(labels.MatchEqual, name, value)
+	}
+	metric := equal(labels.MetricName, "bench_requests_0_total")
+	for form, least := range map[string]int{"rows": math.MaxInt, "pages": 0} {
+		ts := openUncheckedStore(b)
+		ts.opts.seams.pageSeries = least
+		ts.closeUnchecked()
+		ts.open()
+		base := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour).UnixMilli()
+		batch := ts.NewBatch("default")
+		for i := range n {
+			s, err := batch.Define(fmt.Appendf(nil, "%d", i), labels.FromStrings(labels.MetricName, "bench_requests_0_total",
+				"instance", fmt.Sprintf("host-%d.example.com:9100", i%200), "path", fmt.Sprintf("/v1/items/%d", i/200), "unique", fmt.Sprint(i)))
+			require.NoError(b, err)
+			for r := range rounds {
+				require.NoError(b, batch.Float(s, base+int64(r+1)*15_000+int64(i%15_000), 0, float64(r*(i%100))))
+			}
+		}
+		require.NoError(b, batch.Commit(b.Context()))
+		require.NoError(b, ts.SealAll(b.Context()))
+		ts.closeUnchecked()
+		ts.open()
+		for name, ms := range map[string][]*labels.Matcher{
+			"all of 20000": {metric}, "100 of 20000": {metric, equal("instance", "host-7.example.com:9100")}, "1 of 20000": {metric, equal("unique", "777")},
+		} {
+			b.Run(form+"/"+name, func(b *testing.B) {
+				q := Query{Tenant: "default", Matchers: ms, MinT: base, MaxT: base + 2*time.Hour.Milliseconds()}
+				benchSelect(b, ts, q, false) // The caches are warm then.
+				b.ReportAllocs()
+				before := cpuTime()
+				for b.Loop() {
+					benchSelect(b, ts, q, false)
+				}
+				b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
+			})
 		}
 	}
 }
