@@ -90,15 +90,11 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	sealing, err := ownOfSealing(ctx, filepath.Join(s.dir, "cassia", fillProfile))
-	if err != nil {
-		return err
-	}
 	disk, err := measureDisk(ctx, s.dir, s.cassia)
 	if err != nil {
 		return err
 	}
-	fmt.Print(fillTable(data, disk, costs, sealing))
+	fmt.Print(fillTable(data, disk, costs))
 	if s.small {
 		return askSmall(ctx, s, data)
 	}

@@ -263,26 +263,9 @@ func TestWhichDifferencesAreWrong(t *testing.T) {
 	}
 }
 
-func TestOwnCostOfSealing(t *testing.T) {
-	top := `File: rollups
-Showing nodes accounting for 620ms, 20.81% of 2980ms total
-      flat  flat%   sum%        cum   cum%
-         0     0%     0%      700ms 29.19%  github.com/cassia-db/cassia/storage.(*Store).SealAll
-      20ms  1.00%  1.00%      300ms 20.00%  github.com/cassia-db/cassia/storage.(*sealer).each.func1
-         0     0%     0%      200ms 10.00%  github.com/cassia-db/cassia/storage.(*sealer).rollup
-      10ms     0%     0%     50.50ms 10.00%  github.com/cassia-db/cassia/storage.(*sealer).build
-         0     0%     0%      999ms 10.00%  github.com/cassia-db/cassia/storage.(*sealer).write
-`
-	got, err := ownIn([]byte(top))
-	require.NoError(t, err)
-	require.Equal(t, own{all: time.Second, rollups: 550*time.Millisecond + 500*time.Microsecond}, got)
-	_, err = ownIn([]byte(strings.ReplaceAll(top, "SealAll", "Other")))
-	require.ErrorIs(t, err, errProfile)
-}
-
 func TestTables(t *testing.T) {
 	k := disk{prometheus: 1000, left: 900, compacted: 800, tables: map[string]uint64{"raw": 500, "r5m": 200, "r1h": 50}}
-	text := fillTable(small, k, costs{Write: time.Second, Seal: 2 * time.Second}, own{all: time.Second, rollups: 500 * time.Millisecond})
+	text := fillTable(small, k, costs{Write: time.Second, Seal: 2 * time.Second})
 	require.Contains(t, text, "| Cassia: raw, r5m and r1h | 0.087 | 0.75 |")
 	q := questions(small)[0]
 	text = queryTable("auto", []result{{question: q, prometheus: taken{time: 2 * time.Second, cpu: 3 * time.Second}, cassia: map[string]compared{

@@ -7,7 +7,7 @@ import (
 )
 
 // fillTable is a table of the disk space and the CPU time of the samples.
-func fillTable(d dataset, k disk, c costs, sealing own) string {
+func fillTable(d dataset, k disk, c costs) string {
 	var b strings.Builder
 	n := float64(d.samples())
 	fmt.Fprintf(&b, "%d counters and %d gauges, %d days every %s, until %s: %.1f million samples\n\n", d.Counters, d.Gauges, d.Days,
@@ -30,8 +30,6 @@ func fillTable(d dataset, k disk, c costs, sealing own) string {
 	cpu := func(what string, t time.Duration) { fmt.Fprintf(&b, "| %s | %.3f |\n", what, t.Seconds()/n*1e6) }
 	cpu("until durable", c.Write)
 	cpu("sealing and rolling up", c.Seal)
-	cpu("… of that in the sealer itself, by a profile", sealing.all)
-	cpu("… … of that for rollups", sealing.rollups)
 	b.WriteString("\n")
 	return b.String()
 }
