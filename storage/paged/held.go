@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 
@@ -40,12 +39,7 @@ type openPage struct {
 
 // newOpenPage returns a page of entries at these positions of a labels page.
 func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
-	p := &openPage{kind: kind, at: at, ids: of, order: make([]byte, n)}
-	for i := range p.order {
-		p.order[i] = byte(i)
-	}
-	slices.SortFunc(p.order, func(a, b byte) int { return strings.Compare(p.id(int(a)), p.id(int(b))) })
-	return p
+	return &openPage{kind: kind, at: at, ids: of, order: of.order(at, n)}
 }
 
 // len returns the number of entries.
@@ -118,7 +112,7 @@ func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *hel
 			return false, err
 		}
 		found, err := r.idsOf(ctx, t, partition, p, parsed)
-		if err != nil || found == "" {
+		if err != nil || found.none() {
 			return false, err
 		}
 		if err := checkPositions(parsed, found); err != nil {
@@ -175,7 +169,7 @@ func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *he
 	if head.Kind != page.Labels {
 		of.version = head.Labels
 	}
-	if found = r.ids.get(of); found != "" {
+	if found = r.ids.get(of); !found.none() {
 		return found, nil
 	}
 	if head.Kind == page.Labels {
@@ -183,8 +177,8 @@ func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *he
 	} else {
 		found, err = r.readIDs(ctx, t, partition, p, of.version)
 	}
-	if err != nil || found == "" {
-		return "", err
+	if err != nil || found.none() {
+		return ids{}, err
 	}
 	r.keepIDs(of, found)
 	return found, nil
@@ -195,7 +189,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 	key := t.pageKey(format.KindLabels, 0, p.bits, p.first, version)
 	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key}) {
 		if err != nil {
-			return "", fmt.Errorf("labels page %x: %w", version, err)
+			return ids{}, fmt.Errorf("labels page %x: %w", version, err)
 		}
 		labels, err := parse(row.Value)
 		if err == nil && labels.Head().Kind != page.Labels {
@@ -205,22 +199,22 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 			found, err = idsOf(labels, metricOf(partition))
 		}
 		if err != nil {
-			return "", fmt.Errorf("labels page %x: %w", version, err)
+			return ids{}, fmt.Errorf("labels page %x: %w", version, err)
 		}
 	}
-	if found != "" {
+	if !found.none() {
 		return found, nil
 	}
 	key = t.pageKey(p.kind, p.start, p.bits, p.first, p.version)
 	there := false
 	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true}) {
 		if err != nil {
-			return "", err
+			return ids{}, err
 		}
 		there = true
 	}
 	if there { // They were written together, and neither expires nor is dropped before the other.
-		return "", fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)
+		return ids{}, fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)
 	}
-	return "", nil
+	return ids{}, nil
 }

@@ -2,6 +2,7 @@ package paged
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -9,11 +10,46 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// ids are the ids of a labels page, one after the other, by position.
-type ids string
+// ids are the ids of a labels page.
+type ids struct {
+	all  string // one after the other, by position
+	byID []byte // the positions in the order of ids
+}
 
-func (x ids) len() int        { return len(x) / engine.IDLen }
-func (x ids) at(i int) string { return string(x[i*engine.IDLen : (i+1)*engine.IDLen]) }
+func newIDs(all string) ids {
+	x := ids{all: all, byID: make([]byte, len(all)/engine.IDLen)}
+	for i := range x.byID {
+		x.byID[i] = byte(i)
+	}
+	slices.SortFunc(x.byID, func(a, b byte) int { return strings.Compare(x.at(int(a)), x.at(int(b))) })
+	return x
+}
+
+func (x ids) none() bool      { return x.all == "" }
+func (x ids) len() int        { return len(x.byID) }
+func (x ids) at(i int) string { return x.all[i*engine.IDLen : (i+1)*engine.IDLen] }
+
+// order returns n entries in the order of their ids, which are at these positions, in order; nil: at the first n.
+func (x ids) order(at []byte, n int) []byte {
+	if at == nil && n == x.len() {
+		return x.byID
+	}
+	var entry [page.MaxEntries]int // by position, from 1
+	for i := range n {
+		position := byte(i)
+		if at != nil {
+			position = at[i]
+		}
+		entry[position] = i + 1
+	}
+	order := make([]byte, 0, n)
+	for _, position := range x.byID {
+		if i := entry[position]; i > 0 {
+			order = append(order, byte(i-1))
+		}
+	}
+	return order
+}
 
 // identifier computes ids of series from values of labels rows.
 type identifier struct {
@@ -37,15 +73,15 @@ func idsOf(p *page.Page, metric string) (ids, error) {
 	for i := range p.Len() {
 		var err error
 		if value, err = p.AppendValue(value[:0], i); err != nil {
-			return "", fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+			return ids{}, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 		}
 		id, err := x.id(value, metric)
 		if err != nil {
-			return "", fmt.Errorf("%w: entry %d: %w", engine.ErrCorrupt, i, err)
+			return ids{}, fmt.Errorf("%w: entry %d: %w", engine.ErrCorrupt, i, err)
 		}
 		all.Write(id[:])
 	}
-	return ids(all.String()), nil
+	return newIDs(all.String()), nil
 }
 
 // labelsKey names a labels page, or a page that refers to one: a version is the hash of a page's value, which lacks the metric's name.
@@ -64,4 +100,6 @@ func (k labelsKey) size(value int) int64 {
 const cachedBytes = 200
 
 // keepIDs keeps the ids of a labels page for readers.
-func (r *Rows) keepIDs(of labelsKey, found ids) { r.ids.add(of.clone(), found, of.size(len(found))) }
+func (r *Rows) keepIDs(of labelsKey, found ids) {
+	r.ids.add(of.clone(), found, of.size(len(found.all)+found.len()))
+}

@@ -122,6 +122,7 @@ func (m *merge) run() error {
 			} else if !ok {
 				break
 			}
+			m.needVersion(row.Clustering)
 			order := engine.Compare(m.keyOf(&m.next[0]), row.Clustering)
 			if order > 0 {
 				break
@@ -175,6 +176,13 @@ func (m *merge) outdoes(l *logical, row engine.Row) bool {
 // ranked reports whether of entries with one key the rank must be known.
 func (m *merge) ranked() bool { return !m.isRaw() && m.kind == format.KindChunk && !m.rows.KeysOnly }
 
+// needVersion has the entry that comes next have its version where the rest of its key is a row's.
+func (m *merge) needVersion(key engine.Key) {
+	if l := &m.next[0]; l.version == "" && m.isRaw() && l.id == key[m.series].Text && l.start == key[m.start].Int {
+		l.version = versionOf(l.value)
+	}
+}
+
 // fill makes next of the next entries, unless there is any. ok is false if there are none.
 func (m *merge) fill() (ok bool, err error) {
 	for len(m.next) == 0 {
@@ -186,8 +194,9 @@ func (m *merge) fill() (ok bool, err error) {
 			n++
 		}
 		m.next, m.buf = m.memory[:0], m.buf[:0]
+		versions := n > 1 || m.wanted == nil || !m.wanted.NoVersions
 		for _, e := range m.entries[:n] {
-			if err := m.materialize(e); err != nil {
+			if err := m.materialize(e, versions); err != nil {
 				return false, err
 			}
 		}
@@ -197,14 +206,14 @@ func (m *merge) fill() (ok bool, err error) {
 	return true, nil
 }
 
-// materialize adds the row that an entry makes to next.
-func (m *merge) materialize(e entry) error {
+// materialize adds the row that an entry makes to next; that of a raw chunk has its version if versions are needed.
+func (m *merge) materialize(e entry, versions bool) error {
 	if e.page.bad {
 		return nil
 	}
 	l := logical{id: e.id, start: e.page.start}
-	hashed := m.isRaw() && m.kind == format.KindChunk
-	if m.isRaw() {
+	hashed := m.isRaw() && m.kind == format.KindChunk && (versions || m.rows.KeysOnly)
+	if m.isRaw() && m.kind != format.KindChunk {
 		l.version = noID
 	}
 	if !m.rows.KeysOnly || hashed && e.page.page != nil {

@@ -90,7 +90,7 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 		}
 	}
 	labels := p.page(format.KindLabels, 0, bucket, page.Head{Kind: page.Labels}, rows)
-	version, of := labels.Clustering[pageVersion].Text, ids(all.String())
+	version, of := labels.Clustering[pageVersion].Text, ids{all.String(), byID}
 	bundle, room := []engine.Mutation{labels}, p.limits.batchBytes-keyBytes(p.batch.Partition)-mutationBytes(&labels)
 	if room < 0 || len(labels.Value) > engine.MaxValue {
 		return
@@ -104,7 +104,7 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 				if size := mutationBytes(&m); size <= room && len(m.Value) <= engine.MaxValue {
 					bundle, room = append(bundle, m), room-size
 					p.took(rows)
-					p.keep(&m, rows, &openPage{kind: p.tables.data, at: at, ids: of, order: orderAt(byID, at, n)})
+					p.keep(&m, rows, newOpenPage(p.tables.data, at, of, n))
 				}
 			}
 			rest = rest[n:]
@@ -143,29 +143,6 @@ func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 		sorted[i], byID[place] = series[place], byte(i)
 	}
 	return sorted, byID
-}
-
-// orderAt returns n entries in the order of their ids: byID are the positions in the labels page in this order, and at those of the
-// entries, nil: the first n.
-func orderAt(byID, at []byte, n int) []byte {
-	if at == nil && n == len(byID) {
-		return byID
-	}
-	var entry [page.MaxEntries]int // by position, from 1
-	for i := range n {
-		position := byte(i)
-		if at != nil {
-			position = at[i]
-		}
-		entry[position] = i + 1
-	}
-	order := make([]byte, 0, n)
-	for _, position := range byID {
-		if i := entry[position]; i > 0 {
-			order = append(order, byte(i-1))
-		}
-	}
-	return order
 }
 
 // keep keeps a data page for readers: rollups are made of its entries next.

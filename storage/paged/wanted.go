@@ -16,7 +16,9 @@ type Wanted struct {
 	IDs         []string // of the series, in order, each once; at least one
 	First, Last int64    // starts, milliseconds
 	KeysOnly    bool
-	Damaged     func(engine.Damage) // as in engine.Range
+	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and are empty where it takes work to have them.
+	NoVersions bool
+	Damaged    func(engine.Damage) // as in engine.Range
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
 	// the next row may be that is wanted.
 	PassOver int
