@@ -77,7 +77,7 @@ func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Serie
 func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]string {
 	places := map[format.ClassShard][]string{}
 	for _, x := range series {
-		id := x.ID().String()
+		id := x.IDText()
 		for at := range s.placesOf(x.ID(), shards) {
 			places[at] = append(places[at], id)
 		}

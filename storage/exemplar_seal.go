@@ -38,7 +38,7 @@ func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
 		sum := sha256.Sum256(value)
-		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.ID().String(), at.start, string(sum[:engine.IDLen])), value)
+		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.IDText(), at.start, string(sum[:engine.IDLen])), value)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}

@@ -269,7 +269,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
-			return cmp.Or(cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)), strings.Compare(a.series.ID().String(), b.series.ID().String()))
+			return cmp.Or(cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)), strings.Compare(a.series.IDText(), b.series.IDText()))
 		})
 		for piece := range slices.Chunk(list[from:to], importPiece) {
 			pieces = append(pieces, piece)

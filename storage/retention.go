@@ -61,10 +61,10 @@ func (s *Store) expires(window int64, tenant string) int64 {
 // lives returns how long rows of a class live that are written now: as long as they are kept, and where rows vanish by themselves, not less
 // than was in force within the last week. A retention that was lowered can be taken back for a week, also for rows written meanwhile.
 func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, class int64) Keep {
-	keep := s.classes.keepBy(others, tenant, class)
 	if !s.expiring || t == nil {
-		return keep
+		return s.classes.keepBy(others, tenant, class)
 	}
+	keep := s.classes.keepBy(others, tenant, class)
 	for res, kept := range map[rollup.Resolution]*time.Duration{rollup.Raw: &keep.Raw, rollup.FiveMinutes: &keep.FiveMinutes, rollup.OneHour: &keep.OneHour} {
 		if h := t.of(class, res); h != nil {
 			*kept = time.Duration(h.living(kept.Milliseconds(), s.clock.SeenKept)) * time.Millisecond

@@ -77,7 +77,7 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 // rollupRows reads all of them, of one start that with the highest version first.
 func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	var found []rollupChunk
-	id := series.ID().String()
+	id := series.IDText()
 	for at := range s.placesOf(series.ID(), shards) {
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),

@@ -70,7 +70,7 @@ func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.ID().String(), b.series.ID().String()) })
+	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.IDText(), b.series.IDText()) })
 	return list, nil
 }
 
@@ -133,7 +133,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
 	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
 	slices.SortFunc(list, func(a, b collected) int {
-		order := strings.Compare(a.series.ID().String(), b.series.ID().String())
+		order := strings.Compare(a.series.IDText(), b.series.IDText())
 		switch {
 		case order == 0 && shorter(kept(&b), kept(&a)):
 			return -1

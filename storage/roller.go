@@ -109,6 +109,7 @@ func (x *roller) run() error {
 		return err
 	}
 	err := x.makeAll1h()
+	clear(x.encoded)
 	clear(x.series)
 	x.series = x.series[:0]
 	return err
@@ -217,7 +218,7 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 		return nil
 	}
 	x.label(r.collected, to.res, to.at.window)
-	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.ID().String(), to.at.start), r.chunk)
+	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.IDText(), to.at.start), r.chunk)
 	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()
 	}

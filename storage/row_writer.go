@@ -34,9 +34,13 @@ type rowWriter struct {
 	others   *[]statedKeep
 	horizons map[string]*tenantHorizons
 
+	// encoded are values of labels rows, which are the same at all resolutions.
+	encoded map[*Series][]byte
+
 	// What the next write holds.
 	rows    []rowBatch
 	puts    []engine.Mutation // those of rows, one batch after the other
+	keys    []engine.Value    // memory for keys of puts
 	bytes   int
 	catalog []engine.Batch
 	named   map[catalogName]bool           // the names in catalog
@@ -90,9 +94,28 @@ func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.ID().String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.Labels())), s.Labels()))
+	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.IDText()), x.labelsRow(s))
 	x.names(s, window)
 	x.written = append(x.written, seriesLabels{s, res, where})
+}
+
+// maxEncoded bounds encoded, series.
+const maxEncoded = 1 << 14
+
+// labelsRow returns the value of the labels rows of a series.
+func (x *rowWriter) labelsRow(s *Series) []byte {
+	row := x.encoded[s]
+	if row == nil {
+		row = format.AppendLabels(make([]byte, 0, format.LabelsSize(s.Labels())), s.Labels())
+		if len(x.encoded) >= maxEncoded {
+			clear(x.encoded)
+		}
+		if x.encoded == nil {
+			x.encoded = map[*Series][]byte{}
+		}
+		x.encoded[s] = row
+	}
+	return row
 }
 
 // put adds a row of a series to the next write.
@@ -105,9 +128,22 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
-	x.puts = append(x.puts, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: x.expires(c, window), Value: value})
+	x.puts = append(x.puts, engine.Mutation{Clustering: x.keep(key), Timestamp: timestamp, Expires: x.expires(c, window), Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
+}
+
+// keysAtOnce is for how many fields of keys memory is taken at once.
+const keysAtOnce = 1 << 10
+
+// keep copies a key to the memory for keys.
+func (x *rowWriter) keep(key engine.Key) engine.Key {
+	if cap(x.keys)-len(x.keys) < len(key) {
+		x.keys = make([]engine.Value, 0, keysAtOnce)
+	}
+	from := len(x.keys)
+	x.keys = append(x.keys, key...)
+	return x.keys[from:len(x.keys):len(x.keys)]
 }
 
 // rowBatch is a batch of rows of a metric, which gets its mutations when it is written.

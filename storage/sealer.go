@@ -58,8 +58,14 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 
 // collect groups the head chunks of generations by tenant and series.
 func collect(gens []*head.Generation) map[string][]collected {
-	at := map[*Series]int{}
-	byTenant := map[string][]collected{}
+	size := map[string]int{}
+	for _, g := range gens {
+		for _, st := range g.Chunks() {
+			size[st.Series().Tenant()]++
+		}
+	}
+	byTenant := make(map[string][]collected, len(size))
+	at := map[*Series]int{} // A generation has one chunk of a series.
 	for _, g := range gens {
 		for _, st := range g.Chunks() {
 			if !st.Holds() {
@@ -67,14 +73,19 @@ func collect(gens []*head.Generation) map[string][]collected {
 			}
 			series := st.Series()
 			name := series.Tenant()
+			list := byTenant[name]
 			i, ok := at[series]
 			if !ok {
-				i = len(byTenant[name])
-				at[series] = i
-				byTenant[name] = append(byTenant[name], collected{series: series})
+				if list == nil {
+					list = make([]collected, 0, size[name])
+				}
+				if i = len(list); len(gens) > 1 {
+					at[series] = i
+				}
+				list = append(list, collected{series: series})
+				byTenant[name] = list
 			}
-			c := &byTenant[name][i]
-			c.chunks = c.chunks.With(st)
+			list[i].chunks = list[i].chunks.With(st)
 		}
 	}
 	return byTenant
@@ -100,7 +111,7 @@ func (x *sealedSlot) eachSealed(s *Series, shards int64, keysOnly bool, yield fu
 // eachRow yields the sealed rows of a kind of a series in the slot.
 func (x *sealedSlot) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
-	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.ID().String())}
+	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.IDText())}
 	for in := range x.s.placesOf(s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key, KeysOnly: keysOnly,
@@ -172,7 +183,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
-			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.ID().String(), at.start, version), value)
+			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.IDText(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))

@@ -3,6 +3,7 @@ package head
 import (
 	"bytes"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -53,6 +54,9 @@ type Series struct {
 
 // ID returns the series' id.
 func (s *Series) ID() format.SeriesID { return s.id }
+
+// IDText returns the id as a text that shares the series' memory.
+func (s *Series) IDText() string { return unsafe.String(&s.id[0], len(s.id)) }
 
 // CompareID orders series by their ids.
 func (s *Series) CompareID(o *Series) int { return bytes.Compare(s.id[:], o.id[:]) }

@@ -55,7 +55,8 @@ type newSeries struct {
 	batch  *engine.Batch
 	tables *tables
 	series []oneNew
-	bits   int // of their buckets
+	places []int // memory of their chunks: those of the last series are the last ones
+	bits   int   // of their buckets
 }
 
 // oneNew is a new series: the places of its mutations in the batch.
@@ -141,6 +142,9 @@ func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen ma
 	if of, err := x.id(m.Value, metricOf(n.batch.Partition)); err != nil || string(of[:]) != id {
 		return
 	}
+	if n.series == nil {
+		n.series, n.places = make([]oneNew, 0, len(n.batch.Mutations)/2), make([]int, 0, len(n.batch.Mutations)/2)
+	}
 	if len(n.series) == 0 || n.series[len(n.series)-1].id < id && len(seen) == 0 {
 		n.series = append(n.series, oneNew{id: id, labels: j})
 		return
@@ -168,7 +172,9 @@ func (n *newSeries) findChunk(s *oneNew, m *engine.Mutation, j int) {
 			return
 		}
 	}
-	s.chunks = append(s.chunks, j)
+	n.places = append(n.places, j)
+	last := len(n.places)
+	s.chunks = n.places[last-len(s.chunks)-1 : last : last]
 }
 
 // isChunk reports whether a mutation writes a chunk of which a page gives the key and the rank.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/bits"
+	"slices"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -121,6 +123,12 @@ func (e *envelope) column(id int) []byte {
 // has reports whether a column is there.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
+// bodies is memory for bodies of chunks.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxHeader is about how much a chunk has besides its body at most.
+const maxHeader = 64
+
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
 // width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
 // buckets violate that: it is the caller's error. The same buckets always give the same bytes.
@@ -136,9 +144,12 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	}
 	first := b.End[0] / width
 	span := b.End[n-1]/width - first + 1
-	var e encoder
+	body := bodies.Get().(*[]byte)
+	defer bodies.Put(body)
+	e := encoder{body: (*body)[:0]}
 	e.encode(b, width)
-	begin := len(dst)
+	*body = e.body
+	begin, dst := len(dst), slices.Grow(dst, len(e.body)+maxHeader)
 	dst = append(dst, chunkFormat)
 	dst = binary.AppendUvarint(dst, uint64(width))
 	dst = binary.AppendUvarint(dst, uint64(n))

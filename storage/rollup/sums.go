@@ -138,13 +138,13 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
 	high, count := gather(b.Sum, parts, ofFloats), widen(gather(b.Count, parts, ofFloats))
 	m, above, _ := l.integers(high)
-	var guesses []guess
-	for _, kind := range []byte{byEnds, byExtreme, byBoth} {
-		g := guess{kind: kind, p: make([]int64, len(high))}
-		l.predictSums(kind, g.p, count)
-		guesses = append(guesses, g)
+	guesses := [...]guess{{kind: byEnds}, {kind: byExtreme}, {kind: byBoth}}
+	n, memory := len(high), make([]int64, len(guesses)*len(high))
+	for i := range guesses {
+		guesses[i].p = memory[i*n : (i+1)*n : (i+1)*n]
+		l.predictSums(guesses[i].kind, guesses[i].p, count)
 	}
-	if e.predicted(columnSum, high, m, above, guesses...) { // Else a reader has none to predict corrections from.
+	if e.predicted(columnSum, high, m, above, guesses[:]...) { // Else a reader has none to predict corrections from.
 		l.sum = m
 	}
 	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
