@@ -150,7 +150,7 @@ var rules = []rule{
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
-		"				found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))\n", "				found[key] = []string{strings.Clone(row.Clustering[3].Text)}\n", histories,
+		"			found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))\n", "			found[key] = []string{strings.Clone(row.Clustering[3].Text)}\n", histories,
 	},
 	{
 		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
