@@ -36,7 +36,7 @@ type metricChunks struct {
 // listChunks adds the raw chunks of some series of a metric to found.
 func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Series, found chunkList) error {
 	for at, ids := range s.byPlace(series, of.shards) {
-		w := of.wanted(engine.Raw, at, ids, s.distance().passOver)
+		w := s.wantedChunks(engine.Raw, of, at, ids)
 		w.KeysOnly = true
 		for row, err := range s.rows.Chunks(ctx, w) {
 			if err != nil {
@@ -49,17 +49,18 @@ func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Serie
 	return nil
 }
 
-// wanted are the chunks that series with these ids have in a place.
-func (of *metricChunks) wanted(t *engine.Table, at format.ClassShard, ids []string, passOver int) paged.Wanted {
+// wantedChunks are those of a metric that series with these ids have in a place.
+func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassShard, ids []string) paged.Wanted {
 	return paged.Wanted{
-		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first, Last: of.last, PassOver: passOver,
+		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first, Last: of.last,
+		PassOver: s.distance().passOver,
 	}
 }
 
 // fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one.
 func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[format.SeriesID][]rollupChunk) error {
 	for at, ids := range s.byPlace(series, of.shards) {
-		for row, err := range s.rows.Chunks(ctx, of.wanted(engine.R5m, at, ids, s.distance().passOver)) {
+		for row, err := range s.rows.Chunks(ctx, s.wantedChunks(engine.R5m, of, at, ids)) {
 			if err != nil {
 				return fmt.Errorf("storage: reading rollups of %q: %w", of.metric, err)
 			}

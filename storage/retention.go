@@ -61,7 +61,7 @@ func (s *Store) expires(window int64, tenant string) int64 {
 // lives returns how long rows of a class live that are written now: as long as they are kept, and where rows vanish by themselves, not less
 // than was in force within the last week. A retention that was lowered can be taken back for a week, also for rows written meanwhile.
 func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, class int64) Keep {
-	if !s.expiring || t == nil {
+	if !s.expiring || t == nil { // As it is for most stores: keep below is allocated, once for each row.
 		return s.classes.keepBy(others, tenant, class)
 	}
 	keep := s.classes.keepBy(others, tenant, class)

@@ -96,6 +96,7 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 
 // run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.
 func (x *roller) run() error {
+	defer func() { clear(x.encoded) }()
 	if err := x.write(); err != nil {
 		return err
 	}
@@ -109,7 +110,6 @@ func (x *roller) run() error {
 		return err
 	}
 	err := x.makeAll1h()
-	clear(x.encoded)
 	clear(x.series)
 	x.series = x.series[:0]
 	return err

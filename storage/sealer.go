@@ -65,7 +65,7 @@ func collect(gens []*head.Generation) map[string][]collected {
 		}
 	}
 	byTenant := make(map[string][]collected, len(size))
-	at := map[*Series]int{} // A generation has one chunk of a series.
+	at := map[*Series]int{} // Filled if there are several generations: one has a single chunk of a series.
 	for _, g := range gens {
 		for _, st := range g.Chunks() {
 			if !st.Holds() {

@@ -55,7 +55,7 @@ type Series struct {
 // ID returns the series' id.
 func (s *Series) ID() format.SeriesID { return s.id }
 
-// IDText returns the id as a text that shares the series' memory.
+// IDText returns the id as a text in the series' memory, which it keeps there. The id never changes.
 func (s *Series) IDText() string { return unsafe.String(&s.id[0], len(s.id)) }
 
 // CompareID orders series by their ids.

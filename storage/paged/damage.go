@@ -11,7 +11,7 @@ import (
 // reports is the memory of a scan for reports of damage. A gap of rows that reaches the end of the part of the range that is read is reported when the row after
 // it is known.
 type reports struct {
-	last engine.Key // of the last row that was yielded; nil: there is none
+	last engine.Key // of the last row that was yielded, or passed over before the scan began anew; nil: there is none
 	text []byte     // memory of last
 	// open is a gap that reaches the end of a part; over: the part has been read.
 	open *engine.Damage
@@ -20,7 +20,7 @@ type reports struct {
 	seen map[string]bool
 }
 
-// reached notes that a row is yielded next.
+// reached notes that a row is yielded next, or that the scan begins anew behind it.
 func (s *scan) reached(key engine.Key) {
 	g := &s.reports
 	if g.open != nil && g.over {
@@ -60,7 +60,9 @@ func (s *scan) partDamaged(rows *engine.Range) {
 	begins := len(rows.From) == len(s.rows.From) && engine.Compare(rows.From, s.rows.From) == 0
 	ends := len(rows.To) == len(s.rows.To) && engine.Compare(rows.To, s.rows.To) == 0
 	rows.Damaged = func(d engine.Damage) {
-		if d.After == nil && !begins {
+		if d.After != nil { // Maybe of a row that isn't wanted, which ends the gap before.
+			s.reportGap(d.After)
+		} else if !begins {
 			if s.reports.open != nil { // It goes on from the part before.
 				d.After = s.reports.open.After
 			} else if s.reports.last != nil {

@@ -12,7 +12,7 @@ import (
 type Options struct {
 	// None: there are no pages, and none are written; rows are the engine's.
 	None bool
-	// Write: rows of new series are written in pages. Pages that are there are read in any case.
+	// Write: rows of new series are written in pages. Pages that are there are read without it, too.
 	Write bool
 	// Least is the fewest new series of a batch that are packed; 0: 8.
 	Least int

@@ -16,7 +16,7 @@ type Wanted struct {
 	IDs         []string // of the series, in order, each once; at least one
 	First, Last int64    // starts, milliseconds
 	KeysOnly    bool
-	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and are empty where it takes work to have them.
+	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and may be empty.
 	NoVersions bool
 	Damaged    func(engine.Damage) // as in engine.Range
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
@@ -24,7 +24,7 @@ type Wanted struct {
 	PassOver int
 }
 
-// Range returns the range of rows that all lie in that are wanted.
+// Range returns a range that holds all rows that are wanted.
 func (w *Wanted) Range() engine.Range {
 	rows := engine.Range{Table: w.Table, Partition: w.Partition, KeysOnly: w.KeysOnly, Damaged: w.Damaged}
 	first, last := w.IDs[0], w.IDs[len(w.IDs)-1]
@@ -54,7 +54,7 @@ type wanted struct {
 	Wanted
 	*tables
 
-	at int // of the id that was found last
+	at int // index in IDs where the last id was found, or would be
 }
 
 // find returns the index of the first id that isn't before an id, and whether it is that id. It is quick where one row follows another.

@@ -3,6 +3,8 @@ package paged
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestChunksReadFewRanges counts the engine's scans for the chunks that half of all series have of one start: as many as there are
@@ -66,6 +69,76 @@ func TestChunksWithoutPages(t *testing.T) {
 			scans, w.PassOver = 0, passOver
 			require.Len(t, mustRead(t, func(ctx context.Context, _ engine.Range) seq { return none.Chunks(ctx, w) }, engine.Range{}), 3)
 			require.LessOrEqual(t, scans, most, table.String())
+		}
+	}
+}
+
+// gappyEngine leaves out rows of some series, and reports them as engines do.
+type gappyEngine struct {
+	engine.Engine
+	lost map[string]bool
+}
+
+func (g gappyEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	if r.Table != engine.Raw || r.Damaged == nil {
+		return g.Engine.Scan(ctx, r)
+	}
+	return func(yield func(engine.Row, error) bool) {
+		var last engine.Key
+		gap := false
+		for row, err := range g.Engine.Scan(ctx, r) {
+			if err == nil && g.lost[row.Clustering[2].Text] {
+				gap = true
+				continue
+			}
+			if gap {
+				r.Damaged(engine.Damage{After: last, Before: row.Clustering.Clone(), Err: engine.ErrCorrupt})
+				gap = false
+			}
+			last = row.Clustering.Clone()
+			if !yield(row, err) {
+				return
+			}
+		}
+		if gap {
+			r.Damaged(engine.Damage{After: last, Err: engine.ErrCorrupt})
+		}
+	}
+}
+
+// TestGapsBeforeRowsThatAreNotWanted has a gap at the end of what stands before a page, and another one after a row behind it that is passed
+// over: each chunk that is missing lies in a gap that is reported.
+func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
+	mem := memory.New()
+	series := seriesOf("up", 400)
+	p := partitionOf("up")
+	// Starts 1 and 3 are rows, 0 and 2 pages.
+	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
+	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series[10:300], 2)}))
+	none := New(mem, Options{None: true})
+	require.NoError(t, none.Write(t.Context(), []engine.Batch{written(engine.Raw, series, 1), written(engine.Raw, series, 3)}))
+	n := len(series)
+	eng := gappyEngine{mem, map[string]bool{series[n-1].id: true, series[2].id: true}}
+	for _, passOver := range []int{0, 5, 1000} {
+		var gaps []engine.Damage
+		w := Wanted{Table: engine.Raw, Partition: p, First: startOf(1), Last: startOf(3), PassOver: passOver,
+			IDs: []string{series[2].id, series[n-1].id}, Damaged: func(d engine.Damage) { gaps = append(gaps, d) }}
+		got := map[string]bool{}
+		for row, err := range New(eng, Options{}).Chunks(t.Context(), w) {
+			require.NoError(t, err)
+			got[fmt.Sprint(row.Clustering[1].Int, row.Clustering[2].Text)] = true
+		}
+		for _, start := range []int64{startOf(1), startOf(3)} {
+			for _, id := range w.IDs {
+				if got[fmt.Sprint(start, id)] {
+					continue
+				}
+				key := engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(id), engine.Text(lastID)}
+				in := slices.ContainsFunc(gaps, func(d engine.Damage) bool {
+					return (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
+				})
+				require.True(t, in, "pass over %d: the chunk of series %x and start %d isn't there, and in none of the gaps %v", passOver, id, start, gaps)
+			}
 		}
 	}
 }

@@ -126,8 +126,8 @@ func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 // bodies is memory for bodies of chunks.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxHeader is about how much a chunk has besides its body at most.
-const maxHeader = 64
+// besideBody is the room that is taken for what a chunk has besides its body, which is seldom more.
+const besideBody = 64
 
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
 // width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
@@ -149,7 +149,7 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	e := encoder{body: (*body)[:0]}
 	e.encode(b, width)
 	*body = e.body
-	begin, dst := len(dst), slices.Grow(dst, len(e.body)+maxHeader)
+	begin, dst := len(dst), slices.Grow(dst, len(e.body)+besideBody)
 	dst = append(dst, chunkFormat)
 	dst = binary.AppendUvarint(dst, uint64(width))
 	dst = binary.AppendUvarint(dst, uint64(n))
