@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -250,11 +251,16 @@ func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engi
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
-	for rw, err := range r.s.rows.Scan(ctx, rows) {
+	return eachRow(rows.Table, r.s.rows.Scan(ctx, rows), row)
+}
+
+// eachRow calls row with each row that is read of a table, until it returns an error.
+func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
+	for read, err := range rows {
 		if err != nil {
-			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
+			return fmt.Errorf("storage: reading table %s: %w", t, err)
 		}
-		if err := row(rw); err != nil {
+		if err := row(read); err != nil {
 			return err
 		}
 	}
@@ -265,15 +271,7 @@ func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engi
 func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) error {
 	rows := w.Range()
 	w.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
-	for rw, err := range r.s.rows.Chunks(ctx, w) {
-		if err != nil {
-			return fmt.Errorf("storage: reading table %s: %w", w.Table, err)
-		}
-		if err := row(rw); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachRow(w.Table, r.s.rows.Chunks(ctx, w), row)
 }
 
 // leaveOut removes the histograms with which no query can compute, and warns of them.

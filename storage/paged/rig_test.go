@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
@@ -198,6 +199,17 @@ func (r testRow) String() string {
 		}
 	}
 	return fmt.Sprintf("%s: %d bytes, %x", strings.Join(all, " "), len(r.value), r.value[:min(len(r.value), 8)])
+}
+
+// countingScans wraps an engine, and counts the scans that it is asked for.
+func countingScans(eng engine.Engine) (*faultengine.Engine, *int) {
+	scans := new(int)
+	return faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan {
+			*scans++
+		}
+		return faultengine.Pass()
+	}), scans
 }
 
 type seq = iter.Seq2[engine.Row, error]

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -77,26 +76,20 @@ func TestPagesInUnits(t *testing.T) {
 // A partition without pages is scanned by one scan more.
 func TestScansWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
-		scans := 0
-		eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Scan {
-				scans++
-			}
-			return faultengine.Pass()
-		})
+		eng, scans := countingScans(memory.New())
 		require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 50), 1, 2)}))
 		r := New(eng, Options{})
 		for _, rg := range []engine.Range{
 			{}, {From: engine.Key{engine.Int(format.KindChunk)}}, {To: engine.Key{engine.Int(format.KindChunk)}}, {Limit: 3},
 		} {
-			scans = 0
+			*scans = 0
 			rg.Table, rg.Partition = table, partitionOf("up")
 			require.NotEmpty(t, mustRead(t, r.Scan, rg))
-			require.Equal(t, 2, scans)
+			require.Equal(t, 2, *scans)
 		}
-		scans = 0
+		*scans = 0
 		mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindExemplars)}})
-		require.Equal(t, 1, scans, "exemplars are never in pages")
+		require.Equal(t, 1, *scans, "exemplars are never in pages")
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -19,13 +18,7 @@ import (
 // buckets, and some, however many series and starts there are.
 func TestChunksReadFewRanges(t *testing.T) {
 	for _, table := range rowTables {
-		scans := 0
-		eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Scan {
-				scans++
-			}
-			return faultengine.Pass()
-		})
+		eng, scans := countingScans(memory.New())
 		series := seriesOf("up", 2000)
 		require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, 0, 1, 2, 3, 4)}))
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(3), Last: startOf(3), PassOver: 20}
@@ -38,14 +31,14 @@ func TestChunksReadFewRanges(t *testing.T) {
 		}
 		r := New(eng, Options{})
 		for _, cold := range []bool{true, false} { // Each labels page is read once.
-			scans = 0
+			*scans = 0
 			rows := mustRead(t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{})
 			require.Len(t, rows, 1000)
 			most := 2*len(buckets) + 10
 			if cold {
 				most += len(buckets)
 			}
-			require.LessOrEqual(t, scans, most, "%s, %d buckets", table, len(buckets))
+			require.LessOrEqual(t, *scans, most, "%s, %d buckets", table, len(buckets))
 		}
 	}
 }
@@ -53,22 +46,16 @@ func TestChunksReadFewRanges(t *testing.T) {
 // TestChunksWithoutPages passes over what others have, and begins anew where there is much of it.
 func TestChunksWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
-		scans := 0
-		eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Scan {
-				scans++
-			}
-			return faultengine.Pass()
-		})
+		eng, scans := countingScans(memory.New())
 		series := seriesOf("up", 300)
 		none := New(eng, Options{None: true})
 		require.False(t, none.HavePages())
 		require.NoError(t, none.Write(t.Context(), []engine.Batch{written(table, series, 0, 1)}))
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1), IDs: []string{series[3].id, series[4].id, series[299].id}}
 		for passOver, most := range map[int]int{0: 7, 1000: 1} {
-			scans, w.PassOver = 0, passOver
+			*scans, w.PassOver = 0, passOver
 			require.Len(t, mustRead(t, func(ctx context.Context, _ engine.Range) seq { return none.Chunks(ctx, w) }, engine.Range{}), 3)
-			require.LessOrEqual(t, scans, most, table.String())
+			require.LessOrEqual(t, *scans, most, table.String())
 		}
 	}
 }
