@@ -64,11 +64,11 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.clock.MayRemove(); err != nil {
 		return fmt.Errorf("storage: nothing is deleted: %w", err)
 	}
-	d, err := s.newDeletion(ctx, tenant, start, end, matchers)
-	if err != nil || d == nil {
+	if err := s.Ready(); err != nil {
 		return err
 	}
-	if err := s.Ready(); err != nil {
+	d, err := s.newDeletion(ctx, tenant, start, end, matchers)
+	if err != nil || d == nil {
 		return err
 	}
 	have, err := s.deletesToName(ctx, tenant)
@@ -96,28 +96,36 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 
 // newDeletion returns nil where nothing can be in the range.
 func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Tombstone, error) {
-	now := s.opts.Now().UnixMilli()
-	newest, err := s.newestStored(ctx, tenant, now+format.DayMS)
+	if s.follower.mode == followsNothing {
+		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
+	}
+	now := s.opts.Now()
+	newest, err := s.newestStored(ctx, tenant, now.Add(MaxAhead).UnixMilli()+format.DayMS)
 	if err != nil {
 		return nil, err
 	}
-	d := &format.Tombstone{ID: newID(), When: now, Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
+	d := &format.Tombstone{ID: newID(), When: now.UnixMilli(), Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
 	switch {
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
 		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
-	case s.follower.mode == followsNothing:
-		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
 	case d.Start > d.End:
 		return nil, nil
 	}
 	return d, nil
 }
 
-// newestStored returns up to when a tenant may have samples, milliseconds: some time ahead of the clock, for clocks differ by
-// less than a day; but where the clock was far ahead once, or is behind and believed, as far as there are any.
+// newestStored returns up to when a tenant may have samples that were acknowledged, milliseconds: at least newest, which is MaxAhead
+// after the clock and a day more, as clocks differ by less; later where the clock was far ahead once, or is behind and believed.
 func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (int64, error) {
+	if err := s.catchUp(ctx); err != nil {
+		return 0, err
+	}
+	// Before windows are listed: what is sealed, and released from the head meanwhile, is listed.
+	if last, ok := s.head.LastSlot(); ok {
+		newest = max(newest, s.period.SlotEnd(last))
+	}
 	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, newest), format.LastWindow(rollup.Raw))
 	if err != nil {
 		return 0, err
@@ -129,9 +137,6 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 		if newest, err = s.newestRolled(ctx, tenant, res, newest); err != nil {
 			return 0, err
 		}
-	}
-	if last, ok := s.head.LastSlot(); ok {
-		newest = max(newest, s.period.SlotEnd(last))
 	}
 	return newest, nil
 }
