@@ -122,7 +122,7 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 	if err := s.catchUp(ctx); err != nil {
 		return 0, err
 	}
-	// Before windows are listed: what is sealed, and released from the head meanwhile, is listed.
+	// Before windows are listed: samples that are sealed meanwhile, and released from the head, are of a window that is listed.
 	if last, ok := s.head.LastSlot(); ok {
 		newest = max(newest, s.period.SlotEnd(last))
 	}
