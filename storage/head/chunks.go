@@ -3,10 +3,11 @@ package head
 import (
 	"iter"
 	"slices"
+	"sort"
 )
 
-// Chunks holds the head chunks of a series, of which most have one at a time, or none. What it refers to is replaced, never
-// changed, when head chunks come or go: a copy of it stays as it is.
+// Chunks holds the head chunks of a series, of which most have one at a time, or none, in the order of their slots. A copy stays
+// as it is when head chunks come or go. Of copies, only one may be given more.
 type Chunks struct {
 	one  *Chunk
 	many *[]*Chunk // nil: there is no other one
@@ -31,13 +32,50 @@ func (l Chunks) All() iter.Seq[*Chunk] {
 
 func (l Chunks) IsEmpty() bool { return l.one == nil && l.many == nil }
 
-// With returns the list with one head chunk more.
+// With returns the list with one head chunk more. A series of which months are sent has hundreds: one of a slot that isn't before
+// the others' is added in constant time, but for when the list is moved, in what copies don't see of its memory.
 func (l Chunks) With(st *Chunk) Chunks {
 	if l.IsEmpty() {
 		return Chunks{one: st}
 	}
-	list := append(slices.Collect(l.All()), st)
+	if l.many == nil {
+		list := []*Chunk{l.one, st}
+		if l.one.gen.start > st.gen.start {
+			list[0], list[1] = st, l.one
+		}
+		return Chunks{many: &list}
+	}
+	list := *l.many
+	if last := list[len(list)-1]; last.gen.start <= st.gen.start {
+		list = append(list, st)
+	} else {
+		list = slices.Insert(slices.Clone(list), l.from(st.gen.start+1), st)
+	}
 	return Chunks{many: &list}
+}
+
+// from returns how many head chunks are of slots that start before a time. There are several of them.
+func (l Chunks) from(start int64) int {
+	return sort.Search(len(*l.many), func(i int) bool { return (*l.many)[i].gen.start >= start })
+}
+
+// of returns the head chunk of a generation; nil: there is none.
+func (l Chunks) of(g *Generation) *Chunk {
+	if l.many == nil {
+		if l.one != nil && l.one.gen == g {
+			return l.one
+		}
+		return nil
+	}
+	for _, st := range (*l.many)[l.from(g.start):] {
+		switch {
+		case st.gen == g:
+			return st
+		case st.gen.start > g.start:
+			return nil
+		}
+	}
+	return nil
 }
 
 // Without returns the list without a head chunk.

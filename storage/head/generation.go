@@ -146,10 +146,8 @@ func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 		}
 		return st, false
 	}
-	for st := range s.chunks.All() {
-		if st.gen == g {
-			return st, false
-		}
+	if st = s.chunks.of(g); st != nil {
+		return st, false
 	}
 	st = newChunk(g, s)
 	s.chunks = s.chunks.With(st)

@@ -79,7 +79,8 @@ func TestSizesInTheHead(t *testing.T) {
 }
 
 func TestStrandList(t *testing.T) {
-	a, b, c := &Chunk{}, &Chunk{}, &Chunk{}
+	g := &Generation{}
+	a, b, c := newChunk(g, nil), newChunk(g, nil), newChunk(g, nil)
 	list := func(l Chunks) []*Chunk { return slices.Collect(l.All()) }
 	none := Chunks{}
 	require.True(t, none.IsEmpty())
