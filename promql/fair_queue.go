@@ -66,26 +66,35 @@ var errQueueFull = errors.New("promql: too many queries of the tenant are waitin
 // context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 	w, err := f.start(shares)
-	if err != nil || w == nil {
+	if err != nil {
 		return err
 	}
-	select {
-	case err := <-w.ready:
-		return err
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	select {
-	case err := <-w.ready: // It was given a place just now.
-		f.mu.Unlock()
-		if err == nil {
-			f.leave(shares)
+	if w != nil {
+		select {
+		case err = <-w.ready:
+		case <-ctx.Done():
+			if f.dropped(w) {
+				return ctx.Err()
+			}
+			err = <-w.ready
 		}
-	default:
-		f.drop(w)
-		f.mu.Unlock()
 	}
-	return ctx.Err()
+	if err == nil && ctx.Err() != nil { // It was given a place when nobody waited for its answer any more.
+		f.leave(shares)
+		return ctx.Err()
+	}
+	return err
+}
+
+// dropped takes a waiter out of its queue; false: it was answered just now.
+func (f *fairQueue) dropped(w *waiter) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(w.ready) > 0 {
+		return false
+	}
+	f.drop(w)
+	return true
 }
 
 // start takes a place if one is free; otherwise it returns the waiter that it has queued.

@@ -54,6 +54,28 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	})
 }
 
+// TestCancelledQueriesGetNoPlace cancels who waits at the moment that a place is free.
+func TestCancelledQueriesGetNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := newFairQueue(1, 0, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, queue.enter(ctx, of("many")), context.Canceled, "nobody waits for its answer")
+		for range 64 {
+			require.NoError(t, queue.enter(t.Context(), of("first")))
+			ctx, cancel := context.WithCancel(t.Context())
+			entered := make(chan error)
+			go func() { entered <- queue.enter(ctx, of("many")) }()
+			synctest.Wait()
+			cancel()
+			queue.leave(of("first"))
+			require.ErrorIs(t, <-entered, context.Canceled)
+			require.Zero(t, queue.running)
+		}
+		require.Empty(t, queue.queues)
+	})
+}
+
 func TestFairQueueGoesRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(1, 0, 100)
