@@ -63,7 +63,7 @@ func TestFollowingManyThatEnded(t *testing.T) {
 		require.Len(t, found, 64)
 		now = now.Add(time.Second)
 	}
-	partitions := int64(DefaultOptions().Partitions)
+	partitions := int64(s.Partitions())
 	require.LessOrEqual(t, reads.Load(), passes*2*partitions, "two cells of each partition: what is sealed, and what is written now")
 	found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
 	require.NoError(t, err)

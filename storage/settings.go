@@ -69,7 +69,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	}
 	want := settings{
 		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
-		Periods: []format.Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
+		Periods: []format.Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.newPartitions()}},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
 		var err error
@@ -99,13 +99,17 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	}
 	// While a period is about to begin, both it and the one before are right.
 	now := opts.Now().UnixMilli()
+	asked := want.Periods[0]
 	for _, p := range have.Periods {
-		if p.SameCut(want.Periods[0]) && (p.FromMS > now || p == *format.NewPeriods(have.Periods...).At(now)) {
+		if opts.Partitions == 0 {
+			asked.Partitions = p.Partitions
+		}
+		if p.SameCut(asked) && (p.FromMS > now || p == *format.NewPeriods(have.Periods...).At(now)) {
 			have, err = withClasses(ctx, eng, opts, have)
 			return have, false, err
 		}
 	}
-	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, format.NewPeriods(have.Periods...).At(now), want.Periods[0])
+	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, format.NewPeriods(have.Periods...).At(now), asked)
 }
 
 const (

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,42 @@ func TestOpenTriesAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, s.Periods(), 1)
 			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// TestPartitionsOfANewStore opens stores that were made with few and with many partitions, by options that ask for none.
+func TestPartitionsOfANewStore(t *testing.T) {
+	open := func(eng engine.Engine, set func(*Options)) (*Store, error) {
+		o := DefaultOptions()
+		set(&o)
+		return Open(t.Context(), eng, o)
+	}
+	for name, c := range map[string]struct {
+		create func(*Options)
+		want   int
+	}{
+		"alone":     {func(*Options) {}, 4},
+		"shared":    {func(o *Options) { o.Shared = true }, 16},
+		"asked for": {func(o *Options) { o.Partitions = 32 }, 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eng := memory.New()
+			s, err := open(unclosed{eng}, c.create)
+			require.NoError(t, err)
+			require.Equal(t, c.want, s.Partitions())
+			require.NoError(t, s.Close())
+			for _, shared := range []bool{false, true} {
+				s, err = open(unclosed{eng}, func(o *Options) { o.Shared = shared })
+				require.NoError(t, err, "none are asked for, but a slot is")
+				require.Equal(t, c.want, s.Partitions())
+				require.NoError(t, s.Close())
+			}
+			_, err = open(unclosed{eng}, func(o *Options) { o.Partitions = 64 })
+			require.ErrorIs(t, err, ErrOtherSettings)
+			require.ErrorContains(t, err, "64 partitions")
+			_, err = open(unclosed{eng}, func(o *Options) { o.Slot = 4 * time.Hour })
+			require.ErrorIs(t, err, ErrOtherSettings)
 		})
 	}
 }

@@ -70,7 +70,9 @@ type Options struct {
 	// Slot is the width of the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h.
 	// 0: what the store was created with, which must exist; then Partitions is not looked at either.
 	Slot time.Duration
-	// Partitions spread the work of sealing. Default 16.
+	// Partitions spread the work of sealing. Default 0: as the store has it; a new one gets 16 if it is Shared, for each has one
+	// owner among the processes and bounds what is staged in one partition of the engine, and 4 if not, for each costs every
+	// commit a row.
 	Partitions int
 	// ReadOnly opens a store to look at it: nothing is written, nobody hears of it, and whatever would write returns
 	// engine.ErrReadOnly. What the store was created with is taken as it is. Default false.
@@ -151,7 +153,7 @@ func (s *seams) workers(n int) int {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Slot: 2 * time.Hour, Partitions: 16, Retention: 30 * 24 * time.Hour,
+		Slot: 2 * time.Hour, Retention: 30 * 24 * time.Hour,
 		HeadBytes: 4 << 30, QueueBytes: 64 << 20, CacheBytes: 256 << 20, QueryBytes: 1 << 30,
 		MaxLabels: 64, MaxLabelName: 1024, MaxLabelValue: 4096, Follow: true,
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler), seams: defaultSeams,
@@ -165,7 +167,7 @@ func (o *Options) validate() error {
 	switch {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
-	case o.Partitions < 1 || o.Partitions > format.MaxPartitions:
+	case o.Partitions < 0 || o.Partitions > format.MaxPartitions:
 		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
@@ -178,6 +180,24 @@ func (o *Options) validate() error {
 		return err
 	}
 	return checkClasses(o.Classes, o.TenantRetention, o.Slot)
+}
+
+// The partitions of a new store where none are asked for.
+const (
+	partitionsShared = 16
+	partitionsAlone  = 4
+)
+
+// newPartitions returns how many partitions a new store gets.
+func (o *Options) newPartitions() int {
+	switch {
+	case o.Partitions > 0:
+		return o.Partitions
+	case o.Shared:
+		return partitionsShared
+	default:
+		return partitionsAlone
+	}
 }
 
 func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retention1h} }

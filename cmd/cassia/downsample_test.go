@@ -26,13 +26,13 @@ func TestDownsamplingStatus(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(text), &s))
 		return s.Rounds > 0
 	}, time.Minute, 10*time.Millisecond)
-	require.Len(t, s.Partitions, 16)
-	require.True(t, s.Partitions[15].Mine)
+	require.Len(t, s.Partitions, 4)
+	require.True(t, s.Partitions[3].Mine)
 	require.Equal(t, 0.5, s.Share)
 	require.False(t, s.Alarm)
 	require.Equal(t, (84 * time.Hour).Seconds(), s.LagLimitSeconds)
 	_, metrics := r.Get(t, "/metrics")
-	require.Contains(t, metrics, "\ncassia_downsample_partitions 16\n")
+	require.Contains(t, metrics, "\ncassia_downsample_partitions 4\n")
 	require.NoError(t, r.stop())
 	require.NotContains(t, r.log.String(), "level=ERROR")
 }

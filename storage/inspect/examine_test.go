@@ -217,7 +217,7 @@ func (p *processRows) beat(name string, clock time.Time) {
 func TestExamineProcesses(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := storagetest.Open(t, eng, storagetest.At(now))
+	s := storagetest.Open(t, eng, storagetest.At(now), func(o *storage.Options) { o.Partitions = 8 })
 	lease, err := s.Member().Leases(t.Context(), s.Partitions())
 	require.NoError(t, err)
 	_, ok, err := s.Member().Take(t.Context(), 7, lease[7], "right")

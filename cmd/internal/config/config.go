@@ -47,7 +47,7 @@ type Config struct {
 	// Target is what this process does: all, write, read or downsample.
 	Target       string
 	Slot, Settle time.Duration
-	// Partitions is how many partitions a new store gets.
+	// Partitions is how many partitions are asked for; 0: as the store has it, and for a new one by its engine.
 	Partitions  int
 	AnySettings bool
 	Retention   Retention
@@ -105,7 +105,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
 		Default("all").StringVar(&c.Target)
-	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; 16 for a new one. See cassia schema set-period.").IntVar(&c.Partitions)
+	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; for a new one 4, over Cassandra 16. See cassia schema set-period.").IntVar(&c.Partitions)
 	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. Default: as the store has it; 2h for a new one. See cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused, and a quarter above it samples of known ones. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)

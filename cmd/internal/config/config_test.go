@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, EnginePebble, c.Kind)
 	require.Equal(t, "data", c.Path)
 	require.Equal(t, "all", c.Target)
-	require.Equal(t, 16, c.Partitions)
+	require.Zero(t, c.Partitions)
 	require.True(t, c.AnySettings)
 	require.Equal(t, 2*time.Hour, c.Slot)
 	require.Equal(t, 15*time.Minute, c.Settle)

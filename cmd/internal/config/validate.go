@@ -103,10 +103,7 @@ func (c *Config) checkStorage() error {
 	if c.slot == "" {
 		c.slot = "2h"
 	}
-	if c.Partitions == 0 {
-		c.Partitions = 16
-	}
-	if c.Partitions < 1 || c.Partitions > 4096 {
+	if c.Partitions < 0 || c.Partitions > 4096 {
 		return flagError("storage.partitions", strconv.Itoa(c.Partitions), "must be a number from 1 to 4096")
 	}
 	for _, d := range []struct {
