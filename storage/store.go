@@ -71,8 +71,8 @@ type Options struct {
 	// 0: what the store was created with, which must exist; then Partitions is not looked at either.
 	Slot time.Duration
 	// Partitions spread the work of sealing. Default 0: as the store has it; a new one gets 16 if it is Shared, for each has one
-	// owner among the processes and bounds what is staged in one partition of the engine, and 4 if not, for each costs every
-	// commit a row.
+	// owner among the processes and bounds the size of a partition of the stage, and 4 if not, for each costs every commit a
+	// row.
 	Partitions int
 	// ReadOnly opens a store to look at it: nothing is written, nobody hears of it, and whatever would write returns
 	// engine.ErrReadOnly. What the store was created with is taken as it is. Default false.
