@@ -102,38 +102,31 @@ func (e *composer) distinctNumbers(x []uint64) (d int) {
 	return d
 }
 
-// numbers is a column of numbers that can be read.
+// numbers is a column of numbers that can be read. They are unpacked, for most readers want those of all entries, one after the other.
 type numbers struct {
-	least      uint64
-	width, n   int
-	planes     []byte
-	dictionary *numbers // nil: there is none
+	least uint64 // what all are, if nothing else is there
+	small []byte // by how much they are greater
+	wide  []uint64
+	// dictionary has those that small refers to; nil: there is none.
+	dictionary []uint64
 }
 
 // at returns number i.
 func (c *numbers) at(i int) uint64 {
-	if c.width == 0 && c.dictionary == nil {
+	switch {
+	case c.dictionary != nil:
+		return c.dictionary[c.small[i]]
+	case c.small != nil:
+		return c.least + uint64(c.small[i])
+	case c.wide != nil:
+		return c.wide[i]
+	default:
 		return c.least
 	}
-	v, at, shift := c.least, i, 0
-	for ; shift+8 <= c.width; shift += 8 {
-		v += uint64(c.planes[at]) << shift
-		at += c.n
-	}
-	if above := c.width % 8; above > 0 {
-		packed := c.planes[c.width/8*c.n:]
-		bit := i * above
-		two := uint(packed[bit/8])
-		if bit/8+1 < len(packed) {
-			two |= uint(packed[bit/8+1]) << 8
-		}
-		v += uint64(two>>(bit%8)&(1<<above-1)) << shift
-	}
-	if c.dictionary != nil {
-		return c.dictionary.at(int(v))
-	}
-	return v
 }
+
+// areEqual reports whether the column is of the form for equal numbers.
+func (c *numbers) areEqual() bool { return c.small == nil && c.wide == nil }
 
 // numbers reads a column of n numbers.
 func (r *scanner) numbers(n int) (c numbers, err error) {
@@ -146,15 +139,21 @@ func (r *scanner) numbers(n int) (c numbers, err error) {
 	if err != nil {
 		return c, err
 	}
-	if c, err = r.bits(r.byte(), n); err != nil {
+	references, err := r.bits(r.byte(), n)
+	if err != nil {
 		return c, err
 	}
-	for i := range n {
-		if c.at(i) >= uint64(d) {
-			return c, fmt.Errorf("%w: reference to number %d of %d", ErrCorrupt, c.at(i), d)
-		}
+	c.dictionary, c.small = r.unpackedNumbers(d), r.unpackedBytes(n)
+	for i := range c.dictionary {
+		c.dictionary[i] = dictionary.at(i)
 	}
-	c.dictionary = &dictionary
+	for i := range c.small {
+		ref := references.at(i)
+		if ref >= uint64(d) {
+			return c, fmt.Errorf("%w: reference to number %d of %d", ErrCorrupt, ref, d)
+		}
+		c.small[i] = byte(ref)
+	}
 	return c, nil
 }
 
@@ -163,18 +162,90 @@ func (r *scanner) bits(form byte, n int) (c numbers, err error) {
 	if form > numbersMaxBits {
 		return c, fmt.Errorf("%w: numbers of unknown form %d", ErrCorrupt, form)
 	}
-	c = numbers{least: r.uvarint(), width: int(form), n: n}
-	c.planes = r.take(planesSize(n, c.width))
-	if r.short {
+	c.least = r.uvarint()
+	width := int(form)
+	planes := r.take(planesSize(n, width))
+	switch {
+	case r.short:
 		return c, fmt.Errorf("%w: %d numbers of %d bits end early", ErrCorrupt, n, form)
+	case width == 0:
+	case width < 8:
+		c.small = r.unpackedBytes(n)
+		unpackBits(c.small, planes, width)
+	case width == 8:
+		c.small = planes
+	default:
+		c.wide = r.unpackedNumbers(n)
+		for i := range c.wide {
+			c.wide[i] = c.least
+		}
+		addPlanes(c.wide, planes, width, r.unpackedBytes(n))
 	}
 	return c, nil
+}
+
+// addPlanes adds to x the numbers of width bits that stand in planes. above is memory for as many bytes as x has numbers.
+func addPlanes(x []uint64, planes []byte, width int, above []byte) {
+	shift := 0
+	for ; shift+8 <= width; shift += 8 {
+		plane := planes[:len(x)]
+		for i := range x {
+			x[i] += uint64(plane[i]) << shift
+		}
+		planes = planes[len(x):]
+	}
+	if shift == width {
+		return
+	}
+	unpackBits(above, planes, width-shift)
+	for i := range x {
+		x[i] += uint64(above[i]) << shift
+	}
+}
+
+// unpackBits sets dst to the numbers of width bits, 1 to 7, that are packed.
+func unpackBits(dst, packed []byte, width int) {
+	mask, waiting, have := uint(1)<<width-1, uint(0), 0
+	for i := range dst {
+		if have < width {
+			waiting |= uint(packed[0]) << have
+			packed, have = packed[1:], have+8
+		}
+		dst[i] = byte(waiting & mask)
+		waiting >>= width
+		have -= width
+	}
+}
+
+// slabColumns is how many columns' memory is taken at once.
+const slabColumns = 8
+
+// unpackedNumbers returns memory for n numbers, unpackedBytes for n bytes, of which the columns of a page have theirs.
+func (r *scanner) unpackedNumbers(n int) []uint64 {
+	if n > len(r.slab) {
+		r.slab = make([]uint64, slabColumns*n)
+	}
+	x := r.slab[:n:n]
+	r.slab = r.slab[n:]
+	return x
+}
+
+func (r *scanner) unpackedBytes(n int) []byte {
+	if n > len(r.byteSlab) {
+		r.byteSlab = make([]byte, slabColumns*n)
+	}
+	x := r.byteSlab[:n:n]
+	r.byteSlab = r.byteSlab[n:]
+	return x
 }
 
 // scanner reads one part after the other, and remembers whether they ended early.
 type scanner struct {
 	b     []byte
 	short bool
+	// slab and byteSlab are memory for columns.
+	slab     []uint64
+	byteSlab []byte
 }
 
 func (r *scanner) byte() byte {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -114,7 +115,7 @@ func (p *Page) column(place int) *numbers {
 			return &p.numbers[i].numbers
 		}
 	}
-	return &numbers{n: p.n}
+	return &numbers{}
 }
 
 // Head returns what the page holds besides values. Nobody changes its positions.
@@ -126,7 +127,7 @@ func (p *Page) Len() int { return p.n }
 // joiner is the memory that reading a value needs.
 type joiner struct {
 	numbers []uint64
-	texts   [][]byte
+	texts   [][]byte // all nil before and afterwards, up to the capacity
 	fields  chunk.Fields
 }
 
@@ -137,8 +138,9 @@ var joiners = sync.Pool{New: func() any { return new(joiner) }}
 func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) {
 	l := &cuttings[p.head.Kind]
 	d := joiners.Get().(*joiner)
-	defer d.release()
-	d.numbers, d.texts = zeroed(d.numbers, 1+l.numbers), zeroed(d.texts, 1+l.texts)
+	defer d.release(p)
+	d.numbers = zeroed(d.numbers, 1+l.numbers)
+	d.texts = slices.Grow(d.texts, 1+l.texts)[:1+l.texts]
 	for k := range p.numbers {
 		d.numbers[p.numbers[k].place] = p.numbers[k].at(i)
 	}
@@ -158,8 +160,11 @@ func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) {
 }
 
 // release forgets the page's bytes, and returns the joiner to the pool.
-func (d *joiner) release() {
-	clear(d.texts)
+func (d *joiner) release(p *Page) {
+	for k := range p.texts {
+		d.texts[p.texts[k].place] = nil
+	}
+	d.texts = d.texts[:0]
 	d.fields.Numbers, d.fields.Texts = nil, nil
 	joiners.Put(d)
 }

@@ -149,7 +149,7 @@ func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if lengths.width == 0 && lengths.dictionary == nil && lengths.least <= uint64(r.mostBytes(isPacked)) {
+	if lengths.areEqual() && lengths.least <= uint64(r.mostBytes(isPacked)) {
 		c.size = int(lengths.least)
 		err = r.stored(c, isPacked, c.size*c.n)
 	} else {
