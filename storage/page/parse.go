@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Page is a page that can be read, also by several goroutines at once. It refers to the bytes that it was parsed from.
@@ -133,20 +134,46 @@ type joiner struct {
 
 var joiners = sync.Pool{New: func() any { return new(joiner) }}
 
+// Part selects fields of values of kind Rollups; nil: all.
+type Part struct {
+	numbers [1 + rollup.FieldNumbers]bool
+	texts   [1 + rollup.FieldTexts]bool
+}
+
+// PartOf returns the part that rollup.Decode reads with want.
+func PartOf(want rollup.Columns) *Part {
+	p := &Part{}
+	numbers, texts := rollup.FieldsOf(want)
+	p.numbers[0], p.texts[0] = true, true // whether the value is whole, and the value
+	copy(p.numbers[1:], numbers[:])
+	copy(p.texts[1:], texts[:])
+	return p
+}
+
 // AppendValue appends the value of entry i, 0 ≤ i < Len, byte for byte as it was given to Append. It returns ErrCorrupt, and
 // dst as it was, where the entry can't be read.
-func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) {
+func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) { return p.AppendPart(dst, i, nil) }
+
+// AppendPart is AppendValue of a value of which a part is needed: it may lack the rest. Pages of other kinds than Rollups give all.
+func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
+	if p.head.Kind != Rollups {
+		part = nil
+	}
 	l := &cuttings[p.head.Kind]
 	d := joiners.Get().(*joiner)
 	defer d.release(p)
 	d.numbers = zeroed(d.numbers, 1+l.numbers)
 	d.texts = slices.Grow(d.texts, 1+l.texts)[:1+l.texts]
 	for k := range p.numbers {
-		d.numbers[p.numbers[k].place] = p.numbers[k].at(i)
+		if c := &p.numbers[k]; part == nil || part.numbers[c.place] {
+			d.numbers[c.place] = c.at(i)
+		}
 	}
 	memory := d.fields.Memory[:0]
 	for k := range p.texts {
-		d.texts[p.texts[k].place], memory = p.texts[k].at(i, memory)
+		if c := &p.texts[k]; part == nil || part.texts[c.place] {
+			d.texts[c.place], memory = c.at(i, memory)
+		}
 	}
 	d.fields = chunk.Fields{Numbers: d.numbers[1:], Texts: d.texts[1:], Memory: memory}
 	switch d.numbers[0] {

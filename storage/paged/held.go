@@ -53,12 +53,12 @@ func (p *openPage) search(from int, id string) int {
 	return from + sort.Search(len(p.order)-from, func(i int) bool { return p.id(int(p.order[from+i])) >= id })
 }
 
-// appendValue appends the value of an entry.
-func (p *openPage) appendValue(dst []byte, i int) ([]byte, error) {
+// appendPart appends the value of an entry, or at least a part of it.
+func (p *openPage) appendPart(dst []byte, i int, part *page.Part) ([]byte, error) {
 	if p.page == nil {
 		return append(dst, p.values[i]...), nil
 	}
-	return p.page.AppendValue(dst, i)
+	return p.page.AppendPart(dst, i, part)
 }
 
 // appendVersion appends the version of an entry that is a raw chunk with this value.

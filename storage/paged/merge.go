@@ -218,7 +218,7 @@ func (m *merge) materialize(e entry, versions bool) error {
 	}
 	if !m.rows.KeysOnly || hashed && e.page.page != nil {
 		from := len(m.buf)
-		buf, err := e.page.appendValue(m.buf, e.i)
+		buf, err := e.page.appendPart(m.buf, e.i, m.needed)
 		if err != nil {
 			e.page.bad = true
 			return m.unreadable(e.page, fmt.Errorf("series %x: %w", e.id, err))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
 )
 
 // errEnough means that the caller wants no more rows.
@@ -37,7 +38,8 @@ type scan struct {
 	r      *Rows
 	ctx    context.Context
 	rows   *engine.Range
-	wanted *wanted // nil: all rows of the range are
+	wanted *wanted    // nil: all rows of the range are
+	needed *page.Part // of rollups; nil: all
 	yield  func(engine.Row, error) bool
 	n      int // rows yielded
 	// entries is memory of units.

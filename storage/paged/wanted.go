@@ -7,6 +7,8 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Wanted are the chunks of some series of a partition that start between two times, both included.
@@ -19,6 +21,8 @@ type Wanted struct {
 	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and may be empty.
 	NoVersions bool
 	Damaged    func(engine.Damage) // as in engine.Range
+	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
+	Columns rollup.Columns
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
 	// the next row may be that is wanted.
 	PassOver int
@@ -43,6 +47,9 @@ func (r *Rows) Chunks(ctx context.Context, w Wanted) iter.Seq2[engine.Row, error
 	return func(yield func(engine.Row, error) bool) {
 		t, rows := tablesOf(w.Table), w.Range()
 		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, yield: yield, wanted: &wanted{Wanted: w, tables: t}}
+		if w.Columns != 0 && w.Columns != rollup.AllColumns {
+			s.needed = page.PartOf(w.Columns)
+		}
 		if err := s.all(); err != nil {
 			yield(engine.Row{}, err)
 		}

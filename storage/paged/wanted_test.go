@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // TestChunksReadFewRanges counts the engine's scans for the chunks that half of all series have of one start: as many as there are
@@ -125,6 +126,43 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 					return (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
 				})
 				require.True(t, in, "pass over %d: the chunk of series %x and start %d isn't there, and in none of the gaps %v", passOver, id, start, gaps)
+			}
+		}
+	}
+}
+
+// TestChunksOfSomeColumns holds that of rollups in pages only columns are put together that are read, and all of raw chunks.
+func TestChunksOfSomeColumns(t *testing.T) {
+	series := seriesOf("up", 300)
+	for _, table := range rowTables {
+		eng := memory.New()
+		require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, 0)}))
+		r := New(eng, Options{})
+		read := func(want rollup.Columns) (values [][]byte, size int) {
+			w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(0), Last: startOf(0), Columns: want}
+			for i := range series {
+				w.IDs = append(w.IDs, series[i].id)
+			}
+			slices.Sort(w.IDs)
+			for _, row := range mustRead(t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{}) {
+				values, size = append(values, []byte(row.value)), size+len(row.value)
+			}
+			return values, size
+		}
+		all, size := read(0)
+		require.Len(t, all, len(series))
+		for _, want := range []rollup.Columns{rollup.ColumnMax, rollup.ColumnSum | rollup.ColumnCount, rollup.AllColumns} {
+			some, less := read(want)
+			if table == engine.Raw || want == rollup.AllColumns {
+				require.Equal(t, all, some)
+				continue
+			}
+			require.Less(t, less, size)
+			for i := range all {
+				var expected, got rollup.Buckets
+				require.NoError(t, rollup.Decode(all[i], want, &expected))
+				require.NoError(t, rollup.Decode(some[i], want, &got))
+				require.Equal(t, expected, got)
 			}
 		}
 	}

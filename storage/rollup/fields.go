@@ -137,6 +137,51 @@ func cutColumn(id int, b []byte, f *chunk.Fields) {
 	}
 }
 
+// columnsOf are the columns of a chunk of which each of Columns is made, in the order of its bits. Values are kept as differences from
+// others, see the columns; and the numbers of some columns less those of others, see related.
+var columnsOf = [...]uint32{
+	1 << columnCount,
+	1<<columnFirstT | 1<<columnFirst | 1<<columnLast,
+	1<<columnFirstT | 1<<columnLastT | 1<<columnFirst | 1<<columnLast,
+	extremeColumns,
+	extremeColumns,
+	sumColumns,
+	sumColumns | 1<<columnCorrection | 1<<columnResets,
+	1 << columnResets,
+	1<<columnCount | 1<<columnChanges,
+	1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST,
+}
+
+const (
+	extremeColumns = 1<<columnFirst | 1<<columnLast | 1<<columnMin | 1<<columnMax
+	sumColumns     = extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnSumLow
+	// alwaysColumns are those of which the buckets themselves are made, and those of histograms.
+	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections
+)
+
+// FieldsOf reports which fields AppendCut needs for a chunk that Decode reads with want as it does the whole one, if all others are zero.
+func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool) {
+	columns := uint32(alwaysColumns)
+	for i, of := range columnsOf {
+		if want&(1<<i) != 0 {
+			columns |= of
+		}
+	}
+	for k := range FieldColumns {
+		numbers[k] = true
+	}
+	for id := range columnsEnd {
+		if columns&(1<<id) == 0 {
+			continue
+		}
+		texts[id] = true
+		for k := range ColumnNumbers {
+			numbers[FieldColumns+id*ColumnNumbers+k] = true
+		}
+	}
+	return numbers, texts
+}
+
 // columnNoRun is the head of a column of first values that has no run.
 const columnNoRun = 254
 

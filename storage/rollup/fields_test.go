@@ -48,3 +48,45 @@ func TestCutDamagedChunks(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldsOf holds that a chunk of only the fields that are needed gives the same buckets, for each column and for all but each.
+func TestFieldsOf(t *testing.T) {
+	wants := []Columns{0, rateColumns, ColumnSum | ColumnCount, ColumnCorrection | ColumnChanges, AllColumns}
+	for c := Columns(1); c <= AllColumns; c <<= 1 {
+		wants = append(wants, c, AllColumns&^c)
+	}
+	fewer := 0
+	eachChunk(t, 30, func(name string, b *Buckets, _ int64, encoded []byte) {
+		if b.Len() == 0 {
+			return
+		}
+		for _, want := range wants {
+			f := newFields()
+			require.True(t, CutChunk(encoded, f), name)
+			numbers, texts := FieldsOf(want)
+			for k := range numbers {
+				if !numbers[k] {
+					f.Numbers[k] = 0
+				}
+			}
+			for k := range texts {
+				if !texts[k] {
+					f.Texts[k] = nil
+				}
+			}
+			part := AppendCut(nil, f)
+			if len(part) < len(encoded) {
+				fewer++
+			}
+			var expected, got Buckets
+			require.NoError(t, Decode(encoded, want, &expected), name)
+			require.NoError(t, Decode(part, want, &got), "%s %b", name, want)
+			require.Equal(t, VersionOf(encoded), VersionOf(part))
+			require.Equal(t, expected.End, got.End)
+			for i := range b.End {
+				require.Equal(t, text(&expected, i), text(&got, i), "%s %b", name, want)
+			}
+		}
+	})
+	require.Positive(t, fewer)
+}
