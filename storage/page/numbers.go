@@ -224,6 +224,7 @@ const slabColumns = 8
 func (r *scanner) unpackedNumbers(n int) []uint64 {
 	if n > len(r.slab) {
 		r.slab = make([]uint64, slabColumns*n)
+		r.memory += 8 * slabColumns * n
 	}
 	x := r.slab[:n:n]
 	r.slab = r.slab[n:]
@@ -233,6 +234,7 @@ func (r *scanner) unpackedNumbers(n int) []uint64 {
 func (r *scanner) unpackedBytes(n int) []byte {
 	if n > len(r.byteSlab) {
 		r.byteSlab = make([]byte, slabColumns*n)
+		r.memory += slabColumns * n
 	}
 	x := r.byteSlab[:n:n]
 	r.byteSlab = r.byteSlab[n:]
@@ -246,6 +248,7 @@ type scanner struct {
 	// slab and byteSlab are memory for columns.
 	slab     []uint64
 	byteSlab []byte
+	memory   int // bytes that were taken for both
 }
 
 func (r *scanner) byte() byte {

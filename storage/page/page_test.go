@@ -151,3 +151,23 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 	readers.Wait()
 }
+
+// TestMemoryOfPages holds that what a page takes in memory is no less than what its columns were unpacked to.
+func TestMemoryOfPages(t *testing.T) {
+	for _, k := range kinds {
+		for _, n := range []int{1, 20, MaxEntries} {
+			b := Append(nil, headOf(k), usualValues(k, n, 1))
+			p, err := Parse(b)
+			require.NoError(t, err)
+			least := len(b)
+			for i := range p.numbers {
+				c := &p.numbers[i].numbers
+				least += 8*len(c.wide) + 8*len(c.dictionary)
+			}
+			require.GreaterOrEqual(t, p.Memory(), least)
+		}
+	}
+	rollups, err := Parse(Append(nil, headOf(Rollups), usualValues(Rollups, MaxEntries, 1)))
+	require.NoError(t, err)
+	require.Greater(t, rollups.Memory(), 2*rollups.bytes, "many columns are unpacked to eight bytes a number")
+}

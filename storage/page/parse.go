@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -17,6 +18,8 @@ type Page struct {
 	n       int
 	numbers []numbersAt
 	texts   []textsAt
+	bytes   int // that it was parsed from
+	memory  int // of columns that are unpacked, bytes
 }
 
 // numbersAt and textsAt are columns that are there, and the number and the text of the kind that they are, plus 1; 0: whether
@@ -45,7 +48,7 @@ func Parse(b []byte) (*Page, error) {
 	if body[0] != pageVersion {
 		return nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, body[0])
 	}
-	p := &Page{head: Head{Kind: Kind(body[1])}, n: int(body[2]) + 1}
+	p := &Page{head: Head{Kind: Kind(body[1])}, n: int(body[2]) + 1, bytes: len(b)}
 	if p.head.Kind >= kindsEnd {
 		return nil, fmt.Errorf("%w: unknown kind %d", ErrCorrupt, p.head.Kind)
 	}
@@ -63,6 +66,7 @@ func Parse(b []byte) (*Page, error) {
 	if r.short || len(r.b) > 0 {
 		return nil, fmt.Errorf("%w: it ends %d bytes late, or early", ErrCorrupt, len(r.b))
 	}
+	p.memory = r.memory
 	return p, nil
 }
 
@@ -124,6 +128,15 @@ func (p *Page) Head() Head { return p.head }
 
 // Len returns the number of entries.
 func (p *Page) Len() int { return p.n }
+
+// Memory returns about how many bytes of memory the page takes, those that it was parsed from included.
+func (p *Page) Memory() int {
+	columns := cap(p.numbers)*int(unsafe.Sizeof(numbersAt{})) + cap(p.texts)*int(unsafe.Sizeof(textsAt{}))
+	for i := range p.texts {
+		columns += 4 * len(p.texts[i].ends)
+	}
+	return p.bytes + p.memory + columns
+}
 
 // joiner is the memory that reading a value needs.
 type joiner struct {

@@ -162,7 +162,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		l.held = append(l.held, p)
 		if few && p.value != nil {
 			of := labelsKey{metric, p.version}
-			s.r.opened.add(of.clone(), p.openPage, of.size(2*len(p.value)+openBytes))
+			s.r.opened.add(of.clone(), p.openPage, of.size(p.page.Memory()+openBytes))
 		}
 	}
 	return nil
