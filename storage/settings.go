@@ -99,17 +99,21 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	}
 	// While a period is about to begin, both it and the one before are right.
 	now := opts.Now().UnixMilli()
-	asked := want.Periods[0]
+	asked, current := want.Periods[0], format.NewPeriods(have.Periods...).At(now)
 	for _, p := range have.Periods {
+		as := asked
 		if opts.Partitions == 0 {
-			asked.Partitions = p.Partitions
+			as.Partitions = p.Partitions
 		}
-		if p.SameCut(asked) && (p.FromMS > now || p == *format.NewPeriods(have.Periods...).At(now)) {
+		if p.SameCut(as) && (p.FromMS > now || p == *current) {
 			have, err = withClasses(ctx, eng, opts, have)
 			return have, false, err
 		}
 	}
-	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, format.NewPeriods(have.Periods...).At(now), asked)
+	if opts.Partitions == 0 {
+		asked.Partitions = current.Partitions
+	}
+	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, current, asked)
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestOpenTriesAgain opens a store whose engine doesn't answer at first, though it may have applied the write.
@@ -81,4 +82,22 @@ func TestPartitionsOfANewStore(t *testing.T) {
 			require.ErrorIs(t, err, ErrOtherSettings)
 		})
 	}
+}
+
+// TestRefusedSettingsAreThoseAskedFor asks for another slot, and no partitions, of a store that is about to have more of them.
+func TestRefusedSettingsAreThoseAskedFor(t *testing.T) {
+	eng := memory.New()
+	o := DefaultOptions()
+	s, err := Open(t.Context(), unclosed{eng}, o)
+	require.NoError(t, err)
+	_, err = s.SetPeriod(t.Context(), format.Period{Partitions: 64}, time.Time{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	s, err = Open(t.Context(), unclosed{eng}, o)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	o.Slot = 4 * time.Hour
+	_, err = Open(t.Context(), unclosed{eng}, o)
+	require.ErrorIs(t, err, ErrOtherSettings)
+	require.NotContains(t, err.Error(), "64 partitions", "nobody asked for them, and the store doesn't have them yet")
 }
