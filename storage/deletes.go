@@ -96,7 +96,10 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 
 // newDeletion returns nil where nothing can be in the range.
 func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Tombstone, error) {
-	if s.follower.mode == followsNothing {
+	switch {
+	case len(matchers) == 0:
+		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
+	case s.follower.mode == followsNothing:
 		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
 	}
 	now := s.opts.Now()
@@ -106,8 +109,6 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	}
 	d := &format.Tombstone{ID: newID(), When: now.UnixMilli(), Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
 	switch {
-	case len(matchers) == 0:
-		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
 		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
 	case d.Start > d.End:

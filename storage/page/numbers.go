@@ -179,13 +179,13 @@ func (r *scanner) bits(form byte, n int) (c numbers, err error) {
 		for i := range c.wide {
 			c.wide[i] = c.least
 		}
-		addPlanes(c.wide, planes, width, r.unpackedBytes(n))
+		addPlanes(c.wide, planes, width)
 	}
 	return c, nil
 }
 
-// addPlanes adds to x the numbers of width bits that stand in planes. above is memory for as many bytes as x has numbers.
-func addPlanes(x []uint64, planes []byte, width int, above []byte) {
+// addPlanes adds to x, at most MaxEntries numbers, those of width bits that stand in planes.
+func addPlanes(x []uint64, planes []byte, width int) {
 	shift := 0
 	for ; shift+8 <= width; shift += 8 {
 		plane := planes[:len(x)]
@@ -197,7 +197,8 @@ func addPlanes(x []uint64, planes []byte, width int, above []byte) {
 	if shift == width {
 		return
 	}
-	unpackBits(above, planes, width-shift)
+	var above [MaxEntries]byte
+	unpackBits(above[:len(x)], planes, width-shift)
 	for i := range x {
 		x[i] += uint64(above[i]) << shift
 	}

@@ -44,7 +44,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 512 << 10, fewest: 4,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4,
 	}
 }
 
