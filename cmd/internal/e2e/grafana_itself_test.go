@@ -47,7 +47,7 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	dir := t.TempDir()
 	limits := filepath.Join(dir, "limits.yml")
 	require.NoError(t, os.WriteFile(limits, []byte("tenants: {small: {active_series: 1}}"), 0o600))
-	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--self-monitoring", "--ha.enabled", "--limits.file="+limits, "--backup.to="+filepath.Join(dir, "backups"))
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--storage.partitions=16", "--self-monitoring", "--ha.enabled", "--limits.file="+limits, "--backup.to="+filepath.Join(dir, "backups"))
 	g := newGrafana(t, r.URL+"/t/cassia")
 	stored := func() float64 {
 		_, metrics := r.Get(t, "/metrics")
