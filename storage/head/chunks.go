@@ -7,7 +7,7 @@ import (
 )
 
 // Chunks holds the head chunks of a series, of which most have one at a time, or none, in the order of their slots. A copy stays
-// as it is when head chunks come or go. Of copies, only one may be given more.
+// as it is when head chunks come or go. Copies share memory, so only one of them may be extended, by With.
 type Chunks struct {
 	one  *Chunk
 	many *[]*Chunk // nil: there is no other one
@@ -32,8 +32,8 @@ func (l Chunks) All() iter.Seq[*Chunk] {
 
 func (l Chunks) IsEmpty() bool { return l.one == nil && l.many == nil }
 
-// With returns the list with one head chunk more. A series of which months are sent has hundreds: one of a slot that isn't before
-// the others' is added in constant time, but for when the list is moved, in what copies don't see of its memory.
+// With returns the list with one head chunk more. A series of which months are sent has hundreds, so that one of the last slot is
+// appended, in amortized constant time: into spare capacity, which lies beyond the length of all copies.
 func (l Chunks) With(st *Chunk) Chunks {
 	if l.IsEmpty() {
 		return Chunks{one: st}
