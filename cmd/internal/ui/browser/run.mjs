@@ -54,6 +54,30 @@ const says = (page, selector, pattern) =>
     return pattern.test(text) || text;
   });
 
+// selects drags over a graph of an hour, and looks at what was selected though an answer comes meanwhile.
+async function selects(page, box) {
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 50);
+  await page.mouse.down();
+  await answered(page);
+  await page.mouse.move(box.x + box.width * 0.8, box.y + 55, { steps: 4 });
+  await answered(page);
+  await page.mouse.move(box.x + box.width * 0.9, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await eventually('a part was looked at more closely', () => {
+    const [, from, to] = /from=(20[^&]*)&to=(20[^&]*)/.exec(decodeURIComponent(page.url())) ?? [];
+    return !!to && (Math.abs((Date.parse(to) - Date.parse(from)) / 60_000 - 18) < 1 || `from ${from} to ${to}`);
+  });
+}
+
+// answered asks again, not by the mouse, and ends when the answer has been drawn, if it is.
+async function answered(page) {
+  const answer = page.waitForResponse(/query_range/);
+  await page.getByRole('button', { name: 'Run' }).evaluate((run) => run.click());
+  await (await answer).finished();
+  await page.locator('.results[aria-busy=false]').waitFor();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 100)))));
+}
+
 const counts = (what, locator, right) =>
   eventually(what, async () => {
     const n = await locator.count();
@@ -108,15 +132,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 
   const shared = page.url();
   assert.match(shared, /q=sum\+by/);
-  const zoomed = () => /from=20\d\d-/.test(decodeURIComponent(page.url()));
-  await eventually('a part was looked at more closely', async () => { // An answer that comes meanwhile ends the selection.
-    await page.mouse.move(plot.x + plot.width * 0.6, plot.y + 50);
-    await page.mouse.down();
-    await page.mouse.move(plot.x + plot.width * 0.9, plot.y + 60, { steps: 4 });
-    await page.mouse.up();
-    for (let i = 0; i < 50 && !zoomed(); i++) await new Promise((done) => setTimeout(done, 100));
-    return zoomed();
-  });
+  await selects(page, plot);
   await page.goBack();
   await eventually('the address is the one before', () => page.url() === shared);
 
@@ -340,6 +356,9 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
   const box = await page.locator('.u-over').boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + 3);
   await says(page, '.hover', /above 1 s/);
+  await selects(page, box);
+  await page.goBack();
+  await says(page, '.plot-time', /^5 buckets/);
   await page.getByRole('button', { name: 'Heat map' }).click();
   await counts('a line a bucket', page.locator('.legend tbody tr'), (n) => n === 5);
   await eventually('the address says it', () => /lines=1/.test(page.url()));

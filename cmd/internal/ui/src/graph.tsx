@@ -78,11 +78,12 @@ interface Props {
   units: [Unit | undefined, Unit | undefined];
   exemplars: Exemplar[];
   onZoom: (from: number, to: number) => void;
+  onDown: (e: MouseEvent) => void;
 }
 
 const height = 320;
 
-export function Graph({ lines, bounds, letters, stack, log, units, exemplars, onZoom }: Props) {
+export function Graph({ lines, bounds, letters, stack, log, units, exemplars, onZoom, onDown }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const [cursor, setCursor] = useState<number | null>(null);
@@ -191,7 +192,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
 
   return (
     <div class="graph">
-      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph: arrows left and right move along the time, up and down along the series" onKeyDown={keys} onBlur={() => move(null, null)} />
+      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph: arrows left and right move along the time, up and down along the series" onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
       {tip && (
         <div class="hover" aria-live="polite" style={tip.left > (at.current?.clientWidth ?? 0) / 2 ? { right: `${(at.current?.clientWidth ?? 0) - tip.left + 12}px` } : { left: `${tip.left + 12}px` }}>
           <span class="small">{local(times[cursor!]!)}</span>

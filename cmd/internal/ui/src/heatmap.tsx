@@ -15,6 +15,7 @@ interface Props {
   /** unit is that of the observations. */
   unit?: Unit;
   onZoom: (from: number, to: number) => void;
+  onDown: (e: MouseEvent) => void;
 }
 
 interface Cell {
@@ -22,7 +23,7 @@ interface Cell {
   column: number;
 }
 
-export function Heatmap({ heat, bounds, unit, onZoom }: Props) {
+export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const [cell, setCell] = useState<Cell | null>(null);
@@ -98,7 +99,7 @@ export function Heatmap({ heat, bounds, unit, onZoom }: Props) {
   const width = at.current?.clientWidth ?? 0;
   return (
     <div class="graph">
-      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heat map: arrows left and right move along the time, up and down along the buckets" onKeyDown={keys} onBlur={() => setCell(null)} />
+      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heat map: arrows left and right move along the time, up and down along the buckets" onMouseDown={onDown} onKeyDown={keys} onBlur={() => setCell(null)} />
       {cell && heat.rows[cell.row] && (
         <div class="hover" aria-live="polite" style={left > width / 2 ? { right: `${width - left + 12}px` } : { left: `${left + 12}px` }}>
           <span class="small">{local(times[cell.column]!)}</span>

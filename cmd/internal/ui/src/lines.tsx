@@ -6,6 +6,7 @@ import { ExemplarList, thinned, type Exemplar, type Exemplars } from './exemplar
 import { aligned, Graph, type Line } from './graph';
 import { heatOf } from './heat';
 import { Heatmap } from './heatmap';
+import { useHeld } from './held';
 import { meaningOf, type Metadata } from './meaning';
 import { Empty, Failure, useLoad } from './parts';
 import type { Result, Series } from './results';
@@ -22,7 +23,8 @@ interface Props {
   change: (part: Partial<Asked>) => void;
 }
 
-export function Lines({ results, now, tenant, change }: Props) {
+export function Lines({ results: newest, now, tenant, change }: Props) {
+  const [results, hold] = useHeld(newest);
   const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
   const drawn = done[0]?.bounds;
   const key = [...done.map((r) => r.answer), now.right.join()];
@@ -59,11 +61,11 @@ export function Lines({ results, now, tenant, change }: Props) {
       </div>
       {asHeat ? (
         <>
-          <Heatmap heat={heat} bounds={drawn} unit={units.observed} onZoom={show} />
+          <Heatmap heat={heat} bounds={drawn} unit={units.observed} onZoom={show} onDown={hold} />
           {done.some((r) => /^[\w:]+(\{.*\})?$/.test(r.query.trim())) && <p class="small">These counts grow from the start of each process. A query such as <code>rate(…[5m])</code> shows when observations came.</p>}
         </>
       ) : (
-        <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} units={axes} exemplars={now.exemplars ? marked : noExemplars} onZoom={show} />
+        <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} units={axes} exemplars={now.exemplars ? marked : noExemplars} onZoom={show} onDown={hold} />
       )}
       {!asHeat && now.exemplars && (exemplars.error ? <Failure error={exemplars.error} again={exemplars.again} /> : exemplars.data && <ExemplarList all={marked} />)}
     </>
