@@ -26,10 +26,11 @@ type Period struct {
 	FirstWindow int64 `json:"first_window,omitempty"`
 }
 
-// MaxPartitions bounds the partitions of all periods, MaxPeriods the number of periods.
+// MaxPartitions bounds the partitions of all periods, MaxPeriods the number of periods, and MaxSlotMS the width of a slot.
 const (
 	MaxPartitions = 4096
 	MaxPeriods    = 64
+	MaxSlotMS     = DayMS
 )
 
 // Check returns an error if the widths or the number of partitions are not possible.
@@ -37,6 +38,8 @@ func (p Period) Check() error {
 	switch {
 	case p.SlotMS < HourMS || p.SlotMS%HourMS != 0:
 		return fmt.Errorf("a slot of %v is no multiple of 1h", time.Duration(p.SlotMS)*time.Millisecond)
+	case p.SlotMS > MaxSlotMS:
+		return fmt.Errorf("a slot of %v is longer than 24h", time.Duration(p.SlotMS)*time.Millisecond)
 	case p.RawWindowMS <= 0 || p.RawWindowMS%DayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
 		return fmt.Errorf("a window of %v is no multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
 	case p.Partitions < 1 || p.Partitions > MaxPartitions:

@@ -67,6 +67,7 @@ func TestNextPeriod(t *testing.T) {
 		"no multiple":         {Partitions: 6},
 		"too many":            {Partitions: 8192},
 		"a slot of minutes":   {SlotMS: HourMS / 2},
+		"a slot of two days":  {SlotMS: 2 * DayMS, RawWindowMS: 4 * DayMS},
 		"a window of a slot":  {RawWindowMS: 2 * HourMS},
 		"slots in no windows": {SlotMS: 7 * HourMS},
 		"a window of years":   {RawWindowMS: 106_751 * DayMS},

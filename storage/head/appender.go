@@ -149,8 +149,8 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 		b := g.builder
 		p := h.part(g.slot.partition)
 		for _, it := range b.items {
-			if n := len(it.chunk.tail); n > 0 {
-				a.sink += uint32(it.chunk.tail[n-1]) // see touch
+			if tail := it.chunk.tail(); len(tail) > 0 {
+				a.sink += uint32(tail[len(tail)-1]) // see touch
 			}
 		}
 		p.mu.Lock()

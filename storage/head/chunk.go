@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
@@ -19,9 +20,12 @@ const (
 	freezeAfter = 120
 	// chunkBytes is what a head chunk without samples weighs in the head's account, with the place in its generation that
 	// points to it.
-	chunkBytes = 124
-	// maxTailSample is how many bytes a sample takes in a tail at most.
+	chunkBytes = 92
+	// maxTailSample is how many bytes a sample takes in a tail at most, and maxTail all of its samples.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
+	maxTail       = freezeAfter * maxTailSample
+	// tailUnit is of what the room of a tail is a multiple, as all sizes of the allocator from there to 4 KiB are.
+	tailUnit = 16
 	// frozenBytes is the size of a frozen chunk besides its data, and rareBytes that of rare samples.
 	frozenBytes = 48
 	rareBytes   = 48
@@ -36,20 +40,24 @@ const (
 //	                        └─ exemplars
 //
 // Its fields are guarded by the lock of the series' partition, but for ref. There is one for each series of a slot, so its
-// size counts: it fills one of the allocator's size classes, 112 bytes.
+// size counts: it fills one of the allocator's size classes, 80 bytes. So timestamps are milliseconds from the start of the
+// generation, at most format.MaxSlotMS, and the tail is no slice.
 type Chunk struct {
 	gen *Generation
 	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
 	// committer uses it.
-	ref      uint32
-	n        uint8 // samples in tail
-	nonEmpty bool  // any sample came
+	ref uint32
+	// The tail: samples, bytes, and for how many tailUnits there is room.
+	n    uint8
+	room uint8
+	size uint16
+	data *byte
 	// The tail's encoder: the sample before. Each tail begins at the generation's start.
-	t, delta, st int64
-	v            uint64
-
-	minT, maxT int64
-	tail       []byte
+	t, delta int32
+	st       int64
+	v        uint64
+	// The oldest and the newest sample; the oldest is later if there is none.
+	minT, maxT int32
 
 	series *Series
 	frozen *frozenChunk // the newest, see eachFrozen; nil: there is none
@@ -84,7 +92,25 @@ type rareSamples struct {
 var errBadTail = errors.New("storage: malformed tail of a strand")
 
 func newChunk(gen *Generation, series *Series) *Chunk {
-	return &Chunk{gen: gen, series: series, t: gen.start}
+	return &Chunk{gen: gen, series: series, minT: math.MaxInt32, maxT: math.MinInt32}
+}
+
+// tail returns the tail, in the head chunk's memory.
+func (s *Chunk) tail() []byte { return unsafe.Slice(s.data, s.tailRoom())[:s.size] }
+
+// setTail makes b the tail, of which the head chunk may use all of the capacity.
+func (s *Chunk) setTail(b []byte) {
+	s.data, s.size, s.room = unsafe.SliceData(b), uint16(len(b)), uint8(min(cap(b)/tailUnit, math.MaxUint8))
+}
+
+func (s *Chunk) tailRoom() int { return int(s.room) * tailUnit }
+
+// isEmpty reports whether no sample came.
+func (s *Chunk) isEmpty() bool { return s.minT > s.maxT }
+
+// bounds returns the oldest and the newest timestamp. The head chunk isn't empty.
+func (s *Chunk) bounds() (minT, maxT int64) {
+	return s.gen.start + int64(s.minT), s.gen.start + int64(s.maxT)
 }
 
 // rareOf returns the rare samples of the head chunk, and by how many bytes the head chunk grew if there was none.
@@ -97,7 +123,8 @@ func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
 
 // hasSamplesIn reports whether the head chunk may have samples in [minT, maxT].
 func (s *Chunk) hasSamplesIn(minT, maxT int64) bool {
-	return s.nonEmpty && s.maxT >= minT && s.minT <= maxT
+	first, last := s.bounds()
+	return !s.isEmpty() && last >= minT && first <= maxT
 }
 
 // exemplars returns those of the head chunk, or nil.
@@ -137,7 +164,7 @@ func (s *Chunk) Exemplars() []format.Exemplar {
 
 // EncodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
 func (s *Chunk) EncodedBytes() int64 {
-	n := len(s.tail)
+	n := int(s.size)
 	if s.rare != nil {
 		n += len(s.rare.hist)
 	}
@@ -149,7 +176,7 @@ func (s *Chunk) EncodedBytes() int64 {
 
 // bytes is what the head chunk weighs in the head's account.
 func (s *Chunk) bytes() int64 {
-	n := chunkBytes + cap(s.tail)
+	n := chunkBytes + s.tailRoom()
 	for f := range s.eachFrozen() {
 		n += cap(f.data) + frozenBytes
 	}
@@ -173,9 +200,10 @@ func (s *Chunk) bytes() int64 {
 // usual distance takes one byte. The first sample's distance, which is that from the generation's start, isn't usual.
 // Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
 func (s *Chunk) appendFloat(t, st int64, v uint64) int {
-	before := cap(s.tail)
-	delta := t - s.t
-	head := zigzag(delta-s.delta) << 2
+	before := s.tailRoom()
+	at := s.fromStart(t)
+	delta := int64(at) - int64(s.t)
+	head := zigzag(delta-int64(s.delta)) << 2
 	if st != s.st {
 		head |= 2
 	}
@@ -183,32 +211,40 @@ func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	if x != 0 {
 		head |= 1
 	}
-	if before-len(s.tail) < maxTailSample {
-		s.makeRoom(head, x)
+	tail := s.tail()
+	if before-len(tail) < maxTailSample {
+		tail = makeRoom(tail, head, x)
 	}
-	s.tail = binary.AppendUvarint(s.tail, head)
+	tail = binary.AppendUvarint(tail, head)
 	if st != s.st {
-		s.tail = binary.AppendVarint(s.tail, st-s.st)
+		tail = binary.AppendVarint(tail, st-s.st)
 	}
 	if x != 0 {
-		s.tail = appendSignificant(s.tail, x)
+		tail = appendSignificant(tail, x)
 	}
+	s.setTail(tail)
 	if s.n == 0 {
 		delta = 0
 	}
-	s.t, s.delta, s.st, s.v = t, delta, st, v
+	s.t, s.delta, s.st, s.v = at, int32(delta), st, v
 	s.n++
-	s.stretch(t)
-	grew := cap(s.tail) - before
+	s.stretch(at)
+	grew := s.tailRoom() - before
 	if s.n >= freezeAfter {
 		grew += s.freezeTail()
 	}
 	return grew
 }
 
-// makeRoom makes room in the tail for one sample more, but less than append would: there is a tail for every series, and most of
+// fromStart returns a timestamp of the slot as milliseconds from the generation's start.
+func (s *Chunk) fromStart(t int64) int32 {
+	assertInSlot(t - s.gen.start)
+	return int32(t - s.gen.start)
+}
+
+// makeRoom makes room in a tail for one sample more, but less than append would: there is a tail for every series, and most of
 // them never grow beyond some dozens of bytes.
-func (s *Chunk) makeRoom(head, x uint64) {
+func makeRoom(tail []byte, head, x uint64) []byte {
 	n := (bits.Len64(head|1) + 6) / 7
 	if head&2 != 0 {
 		n += binary.MaxVarintLen64
@@ -216,18 +252,19 @@ func (s *Chunk) makeRoom(head, x uint64) {
 	if x != 0 {
 		n += 9 - bits.LeadingZeros64(x)/8 - bits.TrailingZeros64(x)/8
 	}
-	before := cap(s.tail)
-	if len(s.tail)+n <= before {
-		return
+	before := cap(tail)
+	if len(tail)+n <= before {
+		return tail
 	}
-	room := before + 16
+	room := before + tailUnit
 	switch {
 	case before >= 128: // It will be frozen soon.
-		room = 2 * before
+		room = min(2*before, maxTail)
 	case before >= 64:
-		room = before + 32
+		room = before + 2*tailUnit
 	}
-	s.tail = append(slices.Grow([]byte(nil), max(room, len(s.tail)+n)), s.tail...)
+	room = max(room, len(tail)+n)
+	return append(slices.Grow([]byte(nil), (room+tailUnit-1)/tailUnit*tailUnit), tail...)
 }
 
 // appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
@@ -237,7 +274,7 @@ func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 	r.hist = binary.AppendUvarint(r.hist, uint64(len(encoded)))
 	r.hist = append(r.hist, encoded...)
 	r.nHist++
-	s.stretch(t)
+	s.stretch(s.fromStart(t))
 	grew += cap(r.hist) - before
 	if r.nHist >= freezeAfter {
 		grew += s.freezeHistograms()
@@ -245,17 +282,11 @@ func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 	return grew
 }
 
-func (s *Chunk) stretch(t int64) {
-	if !s.nonEmpty {
-		s.minT, s.maxT, s.nonEmpty = t, t, true
-		return
-	}
-	s.minT, s.maxT = min(s.minT, t), max(s.maxT, t)
-}
+func (s *Chunk) stretch(t int32) { s.minT, s.maxT = min(s.minT, t), max(s.maxT, t) }
 
 // repeats reports whether the sample equals the last one: a retry of a durable one.
 func (s *Chunk) repeats(t, st int64, v uint64) bool {
-	return s.nonEmpty && s.t == t && s.v == v && s.st == st && s.n > 0
+	return s.n > 0 && s.gen.start+int64(s.t) == t && s.v == v && s.st == st
 }
 
 // freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a head chunk gets no more samples after that,
@@ -267,9 +298,9 @@ func (s *Chunk) freezeTail() int {
 	if err := s.decodeTail(&f.samples); err != nil {
 		panic(err) // Invariant: the tail is what appendFloat wrote.
 	}
-	freed := cap(s.tail)
-	s.tail, s.n = nil, 0
-	s.t, s.delta, s.st, s.v = s.gen.start, 0, 0, 0
+	freed := s.tailRoom()
+	s.setTail(nil)
+	s.n, s.t, s.delta, s.st, s.v = 0, 0, 0, 0, 0
 	return s.freeze(f) - freed
 }
 
@@ -329,7 +360,7 @@ func (s *Chunk) read(minT, maxT int64, into *chunk.Samples) error {
 
 func (s *Chunk) decodeTail(into *chunk.Samples) error {
 	t, delta, st, v := s.gen.start, int64(0), int64(0), uint64(0)
-	for b, first := s.tail, true; len(b) > 0; first = false {
+	for b, first := s.tail(), true; len(b) > 0; first = false {
 		head, n := uint64(b[0]), 1
 		if head >= 0x80 {
 			if head, n = binary.Uvarint(b); n <= 0 {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
@@ -25,11 +26,12 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 	for round := range 200 {
 		st := newChunk(&Generation{start: 7_200_000}, &Series{})
 		var want chunk.Samples
-		at, start := int64(7_200_001), int64(0)
+		const first, last = 7_200_001, 7_200_000 + format.MaxSlotMS
+		at, start := int64(first), int64(0)
 		for range rng.IntN(400) {
 			switch rng.IntN(10) {
 			case 0:
-				at = rng.Int64N(2*format.MaxTime) - format.MaxTime
+				at = first + rng.Int64N(last-first+1)
 			case 1:
 				at -= rng.Int64N(100_000)
 			default:
@@ -38,7 +40,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 			if rng.IntN(20) == 0 {
 				start = at - rng.Int64N(1000)
 			}
-			at = max(min(at, format.MaxTime), -format.MaxTime)
+			at = max(min(at, last), first)
 			v := float64(rng.IntN(1000))
 			if rng.IntN(5) == 0 {
 				v = specials[rng.IntN(len(specials))]
@@ -85,15 +87,41 @@ func FuzzTail(f *testing.F) {
 	for i := range int64(5) {
 		st.appendFloat(i*15_000+i%2, i/3, uint64(i*i)<<40)
 	}
-	f.Add(st.tail)
+	f.Add(st.tail())
 	f.Fuzz(func(t *testing.T, tail []byte) {
 		st := newChunk(&Generation{}, &Series{})
-		st.tail, st.nonEmpty = tail, true
+		st.setTail(tail)
+		tail = st.tail()
 		var got chunk.Samples
 		if st.decodeTail(&got) == nil {
 			require.LessOrEqual(t, got.Len(), len(tail))
 		}
 	})
+}
+
+func TestSizeOfHeadChunk(t *testing.T) {
+	require.EqualValues(t, 80, unsafe.Sizeof(Chunk{}), "a size class of the allocator: see runtime/sizeclasses.go")
+	require.EqualValues(t, 112, unsafe.Sizeof(Series{}))
+	require.LessOrEqual(t, maxTail, math.MaxUint8*tailUnit, "the room of a tail is counted by a byte")
+}
+
+// The room of a tail grows up to what all of its samples may take, and no sample is written beyond it.
+func TestLongestTail(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	st := newChunk(&Generation{}, &Series{})
+	var want, got chunk.Samples
+	for i := range int64(freezeAfter - 1) {
+		at, start, v := 1+i%2*(format.MaxSlotMS-1), (2*(i%2)-1)<<62+i, math.Float64frombits(rng.Uint64()|1<<63|1)
+		st.appendFloat(at, start, math.Float64bits(v))
+		want.AppendFloat(at, start, v)
+	}
+	require.Greater(t, len(st.tail()), maxTail*2/3)
+	require.LessOrEqual(t, len(st.tail()), maxTail)
+	require.NoError(t, st.read(0, format.MaxSlotMS, &got))
+	require.Equal(t, want.Len(), got.Len())
+	got.Normalize()
+	want.Normalize()
+	require.Equal(t, encodeAll(&want), encodeAll(&got))
 }
 
 // A head chunk that was frozen holds the data of its chunks, and no room for samples that may never come; what append returns

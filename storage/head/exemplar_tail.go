@@ -57,4 +57,4 @@ func (s *Chunk) appendExemplar(t int64, data []byte) int {
 }
 
 // Holds reports whether the head chunk has anything.
-func (s *Chunk) Holds() bool { return s.nonEmpty || s.exemplars() != nil }
+func (s *Chunk) Holds() bool { return !s.isEmpty() || s.exemplars() != nil }

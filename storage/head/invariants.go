@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // assertFrozen makes sure that a frozen chunk gives back what it was made of.
@@ -17,5 +18,12 @@ func assertFrozen(data []byte, want *chunk.Samples) {
 	}
 	if got.Len() != want.Len() || !got.Covers(want) {
 		panic("invariant: a frozen chunk gives back other samples")
+	}
+}
+
+// assertInSlot makes sure that a timestamp, as milliseconds from the start of a slot, is in one.
+func assertInSlot(at int64) {
+	if assertions && (at < 0 || at > format.MaxSlotMS) {
+		panic(fmt.Sprintf("invariant: a sample %d ms after the start of its slot", at))
 	}
 }

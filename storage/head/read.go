@@ -38,7 +38,7 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 		v.part.mu.RLock()
 		defer v.part.mu.RUnlock()
 		for st := range v.chunks.All() {
-			if st.hasSamplesIn(minT, maxT) && !yield(st.minT) {
+			if first, _ := st.bounds(); st.hasSamplesIn(minT, maxT) && !yield(first) {
 				return
 			}
 		}
@@ -122,10 +122,10 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	p := &h.parts[s.part]
 	p.mu.RLock()
 	for st := range s.chunks.All() {
-		switch {
-		case !st.nonEmpty || st.minT > at:
-		case st.maxT <= at:
-			newest = max(newest, st.maxT)
+		switch first, last := st.bounds(); {
+		case st.isEmpty() || first > at:
+		case last <= at:
+			newest = max(newest, last)
 		default:
 			if err := st.read(at-margin, at, &samples); err != nil {
 				newest = at // It can't be known.
@@ -212,11 +212,12 @@ type Stats struct {
 
 // count adds the chunks of a head chunk. The caller holds the part's lock.
 func (h *Stats) count(st *Chunk) {
-	if !st.nonEmpty {
+	if st.isEmpty() {
 		return
 	}
 	h.Chunks += int64(st.pieces())
-	h.MinT, h.MaxT = min(h.MinT, st.minT), max(h.MaxT, st.maxT)
+	first, last := st.bounds()
+	h.MinT, h.MaxT = min(h.MinT, first), max(h.MaxT, last)
 }
 
 // Stats counts what the head holds, of all tenants.
