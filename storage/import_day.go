@@ -293,7 +293,7 @@ func encodedBytes(samples *chunk.Samples) int64 {
 }
 
 // newMarks draws a mark for each slot and partition.
-func newMarks(cells map[head.SlotPartition]bool) []markAt {
+func newMarks[T any](cells map[head.SlotPartition]T) []markAt {
 	marks := make([]markAt, 0, len(cells))
 	for at := range cells {
 		marks = append(marks, markAt{at.Slot, at.Partition, newID()})

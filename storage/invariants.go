@@ -13,15 +13,15 @@ func (p *sealPass) assertSealed() {
 	if !invariants {
 		return
 	}
+	sealers := map[*sealedWork]*slotSealer{}
 	for _, w := range p.works {
-		if !w.waits() {
-			continue
-		}
-		x := &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
-		for tenant, list := range collect(w.gens) {
-			for i := range list {
-				series := []stagedSeries{{list[i], w}}
-				if fresh, _, _ := p.byAge(tenant, series); len(fresh) > 0 && !x.assertSealed(&list[i]) {
+		sealers[w] = &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
+	}
+	for tenant, metrics := range p.staged() {
+		fresh, _, _ := p.byAge(tenant, metrics)
+		for _, m := range fresh {
+			for _, c := range p.seriesOf(m.chunks) {
+				if !sealers[c.work].assertSealed(&c.collected) {
 					return
 				}
 			}

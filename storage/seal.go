@@ -188,17 +188,15 @@ func (s *Store) LetGo() int {
 }
 
 // countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
-func (s *Store) countExpired(w Work, list []collected, what string) {
+func (s *Store) countExpired(w Work, list []*head.Chunk, what string) {
 	if len(list) == 0 {
 		return
 	}
 	var samples chunk.Samples
 	exemplars := 0
-	for i := range list {
-		for st := range list[i].chunks.All() {
-			_ = st.Read(&samples)
-			exemplars += len(st.Exemplars())
-		}
+	for _, st := range list {
+		_ = st.Read(&samples)
+		exemplars += len(st.Exemplars())
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
 	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)

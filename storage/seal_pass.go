@@ -1,13 +1,11 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -84,28 +82,14 @@ func (p *sealPass) run() error {
 
 // seal writes the sealed rows and their marks, tenant by tenant.
 func (p *sealPass) seal() error {
-	byTenant := map[string][]stagedSeries{}
-	for tenant, n := range p.headChunks() { // There are many, and a slice that grows takes more.
-		byTenant[tenant] = make([]stagedSeries, 0, n)
-	}
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
-		if !w.waits() {
-			continue
-		}
-		for tenant, list := range collect(w.gens) {
-			for i := range list {
-				byTenant[tenant] = append(byTenant[tenant], stagedSeries{list[i], w})
-			}
-		}
 	}
+	byTenant := p.staged()
 	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
-		list := byTenant[tenant]
+		metrics := byTenant[tenant]
 		delete(byTenant, tenant)
-		if len(list) == 0 {
-			continue
-		}
-		if err := p.tenant(tenant, list); err != nil {
+		if err := p.tenant(tenant, metrics); err != nil {
 			return err
 		}
 	}
@@ -113,67 +97,23 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// headChunks counts the head chunks to be sealed, by tenant. A series has one in a slot, seldom more.
-func (p *sealPass) headChunks() map[string]int {
-	count := map[string]int{}
-	for _, w := range p.works {
-		if !w.waits() {
-			continue
-		}
-		for _, g := range w.gens {
-			g.CountChunks(count)
-		}
-	}
-	return count
-}
-
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
-func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
+func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	if err := p.s.knowKept(p.ctx, tenant); err != nil {
 		return err
 	}
-	fresh, late, gone := p.byAge(tenant, list)
+	fresh, late, gone := p.byAge(tenant, metrics)
 	p.countExpired(gone, "left out unsealed samples past the retention of rollups")
 	p.countExpired(late, "found unsealed samples past their retention: they only fill up rollups")
-	for i, list := range [][]stagedSeries{fresh, late} {
-		if len(list) == 0 {
+	for i, metrics := range [][]stagedMetric{fresh, late} {
+		if len(metrics) == 0 {
 			continue
 		}
-		if err := newTenantPass(p, tenant, list, i == 1).run(); err != nil {
+		if err := newTenantPass(p, tenant, metrics, i == 1).run(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// byAge separates series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
-// may be. It reuses the memory of list.
-func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone []stagedSeries) {
-	now := p.begun.UnixMilli()
-	fresh = list[:0]
-	for _, c := range list {
-		c.class = p.s.classes.writable(c.series.Class(), now)
-		switch slot := c.work.Slot; {
-		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
-			fresh = append(fresh, c)
-		case p.s.isGone(rollup.FiveMinutes, slot, tenant, c.class):
-			gone = append(gone, c)
-		default:
-			late = append(late, c)
-		}
-	}
-	return fresh, late, gone
-}
-
-// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
-func (p *sealPass) countExpired(list []stagedSeries, what string) {
-	byWork := map[*sealedWork][]collected{}
-	for i := range list {
-		byWork[list[i].work] = append(byWork[list[i].work], list[i].collected)
-	}
-	for _, w := range p.works {
-		p.s.countExpired(w.Work, byWork[w], what)
-	}
 }
 
 // delete deletes the stage rows that were sealed, after it was noted that they are.
@@ -211,36 +151,43 @@ func (p *sealPass) done(works []*sealedWork, err error) {
 	}
 }
 
-// stagedSeries is what a pass has of a series in a slot.
-type stagedSeries struct {
-	collected
-	work *sealedWork
-}
-
 // tenantPass seals a tenant's series of one age. A series has all of its slots' chunks written, and then all of their rollups, as
 // an import does it:
 //
 //	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► marks
 type tenantPass struct {
 	*sealPass
-	list   []stagedSeries
-	slots  map[int64]*slotSealer
-	roller *roller
+	metrics []stagedMetric
+	// cells are what the metrics' head chunks are of, and partitions how many of each slot.
+	cells      map[head.SlotPartition]*sealedWork
+	partitions map[int64]int
+	slots      map[int64]*slotSealer
+	roller     *roller
 	// resealed are the slot partitions that were sealed before.
 	resealed map[head.SlotPartition]bool
 }
 
-func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
-	slices.SortFunc(list, func(a, b stagedSeries) int {
-		return cmp.Or(strings.Compare(a.series.Metric(), b.series.Metric()), a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))
-	})
-	w := newRowWriter(p.ctx, p.s, list[0].work.Work)
+func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool) *tenantPass {
+	t := &tenantPass{
+		sealPass: p, metrics: metrics, cells: map[head.SlotPartition]*sealedWork{}, partitions: map[int64]int{}, slots: map[int64]*slotSealer{},
+		resealed: map[head.SlotPartition]bool{},
+	}
+	for _, m := range metrics {
+		for _, st := range m.chunks {
+			if at := st.At(); t.cells[at] == nil {
+				t.cells[at] = p.workOf(st)
+			}
+		}
+	}
+	first := p.workOf(metrics[0].chunks[0]).Work
+	w := newRowWriter(p.ctx, p.s, first)
 	w.begun = p.begun
-	t := &tenantPass{sealPass: p, list: list, roller: newRoller(w, tenant, list[0].work.Slot), slots: map[int64]*slotSealer{}, resealed: map[head.SlotPartition]bool{}}
+	t.roller = newRoller(w, tenant, first.Slot)
 	t.roller.rawExpired = late
-	for i := range list {
-		if slot := list[i].work.Slot; t.slots[slot] == nil {
-			t.slots[slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.in(slot), deletes: t.deletesIn(slot)}
+	for at := range t.cells {
+		t.partitions[at.Slot]++
+		if t.slots[at.Slot] == nil {
+			t.slots[at.Slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.in(at.Slot), deletes: t.deletesIn(at.Slot)}
 		}
 	}
 	return t
@@ -268,13 +215,10 @@ func (t *tenantPass) run() error {
 			return err
 		}
 	}
-	if err := t.spread(); err != nil {
-		return err
-	}
 	t.roller.resealed = len(t.resealed) > 0
 	before := map[*sealedWork]int{}
-	for i := range t.list {
-		before[t.list[i].work] = t.list[i].work.stats.Samples
+	for _, w := range t.cells {
+		before[w] = w.stats.Samples
 	}
 	if err := t.seal(); err != nil {
 		return err
@@ -302,8 +246,10 @@ func (t *tenantPass) trimBefore() error {
 		slots[slot] = true
 	}
 	return t.s.trimBefore(t.ctx, t.roller.tenant, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
-		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
-			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.Labels(), d.Matchers)
+		return slices.ContainsFunc(t.metrics, func(m stagedMetric) bool {
+			return slices.ContainsFunc(m.chunks, func(st *head.Chunk) bool {
+				return d.TouchesSlot(t.s.period, st.At().Slot) && format.MatchesAll(st.Series().Labels(), d.Matchers)
+			})
 		})
 	}))
 }
@@ -324,12 +270,28 @@ func (t *tenantPass) sealedBefore() error {
 	return nil
 }
 
-// seal writes the rows of all series.
+// seal writes the rows of all series, metric by metric.
 func (t *tenantPass) seal() error {
+	for i := range t.metrics {
+		m := &t.metrics[i]
+		list := t.seriesOf(m.chunks)
+		m.chunks = nil
+		if err := t.spread(m.name, list); err != nil {
+			return err
+		}
+		if err := t.metric(list); err != nil {
+			return err
+		}
+	}
+	return t.roller.run()
+}
+
+// metric adds the rows of a metric's series.
+func (t *tenantPass) metric(list []stagedSeries) error {
 	var samples chunk.Samples
 	rolled := false
-	for i := range t.list {
-		c := &t.list[i]
+	for i := range list {
+		c := &list[i]
 		samples.Reset()
 		for st := range c.chunks.All() {
 			// Closed generations don't change any more, so no lock is needed.
@@ -347,20 +309,21 @@ func (t *tenantPass) seal() error {
 			return err
 		}
 		rolled = rolled || len(x.tasks) > before
-		if i+1 < len(t.list) && t.list[i+1].series == c.series {
+		metricEnds := i+1 == len(list)
+		if !metricEnds && list[i+1].series.ID() == c.series.ID() {
 			continue
 		}
 		if rolled {
 			t.roller.series = append(t.roller.series, &c.collected)
 		}
 		rolled = false
-		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.Metric() != c.series.Metric(); t.isFull(metricEnds) {
+		if t.isFull(metricEnds) {
 			if err := t.roller.run(); err != nil {
 				return err
 			}
 		}
 	}
-	return t.roller.run()
+	return nil
 }
 
 // isFull reports whether there is enough to write. Where a metric ends less is enough: the next write lies behind it then.
@@ -374,11 +337,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 
 // mark marks the slots as sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
-	cells := map[head.SlotPartition]bool{}
-	for i := range t.list {
-		cells[t.list[i].work.at()] = true
-	}
-	marks := newMarks(cells)
+	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.finest(); res-- {
 		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, marks); err != nil {
 			return err

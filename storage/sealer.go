@@ -56,41 +56,6 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
 
-// collect groups the head chunks of generations by tenant and series.
-func collect(gens []*head.Generation) map[string][]collected {
-	size := map[string]int{}
-	for _, g := range gens {
-		for _, st := range g.Chunks() {
-			size[st.Series().Tenant()]++
-		}
-	}
-	byTenant := make(map[string][]collected, len(size))
-	at := map[*Series]int{} // Filled if there are several generations: one has a single chunk of a series.
-	for _, g := range gens {
-		for _, st := range g.Chunks() {
-			if !st.Holds() {
-				continue
-			}
-			series := st.Series()
-			name := series.Tenant()
-			list := byTenant[name]
-			i, ok := at[series]
-			if !ok {
-				if list == nil {
-					list = make([]collected, 0, size[name])
-				}
-				if i = len(list); len(gens) > 1 {
-					at[series] = i
-				}
-				list = append(list, collected{series: series})
-				byTenant[name] = list
-			}
-			list[i].chunks = list[i].chunks.With(st)
-		}
-	}
-	return byTenant
-}
-
 // sealedSlot reads the sealed rows of a slot.
 type sealedSlot struct {
 	s    *Store

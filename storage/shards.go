@@ -73,44 +73,31 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	return found, nil
 }
 
-// spread cuts a tenant's series, which are in the order of metrics, into metrics, makes sure that each has
-// the shards it needs, and puts its series in the order of classes, shards and ids.
-func (t *tenantPass) spread() error {
-	partitions := map[int64]map[int]bool{} // of each slot
-	for i := range t.list {
-		w := t.list[i].work
-		if partitions[w.Slot] == nil {
-			partitions[w.Slot] = map[int]bool{}
+// spread makes sure that a metric has the shards that its series need, and puts these in the order of classes, shards and ids.
+func (t *tenantPass) spread(metric string, list []stagedSeries) error {
+	series, bytes := map[int64]int{}, map[int64]int64{} // in each slot
+	for i := range list {
+		slot := list[i].work.Slot
+		series[slot]++
+		for st := range list[i].chunks.All() {
+			bytes[slot] += st.EncodedBytes()
 		}
-		partitions[w.Slot][w.Partition] = true
 	}
-	for from := 0; from < len(t.list); {
-		metric, to := t.list[from].series.Metric(), from
-		series, bytes := map[int64]int{}, map[int64]int64{} // in each slot
-		for ; to < len(t.list) && t.list[to].series.Metric() == metric; to++ {
-			slot := t.list[to].work.Slot
-			series[slot]++
-			for st := range t.list[to].chunks.All() {
-				bytes[slot] += st.EncodedBytes()
+	for res := range rollup.Resolution(resolutions) {
+		shards := int64(1)
+		for slot, n := range series {
+			of := t.partitions[slot]
+			needed, err := t.roller.shardsFor(slot, res, metric, (n+of-1)/of, bytes[slot]/int64(of))
+			if err != nil {
+				return err
 			}
+			shards = max(shards, needed)
 		}
-		for res := range rollup.Resolution(resolutions) {
-			shards := int64(1)
-			for slot, n := range series {
-				of := len(partitions[slot])
-				needed, err := t.roller.shardsFor(slot, res, metric, (n+of-1)/of, bytes[slot]/int64(of))
-				if err != nil {
-					return err
-				}
-				shards = max(shards, needed)
-			}
-			for i := from; i < to; i++ {
-				t.list[i].shards[res] = uint16(format.ShardOf(t.list[i].series.ID(), shards))
-			}
+		for i := range list {
+			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), shards))
 		}
-		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
-		from = to
 	}
+	slices.SortStableFunc(list, func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
 	return nil
 }
 

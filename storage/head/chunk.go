@@ -149,6 +149,9 @@ func (s *Chunk) pieces() (n int) {
 // Series returns the series whose samples it holds.
 func (s *Chunk) Series() *Series { return s.series }
 
+// At returns the slot partition whose samples it holds.
+func (s *Chunk) At() SlotPartition { return s.gen.At() }
+
 // Read appends all of the samples, in no particular order. The generation is closed, or belongs to no slot partition.
 func (s *Chunk) Read(into *chunk.Samples) error {
 	return s.read(-format.MaxTime, format.MaxTime, into)

@@ -96,18 +96,6 @@ func (g *Generation) IsTouched(tenant string, ds format.Tombstones) bool {
 	})
 }
 
-// CountChunks adds the number of head chunks by tenant.
-func (g *Generation) CountChunks(of map[string]int) {
-	for rest := g.chunks; len(rest) > 0; {
-		tenant, n := rest[0].series.tenant, 1
-		for n < len(rest) && rest[n].series.tenant == tenant {
-			n++
-		}
-		of[tenant.name] += n
-		rest = rest[n:]
-	}
-}
-
 // EachDefinition yields what some of the generation's rows defined, as blobs without samples.
 func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[format.StageRow, []byte] {
 	return func(yield func(format.StageRow, []byte) bool) {

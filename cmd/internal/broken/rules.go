@@ -108,8 +108,8 @@ var rules = []rule{
 		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Others", "if err := error(nil); err != nil { // Others", "TestDeletedWhileASealWaitsForItsTurn",
 	},
 	{
-		"late samples that were written only fill up, too", "storage/seal_pass.go",
-		"switch slot := c.work.Slot; {\n		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):\n", "switch slot := c.work.Slot; {\n		case slot == slot:\n", histories + "|TestSealedTooLate",
+		"late samples that were written only fill up, too", "storage/seal_staged.go",
+		"			case !p.s.isGone(rollup.Raw, slot, tenant, class):\n", "			case slot == slot || class < 0:\n", histories + "|TestSealedTooLate",
 	},
 	{
 		"a window is listed when its mark is written", "storage/listing.go",

@@ -1,0 +1,158 @@
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// What a pass seals is a list of head chunks, a pointer each, by metric. Only of the metric that is being sealed there is more: a
+// pass may have half a million.
+
+// stagedMetric is what a pass has of a tenant's metric.
+type stagedMetric struct {
+	name   string
+	chunks []*head.Chunk
+}
+
+// stagedSeries is what a pass has of a series in a slot.
+type stagedSeries struct {
+	collected
+	work *sealedWork
+}
+
+// staged lists the head chunks to seal, by tenant, in the order of metrics.
+func (p *sealPass) staged() map[string][]stagedMetric {
+	found := map[*head.TenantMetric]*stagedMetric{}
+	var of *head.TenantMetric
+	var m *stagedMetric
+	for _, w := range p.works {
+		if !w.waits() {
+			continue
+		}
+		for _, g := range w.gens {
+			for _, st := range g.Chunks() {
+				if !st.Holds() {
+					continue
+				}
+				if s := st.Series(); s.TenantMetric != of {
+					of = s.TenantMetric
+					if m = found[of]; m == nil {
+						m = &stagedMetric{name: s.Metric()}
+						found[of] = m
+					}
+				}
+				m.chunks = append(m.chunks, st)
+			}
+		}
+	}
+	byTenant := map[string][]stagedMetric{}
+	for _, m := range found {
+		tenant := m.chunks[0].Series().Tenant()
+		byTenant[tenant] = append(byTenant[tenant], *m)
+	}
+	for tenant, metrics := range byTenant {
+		byTenant[tenant] = mergeMetrics(metrics)
+	}
+	return byTenant
+}
+
+// mergeMetrics sorts metrics by their names, and leaves one of a name: the head may have let go of a metric that came back.
+func mergeMetrics(metrics []stagedMetric) []stagedMetric {
+	slices.SortFunc(metrics, func(a, b stagedMetric) int { return strings.Compare(a.name, b.name) })
+	merged := metrics[:1]
+	for _, m := range metrics[1:] {
+		if last := &merged[len(merged)-1]; last.name == m.name {
+			last.chunks = append(last.chunks, m.chunks...)
+		} else {
+			merged = append(merged, m)
+		}
+	}
+	return merged
+}
+
+// workOf returns what a head chunk is sealed as part of.
+func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
+	at := st.At()
+	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.at() == at })]
+}
+
+// classOf returns the class in which what a head chunk holds is written.
+func (p *sealPass) classOf(st *head.Chunk) int64 {
+	return p.s.classes.writable(st.Series().Class(), p.begun.UnixMilli())
+}
+
+// byAge separates what is sealed as raw rows from that for which the window of these may be gone, and from that for which the window of
+// 5m rollups may be. It reuses the memory of metrics.
+func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, gone []stagedMetric) {
+	add := func(to *[]stagedMetric, m stagedMetric) {
+		if len(m.chunks) > 0 {
+			*to = append(*to, m)
+		}
+	}
+	for _, m := range metrics {
+		old := stagedMetric{name: m.name}
+		lost := old
+		kept := m.chunks[:0]
+		for _, st := range m.chunks {
+			switch class, slot := p.classOf(st), st.At().Slot; {
+			case !p.s.isGone(rollup.Raw, slot, tenant, class):
+				kept = append(kept, st)
+			case p.s.isGone(rollup.FiveMinutes, slot, tenant, class):
+				lost.chunks = append(lost.chunks, st)
+			default:
+				old.chunks = append(old.chunks, st)
+			}
+		}
+		m.chunks = kept
+		add(&fresh, m)
+		add(&late, old)
+		add(&gone, lost)
+	}
+	return fresh, late, gone
+}
+
+// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
+func (p *sealPass) countExpired(metrics []stagedMetric, what string) {
+	byWork := map[*sealedWork][]*head.Chunk{}
+	for _, m := range metrics {
+		for _, st := range m.chunks {
+			w := p.workOf(st)
+			byWork[w] = append(byWork[w], st)
+		}
+	}
+	for _, w := range p.works {
+		p.s.countExpired(w.Work, byWork[w], what)
+	}
+}
+
+// seriesOf returns what head chunks of a metric hold of each series and slot, in the order of ids and slots.
+func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
+	list := make([]stagedSeries, 0, len(chunks))
+	var w *sealedWork
+	for _, st := range chunks {
+		if w == nil || w.at() != st.At() {
+			w = p.workOf(st)
+		}
+		list = append(list, stagedSeries{collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.With(st)}, w})
+	}
+	order := func(a, b *stagedSeries) int {
+		return cmp.Or(a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))
+	}
+	slices.SortFunc(list, func(a, b stagedSeries) int { return order(&a, &b) })
+	merged := list[:0]
+	for i := range list {
+		c := &list[i]
+		if n := len(merged); n > 0 && order(&merged[n-1], c) == 0 { // of another generation
+			for st := range c.chunks.All() {
+				merged[n-1].chunks = merged[n-1].chunks.With(st)
+			}
+			continue
+		}
+		merged = append(merged, *c)
+	}
+	return merged
+}
