@@ -141,6 +141,10 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		})
 		return
 	}
+	ends := into.End[before:]
+	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(&src.window, ends[0], ends[len(ends)-1]) {
+		return
+	}
 	// A day's chunk may have buckets of slots whose seal is under way, or was cut short: they are answered from samples.
 	period, w := sel.r.s.period, &src.window
 	rolled := func(end int64) bool {
@@ -159,12 +163,24 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		}
 		return !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
 	}
-	for _, end := range into.End[before:] {
+	for _, end := range ends {
 		if !rolled(end) {
 			into.Delete(before, func(end int64) bool { return !rolled(end) })
 			return
 		}
 	}
+}
+
+// allRolled reports whether rollups answer for all slots from that of one bucket to that of another.
+func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
+	first, last := sel.r.s.period.SlotOf(firstEnd), sel.r.s.period.SlotOf(lastEnd)
+	from, ok := slices.BinarySearch(w.slots, first)
+	to := from + int(last-first)
+	if !ok || to >= len(w.slots) || w.slots[to] != last {
+		return false
+	}
+	left, _ := slices.BinarySearch(w.left, first)
+	return left == len(w.left) || w.left[left] > last
 }
 
 // fetchRollups reads the rollup chunks of a task. A series' rows stand together: where less than half of them are wanted, the scan
