@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -175,10 +176,12 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	tasks := sel.tasks(wants)
 	got := make([][]sealedChunk, len(tasks))
 	g, ctx := errgroup.WithContext(sel.ctx)
-	g.SetLimit(readWorkers)
-	for i := range tasks {
+	var next atomic.Int64
+	for range min(readWorkers, len(tasks)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
 		g.Go(func() (err error) {
-			got[i], err = sel.fetch(ctx, &tasks[i])
+			for i := next.Add(1) - 1; i < int64(len(tasks)) && err == nil; i = next.Add(1) - 1 {
+				got[i], err = sel.fetch(ctx, &tasks[i])
+			}
 			return err
 		})
 	}

@@ -25,10 +25,12 @@ type cleaned struct {
 	slots  []int
 	// ranks are the lowest that readers may find, of each series and slot.
 	ranks [][]atomic.Int64
+	// levels is the memory of all Rows: in a process there is one.
+	levels *levelMemory
 }
 
 func newCleaned(t testing.TB, table *engine.Table, eng engine.Engine) *cleaned {
-	c := &cleaned{table: table, eng: eng, series: seriesOf("up", 90), slots: []int{1, 2, 3}}
+	c := &cleaned{table: table, eng: eng, series: seriesOf("up", 90), slots: []int{1, 2, 3}, levels: New(eng, Options{}).levels}
 	r := c.rows()
 	first, rest, apart := c.series[:20], slices.Clone(c.series[20:30]), []testSeries{}
 	for i, s := range c.series[30:] {
@@ -58,6 +60,7 @@ func (c *cleaned) rows() *Rows { return c.rowsOn(c.eng) }
 func (c *cleaned) rowsOn(eng engine.Engine) *Rows {
 	r := New(eng, Options{Write: true, Least: 2})
 	r.limits.entries, r.limits.bucket, r.limits.gatherBytes = 7, 12, 500
+	r.levels = c.levels
 	return r
 }
 

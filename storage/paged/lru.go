@@ -37,10 +37,13 @@ func (c *lru[K, V]) get(key K) (value V) {
 }
 
 // add keeps a value of so many bytes, unless the key has one.
-func (c *lru[K, V]) add(key K, value V, bytes int64) {
+func (c *lru[K, V]) add(key K, value V, bytes int64) { c.addIf(nil, key, value, bytes) }
+
+// addIf is add where a condition holds; nil: it does. No value is removed between the two.
+func (c *lru[K, V]) addIf(holds func() bool, key K, value V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.entries[key] != nil || bytes > c.capacity {
+	if c.entries[key] != nil || bytes > c.capacity || holds != nil && !holds() {
 		return
 	}
 	c.entries[key] = c.recent.PushFront(&lruEntry[K, V]{key, value, bytes})
@@ -48,5 +51,15 @@ func (c *lru[K, V]) add(key K, value V, bytes int64) {
 		oldest := c.recent.Remove(c.recent.Back()).(*lruEntry[K, V])
 		delete(c.entries, oldest.key)
 		c.bytes -= oldest.bytes
+	}
+}
+
+// remove removes the value of a key, if there is one.
+func (c *lru[K, V]) remove(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		c.bytes -= c.recent.Remove(e).(*lruEntry[K, V]).bytes
+		delete(c.entries, key)
 	}
 }

@@ -29,6 +29,9 @@ const (
 	defaultPagesBytes = 4 << 20
 )
 
+// levelMemoryBytes is the size of the memory of segments' levels: some ten thousand segments.
+const levelMemoryBytes = 2 << 20
+
 // limits bound pages and what readers hold of them. Tests make them small.
 type limits struct {
 	entries     int // of a page
@@ -48,13 +51,15 @@ func defaultLimits() limits {
 	}
 }
 
-// Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once.
+// Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once. Pages of an
+// engine are all written through one: see levelMemory.
 type Rows struct {
 	eng    engine.Engine
 	o      Options
 	limits limits
 	ids    *lru[labelsKey, ids]
 	opened *lru[labelsKey, *openPage]
+	levels *levelMemory
 }
 
 // New returns the rows of an engine, whose Close stays the caller's.
@@ -71,6 +76,7 @@ func New(eng engine.Engine, o Options) *Rows {
 	return &Rows{
 		eng: eng, o: o, limits: defaultLimits(),
 		ids: newLRU[labelsKey, ids](o.IDsBytes), opened: newLRU[labelsKey, *openPage](o.PagesBytes),
+		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
 	}
 }
 
@@ -106,6 +112,19 @@ func tablesOf(t *engine.Table) *tables {
 	case engine.R5m:
 		return &r5mTables
 	case engine.R1h:
+		return &r1hTables
+	}
+	return nil
+}
+
+// pagesOf returns the tables that belong to a table of pages; nil: it isn't one.
+func pagesOf(t *engine.Table) *tables {
+	switch t {
+	case engine.RawPages:
+		return &rawTables
+	case engine.R5mPages:
+		return &r5mTables
+	case engine.R1hPages:
 		return &r1hTables
 	}
 	return nil

@@ -76,6 +76,9 @@ func (s *scan) run() error {
 	if len(last) == 0 || last[0].Int > format.KindChunk {
 		last = engine.Key{engine.Int(format.KindChunk)}
 	}
+	if begin := fields(from, s.segment); len(begin) == s.segment && len(last) == s.segment && engine.Compare(begin, last) == 0 {
+		return s.oneSegment(begin)
+	}
 	for again := false; engine.Compare(from, s.rows.To) <= 0; again = true {
 		var first engine.Key
 		var err error
@@ -96,7 +99,11 @@ func (s *scan) run() error {
 				return err
 			}
 		}
-		if err := s.scanSegment(segment, first[s.bits].Int); err != nil {
+		levels, _, err := s.findLevels(segment, first[s.bits].Int)
+		if err != nil {
+			return err
+		}
+		if err := s.scanSegment(segment, levels); err != nil {
 			return err
 		}
 		if from = keyAfter(segment); from == nil {
@@ -104,6 +111,18 @@ func (s *scan) run() error {
 		}
 	}
 	return nil
+}
+
+// oneSegment is run for a range within one segment.
+func (s *scan) oneSegment(segment engine.Key) error {
+	levels, err := s.levelsOf(segment)
+	switch {
+	case err != nil:
+		return err
+	case len(levels) == 0:
+		return s.passOn()
+	}
+	return s.scanSegment(segment, levels)
 }
 
 // fields returns the first fields of a key, as many of n as there are.

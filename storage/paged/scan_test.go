@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -171,4 +172,109 @@ func TestKeysAround(t *testing.T) {
 	require.Equal(t, key(2), keyAfter(key(1, math.MaxInt64)))
 	require.Nil(t, keyBefore(key(math.MinInt64, math.MinInt64)))
 	require.Nil(t, keyAfter(key(math.MaxInt64, math.MaxInt64)))
+}
+
+// levelsRig counts an engine's scans, and calls a function before each operation.
+type levelsRig struct {
+	inner, eng engine.Engine
+	scans      int
+	before     func(op faultengine.Op) faultengine.Action
+	series     []testSeries
+	chunks     engine.Range // of one segment
+}
+
+func newLevelsRig(table *engine.Table) *levelsRig {
+	x := &levelsRig{inner: memory.New(), series: seriesOf("up", 60)}
+	key := engine.Key{engine.Int(format.KindChunk)}
+	if table == engine.Raw {
+		key = append(key, engine.Int(startOf(1)))
+	}
+	x.chunks = engine.Range{Table: table, Partition: partitionOf("up"), From: key, To: key}
+	x.eng = faultengine.Wrap(x.inner, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan {
+			x.scans++
+		}
+		if x.before != nil {
+			return x.before(op)
+		}
+		return faultengine.Pass()
+	})
+	return x
+}
+
+func (x *levelsRig) read(t *testing.T, r *Rows) int {
+	x.scans = 0
+	return len(mustRead(t, r.Scan, x.chunks))
+}
+
+// within returns the rows for use within an operation.
+func (x *levelsRig) within(r *Rows) *Rows {
+	inner := *r
+	inner.eng = x.inner
+	return &inner
+}
+
+// The levels of a segment are looked for once: afterwards one without pages takes one scan, and one with pages of one level two.
+func TestLevelsAreRemembered(t *testing.T) {
+	for _, table := range rowTables {
+		x := newLevelsRig(table)
+		r := writing(x.eng)
+		require.NoError(t, x.inner.Write(t.Context(), []engine.Batch{written(table, x.series[:10], 1)}))
+		require.Equal(t, 10, x.read(t, r))
+		require.Equal(t, 2, x.scans)
+		require.Equal(t, 10, x.read(t, r))
+		require.Equal(t, 1, x.scans)
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series[10:], 1)}))
+		require.Equal(t, 60, x.read(t, r))
+		require.Equal(t, 4, x.scans)
+		require.Equal(t, 60, x.read(t, r))
+		require.Equal(t, 2, x.scans)
+	}
+}
+
+// Pages are found as soon as they were written, though levels were looked for meanwhile.
+func TestLevelsWhileWriting(t *testing.T) {
+	for _, table := range rowTables {
+		// Before the pages are durable.
+		x := newLevelsRig(table)
+		r := writing(x.eng)
+		x.before = func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Write {
+				require.Empty(t, mustRead(t, x.within(r).Scan, x.chunks))
+			}
+			return faultengine.Pass()
+		}
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
+		require.Equal(t, 60, x.read(t, r))
+
+		// Between the scans that look for levels: of a level before the one that was found.
+		x = newLevelsRig(table)
+		r = writing(x.eng)
+		r.limits.bucket = 5
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series[:30], 1)}))
+		r.limits.bucket = 1000
+		x.before = func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Scan && x.scans == 2 {
+				x.scans++
+				require.NoError(t, x.within(r).Write(t.Context(), []engine.Batch{written(table, x.series[30:], 1)}))
+			}
+			return faultengine.Pass()
+		}
+		x.read(t, r)
+		x.before = nil
+		require.Equal(t, 60, x.read(t, r))
+
+		// By a write whose writer doesn't learn that it succeeded.
+		x = newLevelsRig(table)
+		r = writing(x.eng)
+		require.Zero(t, x.read(t, r))
+		x.before = func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Write {
+				return faultengine.Lose(nil)
+			}
+			return faultengine.Pass()
+		}
+		require.Error(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
+		require.Equal(t, 60, x.read(t, r))
+	}
 }

@@ -1,7 +1,6 @@
 package paged
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -33,8 +32,8 @@ type level struct {
 	held []*heldPage
 }
 
-// scanSegment yields the rows of a segment, whose pages have bits as their lowest level.
-func (s *scan) scanSegment(prefix engine.Key, bits int64) error {
+// scanSegment yields the rows of a segment, whose pages are of these levels.
+func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 	g := segment{prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID}
 	if len(g.from) > s.series {
 		g.first = g.from[s.series].Text
@@ -43,8 +42,8 @@ func (s *scan) scanSegment(prefix engine.Key, bits int64) error {
 		g.last = g.to[s.series].Text
 	}
 	s.narrowToWanted(&g)
-	if err := s.findLevels(&g, bits); err != nil {
-		return err
+	for _, bits := range levels {
+		g.levels = append(g.levels, level{bits: bits})
 	}
 	for from := g.first; from <= g.last; {
 		to := g.last
@@ -92,22 +91,6 @@ func narrower(bound, prefix engine.Key) engine.Key {
 		return bound
 	}
 	return prefix
-}
-
-// findLevels finds the levels of a segment from its first one on.
-func (s *scan) findLevels(g *segment, bits int64) error {
-	for {
-		if bits < 0 || bits > maxBits {
-			p := &heldPage{kind: g.prefix[0].Int, bits: int(bits), first: noID, version: noID}
-			return s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
-		}
-		g.levels = append(g.levels, level{bits: int(bits)})
-		found, err := s.firstPage(with(g.prefix, engine.Int(bits+1)), g.prefix)
-		if err != nil || found == nil {
-			return err
-		}
-		bits = found[s.bits].Int
-	}
 }
 
 // with returns a key that begins as prefix, and goes on with more.

@@ -38,7 +38,9 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		out = append(out, p.written()...)
 		found = found[1:]
 	}
-	if err := r.eng.Write(ctx, out); err != nil {
+	err := r.eng.Write(ctx, out)
+	r.levels.wrote(out)
+	if err != nil {
 		return err
 	}
 	for of, ids := range wrote.ids {

@@ -1,0 +1,109 @@
+package paged
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// levelMemory remembers of which levels segments have pages, most often none, for whoever reads these again: to look for them takes a scan
+// of the engine each. It relies on all pages being written through one Rows. Pages that were removed are still looked for.
+//
+//	reader: written? ─► scans ─► remembers, if nothing was written since
+//	writer: pages are durable ─► counted as written, and their segments forgotten ─► Write returns
+type levelMemory struct {
+	written atomic.Uint64 // how often pages were written
+	of      *lru[string, *levels]
+}
+
+// levels are the bits of a segment's pages, in order.
+type levels struct{ bits []int }
+
+// segmentName stands for a segment of a partition.
+func segmentName(pages *engine.Table, partition, segment engine.Key) string {
+	n := 0
+	for _, v := range partition {
+		n += len(v.Text)
+	}
+	b := make([]byte, 0, n+10*(len(partition)+len(segment))+1)
+	b = append(b, byte(pages.ID))
+	for _, key := range []engine.Key{partition, segment} {
+		for _, v := range key {
+			b = binary.AppendVarint(b, v.Int)
+			b = binary.AppendUvarint(b, uint64(len(v.Text)))
+			b = append(b, v.Text...)
+		}
+	}
+	return unsafeString(b)
+}
+
+// wrote forgets the segments of pages that have been written, or may have been.
+func (m *levelMemory) wrote(batches []engine.Batch) {
+	counted := false
+	for i := range batches {
+		b := &batches[i]
+		t := pagesOf(b.Table)
+		if t == nil {
+			continue
+		}
+		if !counted {
+			counted = true
+			m.written.Add(1)
+		}
+		var last engine.Key
+		for j := range b.Mutations {
+			segment := fields(b.Mutations[j].Clustering, t.segment)
+			if last == nil || engine.Compare(last, segment) != 0 {
+				last = segment
+				m.of.remove(segmentName(t.pages, b.Partition, segment))
+			}
+		}
+	}
+}
+
+// levelsOf returns the levels of a segment.
+func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
+	memory := s.r.levels
+	name := segmentName(s.pages, s.rows.Partition, segment)
+	if known := memory.of.get(name); known != nil {
+		return known.bits, nil
+	}
+	before := memory.written.Load()
+	damaged := len(s.reports.seen)
+	first, err := s.firstPage(segment, segment)
+	if err != nil {
+		return nil, err
+	}
+	found, whole := []int(nil), true
+	if first != nil {
+		if found, whole, err = s.findLevels(segment, first[s.bits].Int); err != nil {
+			return nil, err
+		}
+	}
+	if whole && len(s.reports.seen) == damaged {
+		same := func() bool { return memory.written.Load() == before }
+		memory.of.addIf(same, name, &levels{found}, int64(len(name)+levelsBytes+8*len(found)))
+	}
+	return found, nil
+}
+
+// levelsBytes is about what an entry of levelMemory takes besides its name.
+const levelsBytes = 160
+
+// findLevels finds the levels of a segment from its first one on. whole is false where a key can't be one of a page.
+func (s *scan) findLevels(segment engine.Key, bits int64) (found []int, whole bool, err error) {
+	for {
+		if bits < 0 || bits > maxBits {
+			p := &heldPage{kind: segment[0].Int, bits: int(bits), first: noID, version: noID}
+			return found, false, s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
+		}
+		found = append(found, int(bits))
+		next, err := s.firstPage(with(segment, engine.Int(bits+1)), segment)
+		if err != nil || next == nil {
+			return found, true, err
+		}
+		bits = next[s.bits].Int
+	}
+}
