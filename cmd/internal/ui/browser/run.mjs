@@ -69,11 +69,15 @@ async function selects(page, box) {
   });
 }
 
-// answered asks again, not by the mouse, and ends when the answer has been drawn, if it is.
+// answered asks again, not by the mouse, and ends when the answer has been drawn, if it is. What was asked before may be given up by that.
 async function answered(page) {
-  const answer = page.waitForResponse(/query_range/);
+  const asked = new Set();
+  const note = (request) => /query_range/.test(request.url()) && asked.add(request);
+  page.on('request', note);
+  const finished = page.waitForEvent('requestfinished', (request) => asked.has(request));
   await page.getByRole('button', { name: 'Run' }).evaluate((run) => run.click());
-  await (await answer).finished();
+  await finished;
+  page.off('request', note);
   await page.locator('.results[aria-busy=false]').waitFor();
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 100)))));
 }
@@ -135,6 +139,13 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await selects(page, plot);
   await page.goBack();
   await eventually('the address is the one before', () => page.url() === shared);
+  await answered(page);
+  await page.evaluate(() => { // A tap on a touch screen: all at once.
+    window.before = document.querySelector('.u-over');
+    for (const type of ['mousedown', 'mouseup']) window.before.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: 400, clientY: 400 }));
+  });
+  await answered(page);
+  await eventually('an answer after a tap is drawn', () => page.evaluate(() => document.querySelector('.u-over') !== window.before));
 
   const other = await open();
   await other.goto(shared);

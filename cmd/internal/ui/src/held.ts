@@ -8,17 +8,23 @@ export function useHeld<T>(value: T): [T, (e: MouseEvent) => void] {
   const [down, setDown] = useState(false);
   const held = useRef(value);
   if (!down) held.current = value;
-  useEffect(() => {
-    if (!down) return;
-    const release = () => setDown(false);
+  const release = useRef<() => void>();
+  useEffect(() => () => release.current?.(), []);
+  const press = (e: MouseEvent) => {
+    if (e.button !== 0 || release.current) return;
     // A button that is released over a menu of the browser's or another window isn't reported.
-    const moved = (e: MouseEvent) => e.buttons & 1 || release();
-    window.addEventListener('mouseup', release);
-    window.addEventListener('mousemove', moved);
-    return () => {
-      window.removeEventListener('mouseup', release);
+    const moved = (e: MouseEvent) => e.buttons & 1 || up();
+    const up = () => {
+      release.current = undefined;
+      window.removeEventListener('mouseup', up);
       window.removeEventListener('mousemove', moved);
+      setDown(false);
     };
-  }, [down]);
-  return [held.current, (e) => e.button === 0 && setDown(true)];
+    release.current = up;
+    // At once: a touch presses and releases before anything is drawn.
+    window.addEventListener('mouseup', up);
+    window.addEventListener('mousemove', moved);
+    setDown(true);
+  };
+  return [held.current, press];
 }
