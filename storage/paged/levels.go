@@ -3,6 +3,7 @@ package paged
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -13,10 +14,19 @@ import (
 //
 //	reader: written? ─► scans ─► remembers, if nothing was written since
 //	writer: pages are durable ─► counted as written, and their segments forgotten ─► Write returns
+//
+// Pages of a write that has failed may come to be at any time, so their segments aren't remembered any more.
 type levelMemory struct {
 	written atomic.Uint64 // how often pages were written
 	of      *lru[string, *levels]
+
+	mu     sync.Mutex
+	unsure map[string]bool // segments of which a write has failed
+	off    bool            // there were too many of these: nothing is remembered
 }
+
+// maxUnsure bounds levelMemory.unsure.
+const maxUnsure = 1 << 12
 
 // levels are the bits of a segment's pages, in order.
 type levels struct{ bits []int }
@@ -39,28 +49,56 @@ func segmentName(pages *engine.Table, partition, segment engine.Key) string {
 	return unsafeString(b)
 }
 
-// wrote forgets the segments of pages that have been written, or may have been.
-func (m *levelMemory) wrote(batches []engine.Batch) {
-	counted := false
+// wrote forgets the segments of pages that have been written; failed: that may have been, or may be later.
+func (m *levelMemory) wrote(batches []engine.Batch, failed bool) {
+	var names []string
 	for i := range batches {
 		b := &batches[i]
 		t := pagesOf(b.Table)
 		if t == nil {
 			continue
 		}
-		if !counted {
-			counted = true
-			m.written.Add(1)
-		}
 		var last engine.Key
 		for j := range b.Mutations {
 			segment := fields(b.Mutations[j].Clustering, t.segment)
 			if last == nil || engine.Compare(last, segment) != 0 {
 				last = segment
-				m.of.remove(segmentName(t.pages, b.Partition, segment))
+				names = append(names, segmentName(t.pages, b.Partition, segment))
 			}
 		}
 	}
+	if len(names) == 0 {
+		return
+	}
+	if failed {
+		m.distrust(names)
+	}
+	m.written.Add(1)
+	for _, name := range names {
+		m.of.remove(name)
+	}
+}
+
+// distrust notes segments that aren't remembered any more.
+func (m *levelMemory) distrust(names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unsure == nil {
+		m.unsure = map[string]bool{}
+	}
+	for _, name := range names {
+		m.off = m.off || len(m.unsure) >= maxUnsure
+		if !m.off {
+			m.unsure[name] = true
+		}
+	}
+}
+
+// trusts reports whether a segment may be remembered.
+func (m *levelMemory) trusts(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.off && !m.unsure[name]
 }
 
 // levelsOf returns the levels of a segment.
@@ -83,8 +121,8 @@ func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
 		}
 	}
 	if whole && len(s.reports.seen) == damaged {
-		same := func() bool { return memory.written.Load() == before }
-		memory.of.addIf(same, name, &levels{found}, int64(len(name)+levelsBytes+8*len(found)))
+		holds := func() bool { return memory.written.Load() == before && memory.trusts(name) }
+		memory.of.addIf(holds, name, &levels{found}, int64(len(name)+levelsBytes+8*len(found)))
 	}
 	return found, nil
 }

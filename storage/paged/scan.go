@@ -73,11 +73,11 @@ func (s *scan) run() error {
 	if engine.Compare(from, s.rows.To) > 0 {
 		return s.passOn()
 	}
-	if len(last) == 0 || last[0].Int > format.KindChunk {
-		last = engine.Key{engine.Int(format.KindChunk)}
-	}
 	if begin := fields(from, s.segment); len(begin) == s.segment && len(last) == s.segment && engine.Compare(begin, last) == 0 {
 		return s.oneSegment(begin)
+	}
+	if len(last) == 0 || last[0].Int > format.KindChunk {
+		last = engine.Key{engine.Int(format.KindChunk)}
 	}
 	for again := false; engine.Compare(from, s.rows.To) <= 0; again = true {
 		var first engine.Key

@@ -278,3 +278,64 @@ func TestLevelsWhileWriting(t *testing.T) {
 		require.Equal(t, 60, x.read(t, r))
 	}
 }
+
+// leavingEngine is an engine whose Write ends, while leaves is set, before what it writes is there, as Pebble's does when its caller goes.
+type leavingEngine struct {
+	engine.Engine
+	leaves bool
+	lands  func() error
+}
+
+func (e *leavingEngine) Write(ctx context.Context, batches []engine.Batch) error {
+	if e.leaves {
+		e.lands = func() error { return e.Engine.Write(context.WithoutCancel(ctx), batches) }
+		return context.Canceled
+	}
+	return e.Engine.Write(ctx, batches)
+}
+
+// Pages of a write whose caller has gone are found once they are there, though levels were looked for before.
+func TestLevelsOfAbandonedWrites(t *testing.T) {
+	for _, table := range rowTables {
+		x := newLevelsRig(table)
+		e := &leavingEngine{Engine: x.inner, leaves: true}
+		r := writing(e)
+		require.ErrorIs(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}), context.Canceled)
+		require.Zero(t, x.read(t, r))
+		require.NoError(t, e.lands())
+		require.Equal(t, 60, x.read(t, r), "%s", table)
+	}
+}
+
+// Where very many writes have failed nothing is remembered.
+func TestTooManyUnsureLevels(t *testing.T) {
+	x := newLevelsRig(engine.Raw)
+	r := writing(x.eng)
+	require.Zero(t, x.read(t, r))
+	require.Zero(t, x.read(t, r))
+	require.Equal(t, 1, x.scans)
+	for i := range int64(maxUnsure + 1) {
+		r.levels.wrote([]engine.Batch{{Table: engine.RawPages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+			Clustering: rawTables.pageKey(format.KindChunk, 1000+i, 1, noID, noID),
+		}}}}, true)
+	}
+	require.LessOrEqual(t, len(r.levels.unsure), maxUnsure)
+	other := x.chunks
+	other.Partition = partitionOf("down")
+	for range 2 {
+		x.scans = 0
+		require.Empty(t, mustRead(t, r.Scan, other))
+		require.Equal(t, 2, x.scans)
+	}
+}
+
+// A range that begins in the last segment with pages, and has no end, goes on behind it.
+func TestRangeFromTheLastSegmentOn(t *testing.T) {
+	r := writing(memory.New())
+	series := seriesOf("up", 60)
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.R5m, series, 1)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{{Table: engine.R5m, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Int(format.KindChunk + 1), engine.Text(series[0].id), engine.Int(7)}, Timestamp: 1, Value: []byte("x"),
+	}}}}))
+	require.Len(t, mustRead(t, r.Scan, engine.Range{Table: engine.R5m, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}}), 61)
+}

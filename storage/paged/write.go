@@ -38,11 +38,12 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		out = append(out, p.written()...)
 		found = found[1:]
 	}
-	err := r.eng.Write(ctx, out)
-	r.levels.wrote(out)
-	if err != nil {
+	failed := true
+	defer func() { r.levels.wrote(out, failed) }()
+	if err := r.eng.Write(ctx, out); err != nil {
 		return err
 	}
+	failed = false
 	for of, ids := range wrote.ids {
 		r.keepIDs(of, ids)
 	}
