@@ -85,8 +85,8 @@ func (p *sealPass) classOf(st *head.Chunk) int64 {
 	return p.s.classes.writable(st.Series().Class(), p.begun.UnixMilli())
 }
 
-// byAge separates what is sealed as raw rows from that for which the window of these may be gone, and from that for which the window of
-// 5m rollups may be. It reuses the memory of metrics.
+// byAge separates head chunks whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
+// may be. It reuses the memory of metrics.
 func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, gone []stagedMetric) {
 	add := func(to *[]stagedMetric, m stagedMetric) {
 		if len(m.chunks) > 0 {
