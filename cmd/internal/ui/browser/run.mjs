@@ -56,6 +56,7 @@ const says = (page, selector, pattern) =>
 
 // selects drags over a graph of an hour, and looks at what was selected though an answer comes meanwhile.
 async function selects(page, box) {
+  await redrawn(page);
   await page.mouse.move(box.x + box.width * 0.6, box.y + 50);
   await page.mouse.down();
   await answered(page);
@@ -67,6 +68,16 @@ async function selects(page, box) {
     const [, from, to] = /from=(20[^&]*)&to=(20[^&]*)/.exec(decodeURIComponent(page.url())) ?? [];
     return !!to && (Math.abs((Date.parse(to) - Date.parse(from)) / 60_000 - 18) < 1 || `from ${from} to ${to}`);
   });
+}
+
+// redrawn asks again, and ends when the graph was made anew.
+async function redrawn(page) {
+  await page.evaluate(() => { window.before = document.querySelector('.u-over'); });
+  await page.getByRole('button', { name: 'Run' }).evaluate((run) => run.click());
+  await eventually('an answer is drawn', () => page.evaluate(() => {
+    const now = document.querySelector('.u-over');
+    return now !== null && now !== window.before;
+  }));
 }
 
 // answered asks again, not by the mouse, and ends when the answer has been drawn, if it is. What was asked before may be given up by that.
@@ -139,13 +150,10 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await selects(page, plot);
   await page.goBack();
   await eventually('the address is the one before', () => page.url() === shared);
-  await answered(page);
-  await page.evaluate(() => { // A tap on a touch screen: all at once.
-    window.before = document.querySelector('.u-over');
-    for (const type of ['mousedown', 'mouseup']) window.before.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: 400, clientY: 400 }));
+  await page.locator('.u-over').evaluate((graph) => { // A tap on a touch screen: all at once.
+    for (const type of ['mousedown', 'mouseup']) graph.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: 400, clientY: 400 }));
   });
-  await answered(page);
-  await eventually('an answer after a tap is drawn', () => page.evaluate(() => document.querySelector('.u-over') !== window.before));
+  await redrawn(page);
 
   const other = await open();
   await other.goto(shared);

@@ -1,5 +1,5 @@
 // A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { Exemplar } from './exemplars';
 import { number, selector, type Labels } from './format';
@@ -103,7 +103,8 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
   }, [bounds]);
 
   useEffect(() => setOnly(new Set()), [lines]);
-  useEffect(() => {
+  // At once: what is shown must not change under a mouse button that has gone down since.
+  useLayoutEffect(() => {
     const box = at.current!;
     const axis: uPlot.Axis = {
       stroke: resolved('--muted'), font: '12px system-ui, sans-serif',

@@ -1,5 +1,5 @@
 // A heat map of histograms, drawn by uPlot's axes and cells of our own.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { exact, short } from './format';
 import { axisWidth, resolved, timeLabels, useTheme } from './graph';
@@ -36,7 +36,8 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   write.current = (v) => inUnit(v, unit);
   useEffect(() => plot.current?.redraw(false, true), [unit]);
 
-  useEffect(() => {
+  // At once: what is shown must not change under a mouse button that has gone down since.
+  useLayoutEffect(() => {
     const box = at.current!;
     const axis: uPlot.Axis = {
       stroke: resolved('--muted'), font: '12px system-ui, sans-serif', grid: { show: false }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
