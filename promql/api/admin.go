@@ -55,7 +55,7 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 		case h == nil:
 			continue
 		}
-		routes[path] = a.get(h)
+		routes[path] = varying(h)
 	}
 }
 

@@ -151,7 +151,11 @@ func (a *api) router() http.Handler {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
 		}
-		return a.Instrument(Prefix+name, withRetry(a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))))
+		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
+		if !uncompressed[name] {
+			h = compressed(h)
+		}
+		return a.Instrument(Prefix+name, withRetry(h))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	for name, h := range overrides {

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -253,7 +256,7 @@ func TestMetadataHook(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 }
 
-func TestCORSAndCompression(t *testing.T) {
+func TestCORS(t *testing.T) {
 	r := newRig(t, nil)
 	for _, path := range []string{"/query?query=m", "/status/buildinfo"} {
 		for _, method := range []string{http.MethodGet, http.MethodOptions} {
@@ -262,10 +265,48 @@ func TestCORSAndCompression(t *testing.T) {
 			w := r.do(req)
 			require.Equal(t, "http://elsewhere", w.Header().Get("Access-Control-Allow-Origin"), "%s %s", method, path)
 		}
-		req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
-		req.Header.Set("Accept-Encoding", "gzip")
-		require.Equal(t, "gzip", r.do(req).Header().Get("Content-Encoding"), path)
 	}
+}
+
+// Clients that take gzip or deflate get the answers of others, compressed.
+func TestAnswersAreCompressed(t *testing.T) {
+	r := newRig(t, nil)
+	for _, path := range []string{
+		"/query?query=m", "/query_range?query=vector(1)&start=0&end=1000&step=1", "/query?query=(", "/status/buildinfo", "/labels",
+	} {
+		want := r.get(Prefix + path)
+		require.Empty(t, want.Header().Get("Content-Encoding"), path)
+		for accept, encoding := range map[string]string{
+			"gzip": "gzip", "deflate, gzip": "deflate", "br;q=1.0, gzip": "gzip", "zstd": "", "gzip;q=0": "",
+		} {
+			for range 2 { // Encoders are used again.
+				req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
+				req.Header.Set("Accept-Encoding", accept)
+				got := r.do(req)
+				require.Equal(t, accept, req.Header.Get("Accept-Encoding"))
+				require.Equal(t, want.Code, got.Code, path)
+				require.Equal(t, encoding, got.Header().Get("Content-Encoding"), path)
+				for _, name := range []string{"Vary", "Content-Type"} {
+					require.Equal(t, want.Header().Values(name), got.Header().Values(name), path)
+				}
+				require.Equal(t, want.Body.String(), unpacked(t, encoding, got.Body), path)
+			}
+		}
+	}
+}
+
+func unpacked(t *testing.T, encoding string, body io.Reader) string {
+	var err error
+	switch encoding {
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "deflate":
+		body, err = zlib.NewReader(body)
+	}
+	require.NoError(t, err)
+	text, err := io.ReadAll(body)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // Pages whose origin doesn't match as a whole can't read answers, and no answer is for requests with passwords.

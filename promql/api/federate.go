@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
@@ -33,7 +32,7 @@ const FederatePath = "/federate"
 func Federation(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
-	router.Get(FederatePath, httputil.CompressionHandler{Handler: http.HandlerFunc(f.serve)}.ServeHTTP)
+	router.Get(FederatePath, compressed(varying(f.serve)))
 	return router
 }
 

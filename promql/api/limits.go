@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,22 +22,15 @@ func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	if a.Enter == nil || name == "/query" || name == "/query_range" {
 		return h
 	}
-	entered := func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := a.Enter(r.Context())
 		if err != nil {
 			a.fail(w, r, refusal(w, err), "execution", err.Error())
 			return
 		}
 		defer leave()
-		r = r.WithContext(ctx)
-		r.Header = r.Header.Clone()
-		r.Header.Del("Accept-Encoding") // The answer is compressed behind the writer that counts it.
-		h(&answerWriter{ResponseWriter: w, ctx: ctx}, r)
+		h(&answerWriter{ResponseWriter: w, ctx: ctx}, r.WithContext(ctx))
 	}
-	if name == "/read" { // It compresses by itself.
-		return entered
-	}
-	return a.get(entered)
 }
 
 // answerWriter counts answers, which Prometheus' handlers make as a whole and then write at once.
@@ -49,15 +41,6 @@ type answerWriter struct {
 
 // answerCost is how much memory an answer takes for each byte of it: its text, and what that was made of.
 const answerCost = 2
-
-// WriteHeader implements http.ResponseWriter. Both who compresses and the handler, which was made not to, set what the answer
-// varies with.
-func (w *answerWriter) WriteHeader(code int) {
-	if vary := w.Header()["Vary"]; len(vary) > 1 {
-		w.Header()["Vary"] = slices.Compact(slices.Sorted(slices.Values(vary)))
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
 
 // Write implements http.ResponseWriter. The frames of a streamed answer aren't counted: each is made when the one before was
 // read, and the read keeps its place.

@@ -51,8 +51,3 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
 }
-
-// get makes a handler whose answer is compressed where the client takes it.
-func (a *api) get(h http.HandlerFunc) http.HandlerFunc {
-	return httputil.CompressionHandler{Handler: h}.ServeHTTP
-}

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+)
+
+// encoder compresses what is written to it.
+type encoder interface {
+	io.WriteCloser
+	Reset(to io.Writer)
+}
+
+// encoders has those that aren't in use, by the content encoding that they write. An encoder takes some hundreds of kilobytes:
+// Prometheus, which makes one for each answer, spends more on it than on a small query.
+var encoders = map[string]*sync.Pool{
+	"gzip":    {New: func() any { return fastest(gzip.NewWriterLevel(nil, gzip.BestSpeed)) }},
+	"deflate": {New: func() any { return fastest(zlib.NewWriterLevel(nil, zlib.BestSpeed)) }},
+}
+
+func fastest[E encoder](e E, err error) E {
+	if err != nil {
+		panic(err) // The level is valid.
+	}
+	return e
+}
+
+// uncompressed are the routes whose answers aren't compressed, as in Prometheus.
+var uncompressed = map[string]bool{
+	"/read": true, "/notifications": true, "/notifications/live": true, "/openapi.yaml": true, "/status/walreplay": true,
+}
+
+// compressed makes a handler whose answer is compressed as Prometheus' are: with the first encoding of those that the client
+// takes, however small the answer is. h is made not to compress.
+func compressed(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		encoding := accepted(r.Header.Get("Accept-Encoding"))
+		if encoding == "" {
+			h(w, r)
+			return
+		}
+		r = r.WithContext(r.Context()) // Whoever logs the request goes on seeing its header.
+		r.Header = r.Header.Clone()
+		r.Header.Del("Accept-Encoding")
+		c := &compressedWriter{ResponseWriter: w, encoding: encoding, encoder: encoders[encoding].Get().(encoder)}
+		c.encoder.Reset(w)
+		defer c.end()
+		h(c, r)
+	}
+}
+
+// accepted is the first encoding of a header's list that is supported; empty: there is none. Weights aren't looked at, as in
+// Prometheus.
+func accepted(list string) string {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); encoders[name] != nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// compressedWriter compresses an answer.
+type compressedWriter struct {
+	http.ResponseWriter
+	encoding string
+	encoder  encoder
+	begun    bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *compressedWriter) WriteHeader(code int) {
+	w.begin()
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (w *compressedWriter) Write(p []byte) (int, error) {
+	w.begin()
+	return w.encoder.Write(p)
+}
+
+func (w *compressedWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	header := w.Header()
+	header.Set("Content-Encoding", w.encoding)
+	header.Del("Content-Length") // That of the text.
+}
+
+// end writes what is left and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
+func (w *compressedWriter) end() {
+	w.begin()
+	_ = w.encoder.Close()
+	w.encoder.Reset(nil)
+	encoders[w.encoding].Put(w.encoder)
+}
+
+// Unwrap is what http.ResponseController asks for.
+func (w *compressedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// varying makes a handler whose answer depends on what encodings the client takes. Prometheus' own set that by themselves.
+func varying(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept-Encoding")
+		h(w, r)
+	}
+}
