@@ -97,6 +97,41 @@ func (a API) Values(ctx context.Context, label string, start, end time.Time) ([]
 	return out, json.Unmarshal(got.Data, &out)
 }
 
+// Names lists the values of a label of the series that a selector matches, between two times, as an answer with a series each.
+func (a API) Names(ctx context.Context, label, selector string, start, end time.Time) (Answer, error) {
+	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(selector, start, end))
+	if err != nil {
+		return Answer{}, err
+	}
+	var names []string
+	out := Answer{Type: "names"}
+	err = json.Unmarshal(got.Data, &names)
+	for _, name := range names {
+		out.Series = append(out.Series, Series{Labels: name})
+	}
+	return out, err
+}
+
+// SeriesOf lists the series that a selector matches, between two times, as an answer without points.
+func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time) (Answer, error) {
+	got, err := a.get(ctx, "/api/v1/series", selected(selector, start, end))
+	if err != nil {
+		return Answer{}, err
+	}
+	var series []json.RawMessage
+	out := Answer{Type: "series"}
+	err = json.Unmarshal(got.Data, &series)
+	for _, labels := range series {
+		out.Series = append(out.Series, Series{Labels: string(labels)})
+	}
+	sort.Slice(out.Series, func(i, j int) bool { return out.Series[i].Labels < out.Series[j].Labels })
+	return out, err
+}
+
+func selected(selector string, start, end time.Time) url.Values {
+	return url.Values{"match[]": {selector}, "start": {seconds(start)}, "end": {seconds(end)}}
+}
+
 func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
 
 func (a API) query(ctx context.Context, path string, params url.Values) (Answer, error) {

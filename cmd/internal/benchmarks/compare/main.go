@@ -35,7 +35,7 @@ type settings struct {
 	protocol                                string
 	senders, repeat                         int
 	verify, queries                         bool
-	rest                                    time.Duration
+	rest, ask                               time.Duration
 	// rate bounds the samples per second; 0: as fast as the server takes them. empty: there is no load.
 	rate  float64
 	empty bool
@@ -83,7 +83,8 @@ func main() {
 	flag.BoolVar(&s.queries, "queries", true, "time queries, at the end")
 	flag.StringVar(&s.protocol, "protocol", "1.0", "of remote write: 1.0 or 2.0")
 	flag.IntVar(&s.senders, "senders", 4, "requests at one time")
-	flag.IntVar(&s.repeat, "repeat", 7, "how often each query is timed, after one that warms up")
+	flag.IntVar(&s.repeat, "repeat", 7, "how often at least each query is asked, after one that warms up")
+	flag.DurationVar(&s.ask, "ask", time.Second, "how long at least each query is asked, again and again")
 	flag.BoolVar(&s.verify, "verify", true, "compare every sample with what was sent, after the load")
 	flag.Parse()
 	sh, ok := shapes[*name]

@@ -26,10 +26,13 @@ type result struct {
 	restedBytes, restedRSS int64
 	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
 	restartLoaded, restartFinished time.Duration
-	// queries are the median times, in the order of queries(); answers what they gave.
-	queries []time.Duration
+	// queries are what those took, in the order of queries(); answers what they gave.
+	queries []taken
 	answers []promrig.Answer
 }
+
+// taken is the median time of a query, and the mean of the CPU time that the server used, what it does aside included.
+type taken struct{ time, cpu time.Duration }
 
 func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s settings) (*result, error) {
 	address, err := promrig.FreeAddress()
@@ -88,7 +91,7 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 		out.finalBytes = final
 	}
 	if s.queries {
-		if err := out.query(ctx, process.URL(), g, s.repeat); err != nil {
+		if err := out.query(ctx, process, g, s); err != nil {
 			return nil, err
 		}
 	}
@@ -172,28 +175,44 @@ func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, t
 	return again, time.Since(began), nil
 }
 
-// query times each query: once to warm up, then the median of some.
-func (r *result) query(ctx context.Context, url string, g *bench.Generator, repeat int) error {
-	api := promrig.API{URL: url}
+// query asks each query: once to warm up, then at least -repeat times and for -ask.
+func (r *result) query(ctx context.Context, process *promrig.Process, g *bench.Generator, s settings) error {
+	api := promrig.API{URL: process.URL()}
 	for _, q := range queries(g.Workload) {
-		var times []time.Duration
-		var answer promrig.Answer
-		for i := range repeat + 1 {
-			began := time.Now()
-			var err error
-			if answer, err = q.ask(ctx, api); err != nil {
-				return err
-			}
-			if i > 0 {
-				times = append(times, time.Since(began))
-			}
+		answer, err := q.ask(ctx, api)
+		if err != nil {
+			return fmt.Errorf("%s: %w", q.text, err)
 		}
-		if answer.Points() == 0 {
+		if len(answer.Series) == 0 {
 			return fmt.Errorf("%s has no result", q.text)
 		}
-		slices.Sort(times)
-		r.queries = append(r.queries, times[len(times)/2])
+		took, err := q.measure(ctx, process, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", q.text, err)
+		}
+		r.queries = append(r.queries, took)
 		r.answers = append(r.answers, answer)
 	}
 	return nil
+}
+
+func (q query) measure(ctx context.Context, process *promrig.Process, s settings) (taken, error) {
+	before, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return taken{}, err
+	}
+	var times []time.Duration
+	for first := time.Now(); len(times) < s.repeat || time.Since(first) < s.ask; {
+		began := time.Now()
+		if _, err := q.ask(ctx, promrig.API{URL: process.URL()}); err != nil {
+			return taken{}, err
+		}
+		times = append(times, time.Since(began))
+	}
+	after, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return taken{}, err
+	}
+	slices.Sort(times)
+	return taken{times[len(times)/2], (after.CPU - before.CPU) / time.Duration(len(times))}, nil
 }

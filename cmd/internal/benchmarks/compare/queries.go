@@ -8,47 +8,128 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// query is one panel of a dashboard.
+// query is one that a user, or a user's dashboard, asks.
 type query struct {
 	text string
-	// start equals end for an instant query.
+	endpoint endpoint
+	// start and end are those of a range; of an instant query only the end counts.
 	start, end time.Time
 	step       time.Duration
 }
 
+// endpoint is what a query asks.
+type endpoint uint8
+
+const (
+	overRange endpoint = iota
+	instant
+	// listSeries and listNames take a selector as the text: its series, or their metrics' names.
+	listSeries
+	listNames
+)
+
 func (q query) ask(ctx context.Context, api promrig.API) (promrig.Answer, error) {
-	if q.step == 0 {
+	switch q.endpoint {
+	case instant:
 		return api.Query(ctx, q.text, q.end)
+	case listSeries:
+		return api.SeriesOf(ctx, q.text, q.start, q.end)
+	case listNames:
+		return api.Names(ctx, "__name__", q.text, q.start, q.end)
+	default:
+		return api.QueryRange(ctx, q.text, q.start, q.end, q.step)
 	}
-	return api.QueryRange(ctx, q.text, q.start, q.end, q.step)
 }
 
 // when describes the time range of a query.
 func (q query) when() string {
-	if q.step == 0 {
+	span := short(q.end.Sub(q.start))
+	switch q.endpoint {
+	case instant:
 		return "instant"
+	case listSeries:
+		return "series of " + span
+	case listNames:
+		return "names of " + span
+	default:
+		return span + " / " + short(q.step)
 	}
-	return short(q.end.Sub(q.start)) + " / " + short(q.step)
 }
 
-// queries are ten panels over the load, as node and request dashboards have them.
+// queries are panels over the load, as node and request dashboards have them, what an interactive user looks up, and, where
+// the load spans days, panels over all of it.
 func queries(w bench.Workload) []query {
 	end := time.UnixMilli(w.End()).Truncate(time.Minute)
-	all := min(6*time.Hour, end.Sub(time.UnixMilli(w.StartMs)))
-	last := func(text string, ago, step time.Duration) query {
-		return query{text, end.Add(-min(ago, all)), end, step}
+	all := end.Sub(time.UnixMilli(w.StartMs)).Truncate(time.Minute)
+	asker := asker{end, min(6*time.Hour, all), short(4 * w.Interval())}
+	out := append(asker.panels(), asker.lookups()...)
+	if all > 2*24*time.Hour {
+		asker.all = all.Truncate(24*time.Hour) - 48*time.Hour
+		out = append(out, asker.long()...)
 	}
-	one := `instance="node-00000-0.example.net:9100"`
+	return out
+}
+
+// one matches the series of one target.
+const one = `instance="node-00000-0.example.net:9100"`
+
+// asker makes queries that end at a time and reach back by at most some span.
+type asker struct {
+	end time.Time
+	all time.Duration
+	// window is the shortest that has a rate.
+	window string
+}
+
+func (a asker) last(text string, ago, step time.Duration) query {
+	return query{text, overRange, a.end.Add(-min(ago, a.all)), a.end, step}
+}
+
+func (a asker) now(text string) query { return query{text: text, endpoint: instant, end: a.end} }
+
+func (a asker) list(endpoint endpoint, text string) query {
+	return query{text: text, endpoint: endpoint, start: a.end.Add(-min(time.Hour, a.all)), end: a.end}
+}
+
+func (a asker) panels() []query {
 	return []query{
-		last(`sum by (instance) (rate(node_cpu_seconds_total{mode!="idle"}[5m]))`, 6*time.Hour, time.Minute),
-		last(`sum by (mode) (rate(node_cpu_seconds_total[5m]))`, time.Hour, 15*time.Second),
-		last(`topk(5, sum by (instance) (rate(node_network_receive_bytes_total[5m])))`, 3*time.Hour, time.Minute),
-		last(`histogram_quantile(0.99, sum by (le, handler) (rate(http_request_duration_seconds_bucket[5m])))`, 3*time.Hour, time.Minute),
-		last(`sum by (code) (rate(http_requests_total[1m]))`, time.Hour, 15*time.Second),
-		last(`100 * node_filesystem_avail_bytes / node_filesystem_size_bytes`, 6*time.Hour, time.Minute),
-		last(`max_over_time(node_load1[1h])`, 6*time.Hour, time.Minute),
-		last(`node_cpu_seconds_total{cpu="0",mode="user",`+one+`}`, 6*time.Hour, 15*time.Second),
-		last(`sum by (instance) (node_filesystem_avail_bytes)`, 0, 0),
-		last(`quantile(0.9, rate(node_disk_read_bytes_total[5m]))`, 0, 0),
+		a.last(`sum by (instance) (rate(node_cpu_seconds_total{mode!="idle"}[5m]))`, 6*time.Hour, time.Minute),
+		a.last(`sum by (mode) (rate(node_cpu_seconds_total[5m]))`, time.Hour, 15*time.Second),
+		a.last(`topk(5, sum by (instance) (rate(node_network_receive_bytes_total[5m])))`, 3*time.Hour, time.Minute),
+		a.last(`histogram_quantile(0.99, sum by (le, handler) (rate(http_request_duration_seconds_bucket[5m])))`, 3*time.Hour, time.Minute),
+		a.last(`sum by (code) (rate(http_requests_total[` + a.window + `]))`, time.Hour, 15*time.Second),
+		a.last(`100 * node_filesystem_avail_bytes / node_filesystem_size_bytes`, 6*time.Hour, time.Minute),
+		a.last(`max_over_time(node_load1[1h])`, 6*time.Hour, time.Minute),
+		a.last(`node_cpu_seconds_total{cpu="0",mode="user",`+one+`}`, 6*time.Hour, 15*time.Second),
+		a.now(`sum by (instance) (node_filesystem_avail_bytes)`),
+		a.now(`quantile(0.9, rate(node_disk_read_bytes_total[5m]))`),
+	}
+}
+
+// lookups are small answers, where what a query costs by itself shows.
+func (a asker) lookups() []query {
+	return []query{
+		a.now(`{` + one + `}`),
+		a.now(`count({` + one + `})`),
+		a.list(listSeries, `{`+one+`}`),
+		a.list(listNames, `{`+one+`}`),
+		a.now(`node_load1{` + one + `}`),
+		a.last(`node_load1{`+one+`}`, 6*time.Hour, 15*time.Second),
+		a.last(`rate(node_cpu_seconds_total{cpu="0",mode="user",`+one+`}[5m])`, time.Hour, 15*time.Second),
+		a.now(`sum(node_load1)`),
+	}
+}
+
+// long are panels over weeks. They begin and end at a whole step, as a dashboard's do.
+func (a asker) long() []query {
+	a.end = a.end.Truncate(24 * time.Hour)
+	return []query{
+		a.last(`sum by (mode) (rate(node_cpu_seconds_total[1h]))`, a.all, time.Hour),
+		a.last(`max by (device) (max_over_time(node_disk_io_now[1h]))`, a.all, time.Hour),
+		a.last(`avg_over_time(node_load1[1h])`, a.all, time.Hour),
+		a.last(`node_load1`, a.all, time.Hour),
+		a.last(`quantile_over_time(0.9, node_load1[1h])`, a.all/2, time.Hour),
+		a.last(`topk(3, rate(node_network_receive_bytes_total[1h]))`, a.all, time.Hour),
+		a.last(`sum(increase(http_requests_total[1d]))`, a.all, 24*time.Hour),
 	}
 }

@@ -29,8 +29,10 @@ func (prometheus) name() string { return "prometheus" }
 
 func (prometheus) exact() bool { return true }
 
+// program takes samples that are old by up to all of the load: its senders go through the load each at its own pace, and days
+// of it take seconds.
 func (p prometheus) program(dir, address string) (promrig.Program, error) {
-	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\n",
+	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\nstorage: {tsdb: {out_of_order_time_window: 365d}}\n",
 		"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--storage.tsdb.retention.time=365d",
 		"--query.max-samples=500000000")
 }

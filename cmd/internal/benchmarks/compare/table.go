@@ -25,7 +25,6 @@ func plain(digits int, unit string) func(float64) string {
 
 func rows(s settings) []row {
 	perSeries := float64(s.workload.Series)
-	ms := plain(1, " ms")
 	rested := []row{
 		{"disk, " + short(s.rest) + " after all that, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / 1e6 }, plain(1, " MB")},
 		{"memory then", func(r *result) float64 { return float64(r.restedRSS) / (1 << 20) }, plain(0, " MiB")},
@@ -38,8 +37,8 @@ func rows(s settings) []row {
 		{"CPU for a million samples, all included", func(r *result) float64 { return r.cpu.Seconds() / float64(r.samples) * 1e6 }, plain(2, " s")},
 		{"… of that, until all was acknowledged", func(r *result) float64 { return r.load.CPUPerMillion() }, plain(2, " s")},
 		{"samples a second", func(r *result) float64 { return r.load.Rate() }, plain(0, "")},
-		{"acknowledged after, mean", func(r *result) float64 { return float64(r.load.AckMean) / 1e6 }, ms},
-		{"acknowledged after, 99%", func(r *result) float64 { return float64(r.load.AckP99) / 1e6 }, ms},
+		{"acknowledged after, mean", func(r *result) float64 { return float64(r.load.AckMean) / 1e6 }, plain(1, " ms")},
+		{"acknowledged after, 99%", func(r *result) float64 { return float64(r.load.AckP99) / 1e6 }, plain(1, " ms")},
 		{"disk a sample, " + short(s.rest) + " after it was sealed, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / float64(r.samples) }, plain(2, " B")},
 		rested[1], rested[2],
 		{"disk a sample, compacted or sealed", func(r *result) float64 { return float64(r.finalBytes) / float64(r.samples) }, plain(2, " B")},
@@ -52,18 +51,26 @@ func rows(s settings) []row {
 		return out
 	}
 	out = append(out, row{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")})
+	return append(append(out, queryRows(s, "CPU: ", func(t taken) time.Duration { return t.cpu })...),
+		queryRows(s, "time: ", func(t taken) time.Duration { return t.time })...)
+}
+
+// queryRows has a line for each query, and their sum.
+func queryRows(s settings, what string, of func(taken) time.Duration) []row {
+	var out []row
+	text := plain(2, " ms")
 	for i, q := range queries(s.workload) {
 		out = append(out, row{
-			fmt.Sprintf("`%s` %s", q.text, q.when()), func(r *result) float64 { return float64(r.queries[i]) / 1e6 }, ms,
+			fmt.Sprintf("%s`%s` %s", what, q.text, q.when()), func(r *result) float64 { return float64(of(r.queries[i])) / 1e6 }, text,
 		})
 	}
-	return append(out, row{"all ten queries", func(r *result) float64 {
+	return append(out, row{fmt.Sprintf("%sall %d queries", what, len(out)), func(r *result) float64 {
 		var sum time.Duration
 		for _, took := range r.queries {
-			sum += took
+			sum += of(took)
 		}
 		return float64(sum) / 1e6
-	}, ms})
+	}, text})
 }
 
 // table writes the results in Markdown; the last columns are the last system's figures divided by those of each other one.
