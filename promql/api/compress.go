@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// encoder compresses what is written to it.
+// encoder compresses its input.
 type encoder interface {
 	io.WriteCloser
 	Reset(to io.Writer)
@@ -95,7 +95,7 @@ func (w *compressedWriter) begin() {
 	header.Del("Content-Length") // That of the text.
 }
 
-// end writes what is left and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
+// end writes the rest and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
 func (w *compressedWriter) end() {
 	w.begin()
 	_ = w.encoder.Close()

@@ -10,7 +10,7 @@ import (
 
 // query is one that a user, or a user's dashboard, asks.
 type query struct {
-	text string
+	text     string
 	endpoint endpoint
 	// start and end are those of a range; of an instant query only the end counts.
 	start, end time.Time
@@ -97,7 +97,7 @@ func (a asker) panels() []query {
 		a.last(`sum by (mode) (rate(node_cpu_seconds_total[5m]))`, time.Hour, 15*time.Second),
 		a.last(`topk(5, sum by (instance) (rate(node_network_receive_bytes_total[5m])))`, 3*time.Hour, time.Minute),
 		a.last(`histogram_quantile(0.99, sum by (le, handler) (rate(http_request_duration_seconds_bucket[5m])))`, 3*time.Hour, time.Minute),
-		a.last(`sum by (code) (rate(http_requests_total[` + a.window + `]))`, time.Hour, 15*time.Second),
+		a.last(`sum by (code) (rate(http_requests_total[`+a.window+`]))`, time.Hour, 15*time.Second),
 		a.last(`100 * node_filesystem_avail_bytes / node_filesystem_size_bytes`, 6*time.Hour, time.Minute),
 		a.last(`max_over_time(node_load1[1h])`, 6*time.Hour, time.Minute),
 		a.last(`node_cpu_seconds_total{cpu="0",mode="user",`+one+`}`, 6*time.Hour, 15*time.Second),
