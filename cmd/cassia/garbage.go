@@ -18,7 +18,7 @@ const (
 	leastGrowth = 25
 	// fullGrowth is up to how many bytes of its own that are in use a heap may grow by as many; beyond, by half as many, as where the
 	// head holds hundreds of thousands of series, which live for hours and make little garbage.
-	fullGrowth = 128 << 20
+	fullGrowth = 96 << 20
 	// growthPause is between two looks, for at the start garbage is collected often.
 	growthPause = 100 * time.Millisecond
 )

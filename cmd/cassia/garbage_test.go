@@ -15,15 +15,16 @@ func TestGrowthLeavesOutWhatTheEngineHolds(t *testing.T) {
 		live, held int64
 		want       int
 	}{
-		"nothing held":                         {100 << 20, 0, 100},
+		"nothing held":                         {96 << 20, 0, 100},
 		"a large heap":                         {512 << 20, 0, 50},
-		"a somewhat large heap":                {192 << 20, 0, 66},
+		"a somewhat large heap":                {192 << 20, 0, 50},
+		"a heap in between":                    {160 << 20, 0, 60},
 		"nothing known":                        {0, 10 << 20, 100},
-		"half":                                 {200 << 20, 100 << 20, 50},
+		"half":                                 {180 << 20, 90 << 20, 50},
 		"nearly all, as with a large cache":    {2 << 30, 2<<30 - 10<<20, 25},
-		"allocated since the last collection":  {100 << 20, 150 << 20, 25},
+		"allocated since the last collection":  {90 << 20, 150 << 20, 25},
 		"as much as a heap of many terabytes":  {1 << 50, 1 << 49, 25},
-		"next to nothing of what lives is its": {100 << 20, 1, 99},
+		"next to nothing of what lives is its": {96 << 20, 1, 99},
 	} {
 		require.Equal(t, c.want, growth(c.live, c.held), name)
 	}
