@@ -17,10 +17,19 @@ var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
 		r.slopes(out, bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()})
 	},
-	"increase":      func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
-	"delta":         func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
-	"min_over_time": func(r *rawReader, out *values) { r.extremes(out, bucketfn.Min) },
-	"max_over_time": func(r *rawReader, out *values) { r.extremes(out, bucketfn.Max) },
+	"increase":           func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
+	"delta":              func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
+	"min_over_time":      func(r *rawReader, out *values) { r.extremes(out, bucketfn.Min) },
+	"max_over_time":      func(r *rawReader, out *values) { r.extremes(out, bucketfn.Max) },
+	"quantile_over_time": func(r *rawReader, out *values) { r.quantiles(out, r.fragment.scalars[0][0].F) },
+}
+
+// floatFuncOf is that of a fragment; nil: there is none.
+func floatFuncOf(p *fragment) floatFunc {
+	if p.function == "quantile_over_time" && !(p.scalars[0][0].F >= 0 && p.scalars[0][0].F <= 1) {
+		return nil // The answer has a warning.
+	}
+	return floatFuncs[p.function]
 }
 
 // live returns the floats of the series but for stale markers, as columns.
@@ -93,6 +102,25 @@ func (r *rawReader) extremes(out *values, join func(earlier, later float64) floa
 			continue
 		}
 		out.v[i] = r.fold.Of(v, from, to)
+		out.floats++
+	}
+	out.size = out.floats
+}
+
+// quantiles computes quantile_over_time for q from 0 to 1.
+func (r *rawReader) quantiles(out *values, q float64) {
+	t, v := r.live()
+	p := r.fragment
+	r.sorted.reset()
+	from, to := 0, 0
+	for i := r.from; i < r.to && !r.stopped(i); i++ {
+		right := p.edges.at(i)
+		from, to = slideTimes(t, from, to, right-p.width, right)
+		if from == to {
+			continue
+		}
+		r.sorted.move(v, from, to)
+		out.v[i] = r.sorted.quantile(q)
 		out.floats++
 	}
 	out.size = out.floats

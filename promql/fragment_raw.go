@@ -45,6 +45,7 @@ type rawReader struct {
 	// of floatFuncs
 	quick  floatFunc
 	fold   bucketfn.Fold[float64]
+	sorted sortedWindow
 	times  []int64
 	values []float64
 	resets []int // places of values that are less than the one before
@@ -63,7 +64,7 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 		fragment: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
 		in:  make(promengine.Matrix, 1), it: &iterator{},
-		quick:    floatFuncs[p.function],
+		quick:    floatFuncOf(p),
 		to:       p.edges.n,
 		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
 	}

@@ -1,0 +1,50 @@
+package promql
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// sortedWindow holds the values of a window in order while it moves over a series: those that come in and go out are sorted, not
+// those that stay. NaNs come first, as in Prometheus.
+type sortedWindow struct {
+	values        []float64
+	from, to      int // of the series' values, the window that is held
+	in, out, next []float64
+}
+
+// move makes it the window [from, to) of v. Both only grow from one call to the next; v stays the same from reset on.
+func (w *sortedWindow) move(v []float64, from, to int) {
+	gone, kept := min(from, w.to), max(from, w.to)
+	w.out = append(w.out[:0], v[w.from:gone]...)
+	w.in = append(w.in[:0], v[kept:to]...)
+	slices.Sort(w.out)
+	slices.Sort(w.in)
+	out, in, next := w.out, w.in, w.next[:0]
+	for _, x := range w.values {
+		if len(out) > 0 && cmp.Compare(x, out[0]) == 0 {
+			out = out[1:]
+			continue
+		}
+		for len(in) > 0 && cmp.Less(in[0], x) {
+			next, in = append(next, in[0]), in[1:]
+		}
+		next = append(next, x)
+	}
+	w.values, w.next = append(next, in...), w.values
+	w.from, w.to = from, to
+}
+
+// reset forgets the window: another series follows.
+func (w *sortedWindow) reset() { w.values, w.from, w.to = w.values[:0], 0, 0 }
+
+// quantile is that of the held values, of which there is at least one, for q from 0 to 1, as Prometheus computes it.
+func (w *sortedWindow) quantile(q float64) float64 {
+	n := float64(len(w.values))
+	rank := q * (n - 1)
+	lower := max(0, math.Floor(rank))
+	upper := min(n-1, lower+1)
+	weight := rank - math.Floor(rank)
+	return w.values[int(lower)]*(1-weight) + w.values[int(upper)]*weight
+}
