@@ -76,14 +76,8 @@ func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 		for k := reset; k < len(r.resets) && r.resets[k] < to; k++ {
 			rise += v[r.resets[k]-1]
 		}
-		e := bucketfn.Extrapolation{
-			BeforeFirst: bucketfn.Seconds(t[from] - left), AfterLast: bucketfn.Seconds(right - t[to-1]),
-			Sampled: bucketfn.Seconds(t[to-1] - t[from]), Count: uint64(to - from),
-		}
-		if s.Counter {
-			e.StopAtZero(v[from], rise)
-		}
-		out.v[i] = rise * s.Factor(e)
+		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from], Count: uint64(to - from)}
+		out.v[i] = rise * s.Factor(spacing, v[from], rise)
 		out.floats++
 	}
 	out.size = out.floats

@@ -20,24 +20,6 @@ func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSlope(b, w, out, Slope{Scale: w.scale()})
 }
 
-// Slope describes which of rate, increase and delta is computed.
-type Slope struct {
-	// Counter is set for rate and increase: a value that falls is a counter reset.
-	Counter bool
-	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
-	PerSecond float64
-	// Scale is the factor of increase and delta: 1, or less if windows were widened.
-	Scale float64
-}
-
-// Factor returns the factor for the rise between the first and the last sample of a window.
-func (s Slope) Factor(e Extrapolation) float64 {
-	if s.PerSecond != 0 {
-		return e.factor() / s.PerSecond
-	}
-	return e.factor() * s.Scale
-}
-
 // overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
 // start timestamps aren't used.
 func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
@@ -55,18 +37,14 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			return
 		}
 		from, to := w.Window(step)
-		e := Extrapolation{
-			BeforeFirst: Seconds(b.FirstT[lo] - from), AfterLast: Seconds(to - b.LastT[hi-1]),
-			Sampled: Seconds(b.LastT[hi-1] - b.FirstT[lo]), Count: count,
-		}
+		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
 		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
 			h := f.riseOfHistograms(b, lo, hi)
 			if h == nil {
 				out.needsSamples(step)
 				return
 			}
-			e.StopAtZero(b.Histograms[lo].First.Count, h.Count)
-			out.addHistogram(step, h.Mul(s.Factor(e)))
+			out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			return
 		}
 		rise := b.Last[hi-1] - b.First[lo]
@@ -76,10 +54,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 				rise += f.fold.Of(f.leaves, lo+1, hi)
 			}
 		}
-		if s.Counter {
-			e.StopAtZero(b.First[lo], rise)
-		}
-		out.add(step, rise*s.Factor(e))
+		out.add(step, rise*s.Factor(spacing, b.First[lo], rise))
 	})
 }
 
@@ -94,49 +69,6 @@ func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 		any = any || f.leaves[i] != 0
 	}
 	return any
-}
-
-// Seconds converts milliseconds to seconds in the way that Prometheus does.
-func Seconds(ms int64) float64 { return float64(ms) / 1000 }
-
-// Extrapolation describes where the samples of a window lie, so that their rise can be extrapolated to its edges. Times
-// are in seconds.
-type Extrapolation struct {
-	BeforeFirst, AfterLast float64 // from the left edge to the first sample, and from the last sample to the right edge
-	Sampled                float64 // from the first sample to the last
-	Count                  uint64  // of samples
-
-	zero   bool    // whether the counter was 0 at some time
-	toZero float64 // how long that is before the first sample
-}
-
-// StopAtZero bounds the extrapolation to the left of a counter whose first sample is first and that rose by rise, so
-// that it doesn't become negative.
-func (e *Extrapolation) StopAtZero(first, rise float64) {
-	if rise > 0 && first >= 0 {
-		e.zero, e.toZero = true, e.Sampled*(first/rise)
-	}
-}
-
-// factor returns what to multiply the increase between the samples by. A window whose samples end more than
-// about one interval from an edge is taken to have begun, or ended, half an interval from its last sample.
-func (e Extrapolation) factor() float64 {
-	interval := e.Sampled / float64(e.Count-1)
-	gap := interval * 1.1
-	left, right := e.BeforeFirst, e.AfterLast
-	if left >= gap {
-		left = interval / 2
-	}
-	if e.zero && e.toZero < left {
-		left = e.toZero
-	}
-	if right >= gap {
-		right = interval / 2
-	}
-	if e.Sampled == 0 {
-		return 1
-	}
-	return (e.Sampled + left + right) / e.Sampled
 }
 
 // joints are the places where buckets of histograms meet.

@@ -1,0 +1,81 @@
+package bucketfn
+
+import "math"
+
+// Slope describes which of rate, increase and delta is computed, and computes the factors of its windows. It isn't for use
+// by more than one goroutine.
+type Slope struct {
+	// Counter is set for rate and increase: a value that falls is a counter reset.
+	Counter bool
+	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
+	PerSecond float64
+	// Scale is the factor of increase and delta: 1, or less if windows were widened.
+	Scale float64
+
+	// of is the spacing of the window before: those of series that are scraped at regular intervals are all alike. sampled, left and right
+	// are its extrapolation in seconds, and factor follows from these.
+	of                           Spacing
+	sampled, left, right, factor float64
+}
+
+// Spacing describes where the samples of a window lie, milliseconds.
+type Spacing struct {
+	// BeforeFirst is from the left edge to the first sample, AfterLast from the last sample to the right edge, and Sampled from
+	// the first sample to the last.
+	BeforeFirst, AfterLast, Sampled int64
+	// Count is the number of samples, 2 or more.
+	Count uint64
+}
+
+// seconds converts milliseconds to seconds in the way that Prometheus does.
+func seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+// Factor returns the factor for the rise between the first and the last sample of a window, whose first value is first. The results
+// are those of extrapolatedRate of promql/functions.go of Prometheus to the last bit.
+func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
+	if spacing != s.of {
+		s.extrapolate(spacing)
+	}
+	if !s.Counter || !(rise > 0 && first >= 0) || s.aboveZero(first, rise) {
+		return s.factor
+	}
+	// The extrapolation to the left of a counter stops where it would be 0.
+	if toZero := s.sampled * (first / rise); toZero < s.left {
+		return s.scaled(toZero)
+	}
+	return s.factor
+}
+
+// aboveZero reports whether the counter is above 0 wherever it is extrapolated to, beyond what rounding may change; false if that isn't
+// sure. It spares most windows a division.
+func (s *Slope) aboveZero(first, rise float64) bool {
+	product := s.sampled * first
+	return product > s.left*rise*(1+1e-12) && product > 0x1p-960 && product <= math.MaxFloat64
+}
+
+// extrapolate computes the factor of a spacing. A window whose samples end more than about one interval from an edge is taken to have
+// begun, or ended, half an interval from its last sample.
+func (s *Slope) extrapolate(spacing Spacing) {
+	s.of, s.sampled = spacing, seconds(spacing.Sampled)
+	interval := s.sampled / float64(spacing.Count-1)
+	gap := interval * 1.1
+	if s.left = seconds(spacing.BeforeFirst); s.left >= gap {
+		s.left = interval / 2
+	}
+	if s.right = seconds(spacing.AfterLast); s.right >= gap {
+		s.right = interval / 2
+	}
+	s.factor = s.scaled(s.left)
+}
+
+// scaled returns the factor with an extrapolation to the left of so many seconds.
+func (s *Slope) scaled(left float64) float64 {
+	factor := 1.
+	if s.sampled != 0 {
+		factor = (s.sampled + left + s.right) / s.sampled
+	}
+	if s.PerSecond != 0 {
+		return factor / s.PerSecond
+	}
+	return factor * s.Scale
+}

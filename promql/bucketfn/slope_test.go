@@ -1,0 +1,76 @@
+package bucketfn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// plainFactor computes Slope.Factor as extrapolatedRate does, without what it spares.
+func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
+	sampled := seconds(spacing.Sampled)
+	interval := sampled / float64(spacing.Count-1)
+	left, right := seconds(spacing.BeforeFirst), seconds(spacing.AfterLast)
+	if left >= interval*1.1 {
+		left = interval / 2
+	}
+	if s.Counter && rise > 0 && first >= 0 {
+		if toZero := sampled * (first / rise); toZero < left {
+			left = toZero
+		}
+	}
+	if right >= interval*1.1 {
+		right = interval / 2
+	}
+	factor := 1.
+	if sampled != 0 {
+		factor = (sampled + left + right) / sampled
+	}
+	if s.PerSecond != 0 {
+		return factor / s.PerSecond
+	}
+	return factor * s.Scale
+}
+
+// Factors are those of the whole computation to the last bit: for spans like the one before and others, counters that may have been
+// 0 in the window or not, by a bit or by much, and values at the ends of what floats hold.
+func TestFactorsOfSlopes(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 46))
+		s := Slope{Counter: r.IntN(4) > 0, Scale: 1}
+		if r.IntN(2) > 0 {
+			s.PerSecond = 300
+		}
+		plain := s
+		var spacing Spacing
+		for range 2_000 {
+			if spacing.Count == 0 || r.IntN(3) == 0 {
+				spacing = Spacing{r.Int64N(20_000), r.Int64N(20_000), r.Int64N(300_000), 2 + r.Uint64N(20)}
+				if r.IntN(20) == 0 {
+					spacing.Sampled = r.Int64N(2)
+				}
+			}
+			rise := math.Ldexp(r.Float64(), r.IntN(60)-30)
+			// Near where it would be 0 at the edge.
+			first := rise * seconds(spacing.BeforeFirst) / max(1e-3, seconds(spacing.Sampled))
+			switch r.IntN(8) {
+			case 0:
+				first *= 1 + float64(r.IntN(9)-4)*0x1p-52
+			case 1:
+				first = math.Ldexp(r.Float64(), r.IntN(2000)-1000)
+			case 2:
+				first, rise = math.Ldexp(r.Float64(), 1023), math.Ldexp(r.Float64(), 1023)
+			case 3:
+				first, rise = float64(r.IntN(3))*math.SmallestNonzeroFloat64, float64(r.IntN(3))*math.SmallestNonzeroFloat64
+			case 4:
+				first = []float64{0, -1, math.NaN(), math.Inf(1), math.Copysign(0, -1)}[r.IntN(5)]
+			case 5:
+				rise = []float64{0, -1, math.NaN(), math.Inf(1)}[r.IntN(4)]
+			}
+			want, got := plainFactor(plain, spacing, first, rise), s.Factor(spacing, first, rise)
+			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, first %g, rise %g: %g, not %g", spacing, first, rise, got, want)
+		}
+	}
+}
