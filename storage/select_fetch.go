@@ -329,16 +329,13 @@ func (f *fetcher) take(of want, start int64, row engine.Row) error {
 	return f.sel.r.budget.charge(len(row.Value))
 }
 
-// roomBytes is how much memory is taken at once for chunks: little at first, for where the series of an answer lie far
-// apart, each is read by a fetcher of its own.
-const (
-	firstRoomBytes = 2 << 10
-	roomBytes      = 64 << 10
-)
+// roomBytes is how much memory is taken at once for chunks: at first as much as the first one takes, for where the series of an
+// answer lie far apart, each is read by a fetcher of its own.
+const roomBytes = 64 << 10
 
 func (f *fetcher) copy(b []byte) []byte {
 	if len(b) > cap(f.room)-len(f.room) {
-		f.room = make([]byte, 0, max(len(b), firstRoomBytes, min(roomBytes, 2*cap(f.room))))
+		f.room = make([]byte, 0, max(len(b), min(roomBytes, 4*cap(f.room))))
 	}
 	from := len(f.room)
 	f.room = append(f.room, b...)

@@ -109,7 +109,7 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 
 // reopen forgets all that is cached.
 func (h *history) reopen() {
-	h.rows = New(h.eng, Options{Write: h.rng.IntN(8) > 0, Least: 2, IDsBytes: h.ids, PagesBytes: h.ids})
+	h.rows = New(h.eng, Options{Write: h.rng.IntN(8) > 0, Least: 2, IDsBytes: h.ids, WrittenBytes: h.ids, OpenedBytes: h.ids})
 	h.rows.limits = h.limits
 }
 

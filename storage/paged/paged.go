@@ -18,15 +18,20 @@ type Options struct {
 	Least int
 	// IDsBytes is the size of the cache of ids of labels pages, bytes; 0: 4 MiB.
 	IDsBytes int64
-	// PagesBytes is the size of the cache of pages that were read for a few series, or have just been written, bytes; 0: 4 MiB.
-	PagesBytes int64
+	// WrittenBytes is the size of the cache of pages that have just been written, bytes; 0: 4 MiB.
+	WrittenBytes int64
+	// OpenedBytes is the size of the cache of pages that were read for a few series, bytes; 0: 16 MiB.
+	OpenedBytes int64
 }
 
 // The defaults of Options.
 const (
-	defaultLeast      = 8
-	defaultIDsBytes   = 4 << 20
-	defaultPagesBytes = 4 << 20
+	defaultLeast        = 8
+	defaultIDsBytes     = 4 << 20
+	defaultWrittenBytes = 4 << 20
+	// A panel for one target reads a page of each of its metrics, some hundred of some ten kilobytes, and again when it is refreshed:
+	// less room than all of them take would never have the next one.
+	defaultOpenedBytes = 16 << 20
 )
 
 // levelMemoryBytes is the size of the memory of segments' levels: some ten thousand segments.
@@ -58,8 +63,9 @@ type Rows struct {
 	o      Options
 	limits limits
 	ids    *lru[labelsKey, ids]
-	opened *lru[labelsKey, *openPage]
-	levels *levelMemory
+	// written and opened are pages of chunks, by their versions.
+	written, opened *lru[labelsKey, *openPage]
+	levels          *levelMemory
 }
 
 // New returns the rows of an engine, whose Close stays the caller's.
@@ -70,12 +76,16 @@ func New(eng engine.Engine, o Options) *Rows {
 	if o.IDsBytes == 0 {
 		o.IDsBytes = defaultIDsBytes
 	}
-	if o.PagesBytes == 0 {
-		o.PagesBytes = defaultPagesBytes
+	if o.WrittenBytes == 0 {
+		o.WrittenBytes = defaultWrittenBytes
+	}
+	if o.OpenedBytes == 0 {
+		o.OpenedBytes = defaultOpenedBytes
 	}
 	return &Rows{
 		eng: eng, o: o, limits: defaultLimits(),
-		ids: newLRU[labelsKey, ids](o.IDsBytes), opened: newLRU[labelsKey, *openPage](o.PagesBytes),
+		ids:     newLRU[labelsKey, ids](o.IDsBytes),
+		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
 	}
 }

@@ -128,7 +128,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 		var open *openPage
 		if g.prefix[0].Int == format.KindChunk {
-			open = s.r.opened.get(labelsKey{metric, row.Clustering[pageVersion].Text})
+			open = s.r.known(labelsKey{metric, row.Clustering[pageVersion].Text})
 		}
 		found = append(found, s.hold(row, open))
 		bytes += len(row.Value)
@@ -149,6 +149,14 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 	}
 	return nil
+}
+
+// known returns a page of chunks that was opened, or written, before; nil: it isn't known any more.
+func (r *Rows) known(page labelsKey) *openPage {
+	if open := r.opened.get(page); open != nil {
+		return open
+	}
+	return r.written.get(page)
 }
 
 // narrowToStarts narrows a range of pages of one bucket to the starts that are asked for of one series.

@@ -48,7 +48,7 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		r.keepIDs(of, ids)
 	}
 	for _, w := range wrote.pages {
-		r.opened.add(w.of.clone(), w.open, w.of.size(w.bytes))
+		r.written.add(w.of.clone(), w.open, w.of.size(w.bytes))
 	}
 	return nil
 }
