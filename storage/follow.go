@@ -139,10 +139,6 @@ func (f *follower) catchUp(ctx context.Context) error {
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
 		f.s.running.Go(func() { f.run(ctx) })
-		return
-	}
-	for i := range f.parts {
-		clear(f.parts[i].slots) // The stage is read once; nobody else writes.
 	}
 }
 
@@ -309,7 +305,19 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	}
 	f.s.noteOrphans(c.orphans, w.Slot, w.Partition)
 	c.orphans = 0
+	c.decoder.Release()
+	if f.mode == followsNobody {
+		f.end(w) // Nobody else writes: nothing comes after.
+	}
 	return nil
+}
+
+// end lets go of what is known of a slot's streams, which take more memory than their samples in the head.
+func (f *follower) end(w Work) {
+	p := &f.parts[w.Partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.slots, w.Slot)
 }
 
 // take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for

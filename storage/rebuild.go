@@ -52,8 +52,11 @@ func (s *Store) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// rebuildAll reads the stage of every partition.
+// rebuildAll reads the stage of every partition, once: it may be larger than all that the cache holds.
 func (s *Store) rebuildAll(ctx context.Context) error {
+	if s.caching != nil {
+		defer s.caching.ReadOnce()()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {

@@ -1,12 +1,17 @@
 package storage
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -31,4 +36,71 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	require.Negative(t, away.Load())
 	_, err := s.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
 	require.NoError(t, err)
+}
+
+// onceReader counts who reads rows once, and the scans of the stage outside of that.
+type onceReader struct {
+	engine.Engine
+	under, others atomic.Int64
+	reads         atomic.Int64
+}
+
+// ReadOnce implements engine.Caching.
+func (o *onceReader) ReadOnce() func() {
+	o.under.Add(1)
+	return func() { o.under.Add(-1) }
+}
+
+// Version implements engine.Versioned.
+func (o *onceReader) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
+	return o.Engine.(engine.Versioned).Version(t, partition)
+}
+
+// Scan implements engine.Engine.
+func (o *onceReader) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	if r.Table == engine.Stage && !r.KeysOnly {
+		if o.reads.Add(1); o.under.Load() == 0 {
+			o.others.Add(1)
+		}
+	}
+	return o.Engine.Scan(ctx, r)
+}
+
+// The stage is read once when a store is opened, and nothing of it is kept besides the head: neither blocks, nor the state of its
+// streams. Both took several times the head's memory where days of samples waited.
+func TestARebuildKeepsNothingButTheHead(t *testing.T) {
+	eng := &onceReader{Engine: memory.New()}
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.open()
+	for slot := range 20 {
+		for i := range 5 {
+			at := ts.now.Add(-time.Duration(slot) * 2 * time.Hour).UnixMilli()
+			ts.write("default", labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), sample{at, float64(slot)}, sample{at + 1000, 1})
+		}
+	}
+	require.NoError(t, ts.Store.Close())
+	eng.reads.Store(0)
+	eng.others.Store(0)
+	ts.Store = openReady(t, eng, ts.opts)
+	t.Cleanup(ts.close)
+	require.GreaterOrEqual(t, eng.reads.Load(), int64(20))
+	require.Zero(t, eng.others.Load())
+	require.Zero(t, eng.under.Load())
+	for i := range ts.follower.parts {
+		require.Empty(t, ts.follower.parts[i].slots)
+	}
+	require.Equal(t, 200, samplesOfAll(t, ts))
+}
+
+func samplesOfAll(t *testing.T, ts *testStore) (n int) {
+	t.Helper()
+	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
+	require.NoError(t, err)
+	for _, s := range found {
+		var samples chunk.Samples
+		require.NoError(t, s.Samples(&samples))
+		n += samples.Len()
+	}
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -118,6 +119,21 @@ func NewDecoder(h *Head, at SlotPartition, learn Learner) *Decoder {
 	return &Decoder{h: h, at: at, learn: learn}
 }
 
+// sampleBuffers are buffers of samples that no decoder uses, *[]readSample: who reads a whole stage has a decoder for each slot, one after
+// the other.
+var sampleBuffers sync.Pool
+
+// Release lets go of what the blob just read gave, and leaves its memory to other decoders. The next blob may be read afterwards.
+func (d *Decoder) Release() {
+	buffer := d.samples[:cap(d.samples)]
+	d.defined, d.samples, d.orphans = nil, nil, 0
+	if len(buffer) > 0 {
+		clear(buffer) // They refer to blobs.
+		buffer = buffer[:0]
+		sampleBuffers.Put(&buffer)
+	}
+}
+
 // At returns the slot partition whose blobs it reads.
 func (d *Decoder) At() SlotPartition { return d.at }
 
@@ -129,6 +145,11 @@ func (d *Decoder) Orphans() int { return d.orphans }
 
 // open reads the head of a blob of the stream, and finds its epoch.
 func (d *Decoder) open(st *Stream, b []byte) error {
+	if d.samples == nil {
+		if buffer, ok := sampleBuffers.Get().(*[]readSample); ok {
+			d.samples = *buffer
+		}
+	}
 	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
 	if err := d.reader.Open(b); err != nil {
 		return err

@@ -26,8 +26,9 @@ type result struct {
 	restedBytes, restedRSS int64
 	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
 	restartLoaded, restartFinished time.Duration
-	// queries are what those took, in the order of queries(); answers what they gave.
-	queries []taken
+	// queries are what was asked, took what they took, and answers what they gave.
+	queries []query
+	took    []taken
 	answers []promrig.Answer
 }
 
@@ -178,7 +179,8 @@ func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, t
 // query asks each query: once to warm up, then at least -repeat times and for -ask.
 func (r *result) query(ctx context.Context, process *promrig.Process, g *bench.Generator, s settings) error {
 	api := promrig.API{URL: process.URL()}
-	for _, q := range queries(g.Workload) {
+	r.queries = queries(g)
+	for _, q := range r.queries {
 		answer, err := q.ask(ctx, api)
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.text, err)
@@ -190,7 +192,7 @@ func (r *result) query(ctx context.Context, process *promrig.Process, g *bench.G
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.text, err)
 		}
-		r.queries = append(r.queries, took)
+		r.took = append(r.took, took)
 		r.answers = append(r.answers, answer)
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/bench"
@@ -58,10 +59,12 @@ func (q query) when() string {
 
 // queries are panels over the load, as node and request dashboards have them, what an interactive user looks up, and, where
 // the load spans days, panels over all of it.
-func queries(w bench.Workload) []query {
+func queries(g *bench.Generator) []query {
+	w := g.Workload
 	end := time.UnixMilli(w.End()).Truncate(time.Minute)
 	all := end.Sub(time.UnixMilli(w.StartMs)).Truncate(time.Minute)
-	asker := asker{end, min(6*time.Hour, all), short(4 * w.Interval())}
+	one := fmt.Sprintf("instance=%q", g.Labels(0, w.Steps-1).Get("instance"))
+	asker := asker{end, min(6*time.Hour, all), short(4 * w.Interval()), one}
 	out := append(asker.panels(), asker.lookups()...)
 	if all > 2*24*time.Hour {
 		asker.all = all.Truncate(24*time.Hour) - 48*time.Hour
@@ -70,15 +73,12 @@ func queries(w bench.Workload) []query {
 	return out
 }
 
-// one matches the series of one target.
-const one = `instance="node-00000-0.example.net:9100"`
-
 // asker makes queries that end at a time and reach back by at most some span.
 type asker struct {
 	end time.Time
 	all time.Duration
-	// window is the shortest that has a rate.
-	window string
+	// window is the shortest that has a rate, and one matches the series of a target that is there at the end.
+	window, one string
 }
 
 func (a asker) last(text string, ago, step time.Duration) query {
@@ -100,7 +100,7 @@ func (a asker) panels() []query {
 		a.last(`sum by (code) (rate(http_requests_total[`+a.window+`]))`, time.Hour, 15*time.Second),
 		a.last(`100 * node_filesystem_avail_bytes / node_filesystem_size_bytes`, 6*time.Hour, time.Minute),
 		a.last(`max_over_time(node_load1[1h])`, 6*time.Hour, time.Minute),
-		a.last(`node_cpu_seconds_total{cpu="0",mode="user",`+one+`}`, 6*time.Hour, 15*time.Second),
+		a.last(`node_cpu_seconds_total{cpu="0",mode="user",`+a.one+`}`, 6*time.Hour, 15*time.Second),
 		a.now(`sum by (instance) (node_filesystem_avail_bytes)`),
 		a.now(`quantile(0.9, rate(node_disk_read_bytes_total[5m]))`),
 	}
@@ -109,13 +109,13 @@ func (a asker) panels() []query {
 // lookups are small answers, where what a query costs by itself shows.
 func (a asker) lookups() []query {
 	return []query{
-		a.now(`{` + one + `}`),
-		a.now(`count({` + one + `})`),
-		a.list(listSeries, `{`+one+`}`),
-		a.list(listNames, `{`+one+`}`),
-		a.now(`node_load1{` + one + `}`),
-		a.last(`node_load1{`+one+`}`, 6*time.Hour, 15*time.Second),
-		a.last(`rate(node_cpu_seconds_total{cpu="0",mode="user",`+one+`}[5m])`, time.Hour, 15*time.Second),
+		a.now(`{` + a.one + `}`),
+		a.now(`count({` + a.one + `})`),
+		a.list(listSeries, `{`+a.one+`}`),
+		a.list(listNames, `{`+a.one+`}`),
+		a.now(`node_load1{` + a.one + `}`),
+		a.last(`node_load1{`+a.one+`}`, 6*time.Hour, 15*time.Second),
+		a.last(`rate(node_cpu_seconds_total{cpu="0",mode="user",`+a.one+`}[5m])`, time.Hour, 15*time.Second),
 		a.now(`sum(node_load1)`),
 	}
 }

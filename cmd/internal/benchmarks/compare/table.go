@@ -23,7 +23,7 @@ func plain(digits int, unit string) func(float64) string {
 	return func(v float64) string { return strconv.FormatFloat(v, 'f', digits, 64) + unit }
 }
 
-func rows(s settings) []row {
+func rows(s settings, asked []query) []row {
 	perSeries := float64(s.workload.Series)
 	rested := []row{
 		{"disk, " + short(s.rest) + " after all that, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / 1e6 }, plain(1, " MB")},
@@ -51,22 +51,22 @@ func rows(s settings) []row {
 		return out
 	}
 	out = append(out, row{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")})
-	return append(append(out, queryRows(s, "CPU: ", func(t taken) time.Duration { return t.cpu })...),
-		queryRows(s, "time: ", func(t taken) time.Duration { return t.time })...)
+	return append(append(out, queryRows(asked, "CPU: ", func(t taken) time.Duration { return t.cpu })...),
+		queryRows(asked, "time: ", func(t taken) time.Duration { return t.time })...)
 }
 
 // queryRows has a line for each query, and their sum.
-func queryRows(s settings, what string, of func(taken) time.Duration) []row {
+func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	var out []row
 	text := plain(2, " ms")
-	for i, q := range queries(s.workload) {
+	for i, q := range asked {
 		out = append(out, row{
-			fmt.Sprintf("%s`%s` %s", what, q.text, q.when()), func(r *result) float64 { return float64(of(r.queries[i])) / 1e6 }, text,
+			fmt.Sprintf("%s`%s` %s", what, q.text, q.when()), func(r *result) float64 { return float64(of(r.took[i])) / 1e6 }, text,
 		})
 	}
 	return append(out, row{fmt.Sprintf("%sall %d queries", what, len(out)), func(r *result) float64 {
 		var sum time.Duration
-		for _, took := range r.queries {
+		for _, took := range r.took {
 			sum += of(took)
 		}
 		return float64(sum) / 1e6
@@ -86,7 +86,7 @@ func table(s settings, results []*result) string {
 		fmt.Fprintf(&b, " ÷ %s |", o.system)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---:|", len(results)+len(others)) + "\n")
-	for _, line := range rows(s) {
+	for _, line := range rows(s, last.queries) {
 		fmt.Fprintf(&b, "| %s |", strings.ReplaceAll(line.what, "|", `\|`))
 		for _, r := range results {
 			fmt.Fprintf(&b, " %s |", line.text(line.figure(r)))
