@@ -312,7 +312,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	return nil
 }
 
-// end lets go of what is known of a slot's streams, which take more memory than their samples in the head.
+// end forgets the streams of a slot, which take more memory than their samples in the head.
 func (f *follower) end(w Work) {
 	p := &f.parts[w.Partition]
 	p.mu.Lock()

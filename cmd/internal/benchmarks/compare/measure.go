@@ -26,7 +26,7 @@ type result struct {
 	restedBytes, restedRSS int64
 	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
 	restartLoaded, restartFinished time.Duration
-	// queries are what was asked, took what they took, and answers what they gave.
+	// queries are all that were asked, took their costs, and answers their results.
 	queries []query
 	took    []taken
 	answers []promrig.Answer
