@@ -295,6 +295,19 @@ func TestAnswersAreCompressed(t *testing.T) {
 	}
 }
 
+// A handler that panics has begun no answer: whoever recovers gives its own.
+func TestPanicsAreNotCompressed(t *testing.T) {
+	h := compressed(func(http.ResponseWriter, *http.Request) { panic("no") })
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	require.Panics(t, func() { h(w, r) })
+	http.Error(w, "panicked", http.StatusInternalServerError)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.Empty(t, w.Header().Get("Content-Encoding"))
+	require.Equal(t, "panicked\n", w.Body.String())
+}
+
 func unpacked(t *testing.T, encoding string, body io.Reader) string {
 	var err error
 	switch encoding {

@@ -49,8 +49,8 @@ func compressed(h http.HandlerFunc) http.HandlerFunc {
 		r.Header.Del("Accept-Encoding")
 		c := &compressedWriter{ResponseWriter: w, encoding: encoding, encoder: encoders[encoding].Get().(encoder)}
 		c.encoder.Reset(w)
-		defer c.end()
 		h(c, r)
+		c.end() // Not where it panics: whoever recovers answers, or cuts the answer off.
 	}
 }
 
