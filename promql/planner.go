@@ -109,6 +109,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 			return nil, err
 		}
 	}
+	p.operate()
 	return planQuerier{q, p.results}, nil
 }
 

@@ -96,7 +96,11 @@ func (a *asker) vector(depth int) string {
 	case 7, 8:
 		return a.binary(a.vector(depth-1), a.vector(depth-1))
 	case 9:
-		return "(" + a.vector(depth-1) + ") " + a.one("+", "*", ">", "== bool", "/", "%", "^") + " " + a.scalar()
+		op := " " + a.one("+", "*", ">", "== bool", "/", "%", "^", "-", "<=", "!=", ">= bool", "atan2") + " "
+		if a.rnd.IntN(2) == 0 {
+			return a.scalar() + op + "(" + a.vector(depth-1) + ")"
+		}
+		return "(" + a.vector(depth-1) + ")" + op + a.scalar()
 	case 10:
 		return "-" + a.vector(0)
 	default:
@@ -121,10 +125,12 @@ func (a *asker) aggregation(of string) string {
 }
 
 func (a *asker) binary(l, r string) string {
-	op := a.one("+", "-", "*", "/", ">", "<", "==", "and", "or", "unless")
-	matching := a.one("", "", " on (job, instance)", " ignoring (zone)", " on (job) group_left")
+	op := a.one("+", "-", "*", "/", "%", "^", "atan2", ">", "<", "==", "!=", ">=", "<=", "and", "or", "unless")
+	matching := a.one("", "", " on (job, instance)", " ignoring (zone)", " ignoring (instance)", " on (job) group_left", " on (instance)")
 	if strings.Contains("and or unless", op) {
 		matching = strings.TrimSuffix(matching, " group_left")
+	} else if strings.ContainsAny(op, "<>=") && a.rnd.IntN(3) == 0 {
+		matching = " bool" + matching
 	}
 	return "(" + l + ") " + op + matching + " (" + r + ")"
 }

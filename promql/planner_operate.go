@@ -1,0 +1,291 @@
+package promql
+
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/schema"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// operate computes binary operations between fragments, and between a fragment and a constant, series by series over all steps:
+//
+//	100 * placeholder 0 / placeholder 1            placeholder 2
+//	└────────┬────────┘                    ──►
+//	  placeholder 3 / placeholder 1
+//
+// The evaluator finds for each step anew which series match. It still does where that isn't the same at every step, where there are
+// histograms, and for all that matches many to one.
+func (p *plan) operate() {
+	if p.delayed {
+		return
+	}
+	o := operator{plan: p}
+	o.visit(&p.stmt.Expr)
+}
+
+// operator goes through an expression whose fragments are computed.
+type operator struct{ *plan }
+
+// visit operates in an expression, and returns its result if that is known; nil: it isn't.
+func (o operator) visit(at *parser.Expr) *fragmentResult {
+	switch e := (*at).(type) {
+	case *parser.ParenExpr:
+		return o.visit(&e.Expr)
+	case *parser.VectorSelector:
+		if n := len(e.LabelMatchers); n > 0 {
+			return o.results[e.LabelMatchers[n-1]]
+		}
+	case *parser.AggregateExpr:
+		o.visit(&e.Expr)
+	case *parser.BinaryExpr:
+		return o.binary(at, e)
+	}
+	return nil
+}
+
+// binary operates on the operands of e, if it can.
+func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult {
+	left, right := o.visit(&e.LHS), o.visit(&e.RHS)
+	op := operations[e.Op]
+	if op == nil || o.ctx.Err() != nil {
+		return nil
+	}
+	b := binary{op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget}
+	held, ok := o.budget.held.Load(), false
+	switch {
+	case left.plain() && right.plain() && left.grid == right.grid:
+		ok = b.vectors(left, right)
+	case left.plain():
+		if b.constant, ok = constant(e.RHS); ok {
+			ok = b.scalar(left, false)
+		}
+	case right.plain():
+		if b.constant, ok = constant(e.LHS); ok {
+			ok = b.scalar(right, true)
+		}
+	}
+	if !ok {
+		o.budget.held.Store(held)
+		return nil
+	}
+	if at == &o.stmt.Expr && o.stmt.Interval > 0 {
+		o.answer = b.whole()
+	}
+	o.replace(at, b.result)
+	return b.result
+}
+
+// plain reports whether there is a result of floats alone.
+func (r *fragmentResult) plain() bool {
+	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {
+		return false
+	}
+	for _, s := range r.series {
+		if len(s.h) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// operations are those that are computed here, for floats. keep is false where a comparison leaves the value out.
+var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
+	parser.ADD:   func(a, b float64) (float64, bool) { return a + b, true },
+	parser.SUB:   func(a, b float64) (float64, bool) { return a - b, true },
+	parser.MUL:   func(a, b float64) (float64, bool) { return a * b, true },
+	parser.DIV:   func(a, b float64) (float64, bool) { return a / b, true },
+	parser.POW:   func(a, b float64) (float64, bool) { return math.Pow(a, b), true },
+	parser.MOD:   func(a, b float64) (float64, bool) { return math.Mod(a, b), true },
+	parser.ATAN2: func(a, b float64) (float64, bool) { return math.Atan2(a, b), true },
+	parser.EQLC:  func(a, b float64) (float64, bool) { return a, a == b },
+	parser.NEQ:   func(a, b float64) (float64, bool) { return a, a != b },
+	parser.GTR:   func(a, b float64) (float64, bool) { return a, a > b },
+	parser.LSS:   func(a, b float64) (float64, bool) { return a, a < b },
+	parser.GTE:   func(a, b float64) (float64, bool) { return a, a >= b },
+	parser.LTE:   func(a, b float64) (float64, bool) { return a, a <= b },
+}
+
+// binary is an operation under way.
+type binary struct {
+	op       func(a, b float64) (v float64, keep bool)
+	compares bool
+	asBool   bool
+	matching *parser.VectorMatching
+	constant float64
+	budget   *budget
+
+	operands []*fragmentResult
+	result   *fragmentResult
+	memory   arena
+	values   values
+	builder  labels.Builder
+}
+
+// begin prepares the result of these operands.
+func (b *binary) begin(operands ...*fragmentResult) {
+	b.operands, b.result = operands, &fragmentResult{grid: operands[0].grid, notes: annotations.Annotations{}}
+	for _, o := range operands {
+		b.result.notes.Merge(o.notes)
+	}
+}
+
+// scalar operates on each series and the constant, which is the left operand if swapped. It returns false if the evaluator is to.
+func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
+	b.begin(vector)
+	for _, s := range vector.series {
+		b.values.reset(vector.grid.n)
+		for i, v := range s.v {
+			if isNone(v) {
+				continue
+			}
+			x, y := v, b.constant
+			if swapped {
+				x, y = y, x
+			}
+			if x, keep := b.op(x, y); !b.compares {
+				b.set(s.from+i, x, keep)
+			} else {
+				b.set(s.from+i, v, keep) // A comparison keeps the vector's value on either side.
+			}
+		}
+		metric := s.metric
+		if !b.compares || b.asBool {
+			metric = metric.DropReserved(schema.IsMetadataLabel)
+		}
+		if !b.keep(metric) {
+			return false
+		}
+	}
+	return b.unique()
+}
+
+// vectors operates on the series of two vectors that match one to one. It returns false if the evaluator is to.
+func (b *binary) vectors(left, right *fragmentResult) bool {
+	m := b.matching
+	if m == nil || m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil {
+		return false
+	}
+	matches := signer(m)
+	partners := make(map[string]*fragmentSeries, len(right.series))
+	for _, s := range right.series {
+		partners[string(matches(s.metric))] = s
+	}
+	if len(partners) < len(right.series) {
+		return false // Several match at once, which is an error if they do at one step.
+	}
+	b.begin(left, right)
+	matched := make(map[*fragmentSeries]bool, len(left.series))
+	for _, l := range left.series {
+		r := partners[string(matches(l.metric))]
+		if r == nil {
+			continue
+		}
+		if matched[r] {
+			return false
+		}
+		matched[r] = true
+		b.values.reset(left.grid.n)
+		for i := max(l.from, r.from); i < min(l.from+len(l.v), r.from+len(r.v)); i++ {
+			if x, y := l.v[i-l.from], r.v[i-r.from]; !isNone(x) && !isNone(y) {
+				v, keep := b.op(x, y)
+				b.set(i, v, keep)
+			}
+		}
+		if !b.keep(b.metricOf(l.metric)) {
+			return false
+		}
+	}
+	return b.unique()
+}
+
+// signer returns a function for that part of a series' labels by which it matches, valid until its next call.
+func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
+	var buf []byte
+	names := slices.Clone(m.MatchingLabels)
+	if !m.On {
+		names = append(names, labels.MetricName)
+	}
+	slices.Sort(names)
+	return func(ls labels.Labels) []byte {
+		if m.On {
+			buf = ls.BytesWithLabels(buf, names...)
+		} else {
+			buf = ls.BytesWithoutLabels(buf, names...)
+		}
+		return buf
+	}
+}
+
+// metricOf returns the labels of a result of a series that matched.
+func (b *binary) metricOf(metric labels.Labels) labels.Labels {
+	b.builder.Reset(metric)
+	if !b.compares || b.asBool {
+		schema.Metadata{}.SetToLabels(&b.builder) // Removes the name, and what else is about the metric.
+	}
+	if b.matching.On {
+		b.builder.Keep(b.matching.MatchingLabels...)
+	} else {
+		b.builder.Del(b.matching.MatchingLabels...)
+	}
+	return b.builder.Labels()
+}
+
+// set sets the value of a step; kept is false where a comparison doesn't hold.
+func (b *binary) set(step int, v float64, kept bool) {
+	switch {
+	case b.asBool && kept:
+		v = 1
+	case b.asBool:
+		v = 0
+	case !kept:
+		return
+	}
+	b.values.v[step] = v
+	b.values.floats++
+}
+
+// keep adds a series of the values that were set. It returns false where the query holds too many samples, which the evaluator finds.
+func (b *binary) keep(metric labels.Labels) bool {
+	if b.values.floats == 0 {
+		return true
+	}
+	b.result.series = append(b.result.series, b.memory.keep(metric, &b.values))
+	return b.budget.charge(b.values.floats) == nil
+}
+
+// unique reports whether no two series of the result have the same labels, which is an error if they have values at one step.
+func (b *binary) unique() bool {
+	seen := make(map[string]bool, len(b.result.series))
+	var buf []byte
+	for _, s := range b.result.series {
+		buf = s.metric.Bytes(buf)
+		if seen[string(buf)] {
+			return false
+		}
+		seen[string(buf)] = true
+	}
+	return true
+}
+
+// whole makes the result, which has no series afterwards, the answer to the whole query. The query has read its operands' samples.
+func (b *binary) whole() *whole {
+	w := &whole{grid: b.result.grid, sizes: make([]int, b.result.grid.n)}
+	for _, s := range b.result.series {
+		w.add(s.metric, s.from, s.v, nil, len(s.v), 0)
+	}
+	clear(w.sizes)
+	for _, o := range b.operands {
+		for _, s := range o.series {
+			for i, v := range s.v {
+				if !isNone(v) {
+					w.sizes[s.from+i]++
+				}
+			}
+		}
+	}
+	b.result.series = nil
+	return w
+}
