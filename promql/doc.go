@@ -33,7 +33,8 @@
 // time, on all processors, computes all steps from the arrays, and folds them into the groups of an aggregation in
 // the order in which the evaluator would take the series; so sums have the same last bits and ties the same winner,
 // however many processors there are. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
-// reads from it one sample per step. A range query that is nothing but one fragment bypasses the evaluator.
+// reads from it one sample per step. Operators between two of them, or one and a number, are computed in the same way. A range query
+// that is nothing else bypasses the evaluator.
 //
 // Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. Unusual cases are
 // left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation

@@ -16,8 +16,8 @@ import (
 //	└────────┬────────┘                    ──►
 //	  placeholder 3 / placeholder 1
 //
-// The evaluator finds for each step anew which series match. It still does where that isn't the same at every step, where there are
-// histograms, and for all that matches many to one.
+// The evaluator finds for each step anew which series match. It still does where that isn't the same at every step, and where there are
+// histograms.
 func (p *plan) operate() {
 	if p.delayed {
 		return
@@ -162,43 +162,56 @@ func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
 	return b.unique()
 }
 
-// vectors operates on the series of two vectors that match one to one. It returns false if the evaluator is to.
+// vectors operates on the series of two vectors that match. It returns false if the evaluator is to.
 func (b *binary) vectors(left, right *fragmentResult) bool {
 	m := b.matching
-	if m == nil || m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil {
+	if m == nil || m.Card == parser.CardManyToMany || m.FillValues.LHS != nil || m.FillValues.RHS != nil {
 		return false
 	}
+	many, one, swapped := left, right, m.Card == parser.CardOneToMany
+	if swapped {
+		many, one = right, left
+	}
 	matches := signer(m)
-	partners := make(map[string]*fragmentSeries, len(right.series))
-	for _, s := range right.series {
+	partners := make(map[string]*fragmentSeries, len(one.series))
+	for _, s := range one.series {
 		partners[string(matches(s.metric))] = s
 	}
-	if len(partners) < len(right.series) {
+	if len(partners) < len(one.series) {
 		return false // Several match at once, which is an error if they do at one step.
 	}
 	b.begin(left, right)
-	matched := make(map[*fragmentSeries]bool, len(left.series))
-	for _, l := range left.series {
-		r := partners[string(matches(l.metric))]
-		if r == nil {
+	matched := make(map[*fragmentSeries]bool, len(many.series))
+	for _, s := range many.series {
+		partner := partners[string(matches(s.metric))]
+		if partner == nil {
 			continue
 		}
-		if matched[r] {
+		if matched[partner] && m.Card == parser.CardOneToOne {
 			return false
 		}
-		matched[r] = true
-		b.values.reset(left.grid.n)
-		for i := max(l.from, r.from); i < min(l.from+len(l.v), r.from+len(r.v)); i++ {
-			if x, y := l.v[i-l.from], r.v[i-r.from]; !isNone(x) && !isNone(y) {
-				v, keep := b.op(x, y)
-				b.set(i, v, keep)
-			}
+		matched[partner] = true
+		l, r := s, partner
+		if swapped {
+			l, r = r, l
 		}
-		if !b.keep(b.metricOf(l.metric)) {
+		b.pair(l, r)
+		if !b.keep(b.metricOf(s.metric, partner.metric)) {
 			return false
 		}
 	}
 	return b.unique()
+}
+
+// pair sets the values of two series that match.
+func (b *binary) pair(l, r *fragmentSeries) {
+	b.values.reset(b.result.grid.n)
+	for i := max(l.from, r.from); i < min(l.from+len(l.v), r.from+len(r.v)); i++ {
+		if x, y := l.v[i-l.from], r.v[i-r.from]; !isNone(x) && !isNone(y) {
+			v, keep := b.op(x, y)
+			b.set(i, v, keep)
+		}
+	}
 }
 
 // signer returns a function for that part of a series' labels by which it matches, valid until its next call.
@@ -219,16 +232,21 @@ func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	}
 }
 
-// metricOf returns the labels of a result of a series that matched.
-func (b *binary) metricOf(metric labels.Labels) labels.Labels {
+// metricOf returns the labels of a result of a series that matched another one.
+func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
 	b.builder.Reset(metric)
 	if !b.compares || b.asBool {
 		schema.Metadata{}.SetToLabels(&b.builder) // Removes the name, and what else is about the metric.
 	}
-	if b.matching.On {
-		b.builder.Keep(b.matching.MatchingLabels...)
-	} else {
-		b.builder.Del(b.matching.MatchingLabels...)
+	switch m := b.matching; {
+	case m.Card != parser.CardOneToOne:
+		for _, name := range m.Include {
+			b.builder.Set(name, partner.Get(name)) // Without a value it is removed.
+		}
+	case m.On:
+		b.builder.Keep(m.MatchingLabels...)
+	default:
+		b.builder.Del(m.MatchingLabels...)
 	}
 	return b.builder.Labels()
 }

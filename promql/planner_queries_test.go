@@ -126,9 +126,10 @@ func (a *asker) aggregation(of string) string {
 
 func (a *asker) binary(l, r string) string {
 	op := a.one("+", "-", "*", "/", "%", "^", "atan2", ">", "<", "==", "!=", ">=", "<=", "and", "or", "unless")
-	matching := a.one("", "", " on (job, instance)", " ignoring (zone)", " ignoring (instance)", " on (job) group_left", " on (instance)")
+	matching := a.one("", "", " on (job, instance)", " ignoring (zone)", " ignoring (instance)", " on (instance)",
+		" on (job) group_left", " on (instance) group_right", " on (job, instance) group_left (zone, nope)", " ignoring (zone) group_right (zone)")
 	if strings.Contains("and or unless", op) {
-		matching = strings.TrimSuffix(matching, " group_left")
+		matching, _, _ = strings.Cut(matching, " group_")
 	} else if strings.ContainsAny(op, "<>=") && a.rnd.IntN(3) == 0 {
 		matching = " bool" + matching
 	}
