@@ -43,7 +43,8 @@ type rowWriter struct {
 	keys    []engine.Value    // memory for keys of puts
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool           // the names in catalog
+	named   map[catalogName]bool // the names in catalog
+	last    lastNames
 	written []seriesLabels                 // the series in rows
 	places  map[head.Written]*head.Written // where labels were written, which series share
 }
@@ -159,34 +160,70 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassS
 	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
+// lastNames are the labels of the series whose names were added last: most series of a metric differ in few.
+type lastNames struct {
+	tenant string
+	window int64
+	life   uint32
+	labels []labels.Label // of each name the last value
+}
+
+// begin forgets the labels unless they are of series of the tenant in the window, and their names live as long.
+func (n *lastNames) begin(tenant string, window int64, life uint32) {
+	if n.tenant != tenant || n.window != window || n.life != life {
+		n.tenant, n.window, n.life, n.labels = tenant, window, life, n.labels[:0]
+	}
+}
+
+// take makes l the last one of its name. It returns whether it was, and whether there was one of its name.
+func (n *lastNames) take(l labels.Label) (same, named bool) {
+	for i := range n.labels {
+		if n.labels[i].Name == l.Name {
+			same = n.labels[i].Value == l.Value
+			n.labels[i].Value = l.Value
+			return same, true
+		}
+	}
+	n.labels = append(n.labels, l)
+	return false, false
+}
+
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *rowWriter) names(s *Series, window int64) {
-	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(s.Tenant()), x.others, s.Tenant()))
-	timestamp := x.s.explains(window, expires)
-	add := func(kind int64, label, value string, row []byte) {
-		name := x.s.catalog.name(window, x.s.lifeOf(window, expires), s.Tenant(), kind, label, value)
-		if x.named[name] || x.s.catalog.has(name) {
-			return
+	tenant := s.Tenant()
+	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(tenant), x.others, tenant))
+	life := x.s.lifeOf(window, expires)
+	x.last.begin(tenant, window, life)
+	add := func(kind int64, label, value string) {
+		if name := x.s.catalog.name(window, life, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
+			x.name(name, engine.Batch{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.explains(window, expires), Expires: expires, Value: []byte{1},
+			}}})
+			x.bytes += len(label) + len(value) + 128
 		}
-		if x.named == nil {
-			x.named = map[catalogName]bool{}
-		}
-		x.named[name] = true
-		x.catalog = append(x.catalog, engine.Batch{
-			Table: engine.Catalog, Partition: format.CatalogPartition(window, s.Tenant(), kind, label),
-			Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
-			}},
-		})
-		x.bytes += len(label) + len(value) + 128
 	}
 	s.Labels().Range(func(l labels.Label) {
-		if l.Name == labels.MetricName {
-			add(format.CatalogMetric, "", l.Value, []byte{1})
+		same, named := x.last.take(l)
+		if same {
+			return
 		}
-		add(format.CatalogLabel, "", l.Name, []byte{1})
-		add(format.CatalogValue, l.Name, l.Value, []byte{1})
+		if l.Name == labels.MetricName {
+			add(format.CatalogMetric, "", l.Value)
+		}
+		if !named {
+			add(format.CatalogLabel, "", l.Name)
+		}
+		add(format.CatalogValue, l.Name, l.Value)
 	})
+}
+
+// name adds the catalog row of a name.
+func (x *rowWriter) name(name catalogName, row engine.Batch) {
+	if x.named == nil {
+		x.named = map[catalogName]bool{}
+	}
+	x.named[name] = true
+	x.catalog = append(x.catalog, row)
 }
 
 // inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Deletes that were made since
