@@ -23,7 +23,7 @@ const (
 	lastExpiry = math.MaxInt32 - 1
 )
 
-// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, so it is
+// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, or a part of one, so it is
 // atomic; all are idempotent, for they carry their timestamps, and are sent again where that may help.
 //
 // A row that has expired already isn't written. One that would expire later than Cassandra can count (2038,
@@ -34,6 +34,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	}
 	if err := checkBatches(batches); err != nil {
 		return err
+	}
+	if len(batches) > 1 {
+		batches = merge(batches)
 	}
 	if len(batches) == 1 {
 		return e.writeBatch(ctx, &batches[0])
