@@ -29,13 +29,27 @@ type Staged struct {
 // Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
 // waited longest first. It reads one row of each slot that Waiting names.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
+	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Staged, len(work))
+	for i, w := range work {
+		found[i] = s.staged(w, settleMS)
+	}
+	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
+	return found, nil
+}
+
+// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed.
+func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
 	work, err := s.Waiting(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
-	var found []Staged
+	var found []Work
 	for _, w := range work {
-		if !s.Settled(w.Slot, settleMS) {
+		if !may(w) {
 			continue
 		}
 		holds := len(w.pending) > 0 || s.head.Has(w.at())
@@ -47,10 +61,9 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 			holds = !empty
 		}
 		if holds {
-			found = append(found, s.staged(w, settleMS))
+			found = append(found, w)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
 	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil
 }
