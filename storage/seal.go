@@ -153,9 +153,12 @@ func (s *Store) SealAll(ctx context.Context) error {
 	if err := s.WaitReady(ctx); err != nil {
 		return err
 	}
+	if err := s.member.MayWrite(); err != nil {
+		return err
+	}
 	var all []Work
 	for p := range s.period.Partitions() {
-		staged, err := s.stagedOf(ctx, p, func(Work) bool { return true })
+		staged, err := s.stagedOf(ctx, p, false, func(Work) bool { return true })
 		if err != nil {
 			return err
 		}
