@@ -29,7 +29,11 @@ type Staged struct {
 // Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
 // waited longest first. It reads one row of each slot that Waiting names.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
-	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
+	return s.stagedIfSettled(ctx, partition, settleMS, false)
+}
+
+func (s *Store) stagedIfSettled(ctx context.Context, partition int, settleMS int64, lately bool) ([]Staged, error) {
+	work, err := s.stagedOf(ctx, partition, lately, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +45,14 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 	return found, nil
 }
 
-// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed.
-func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
-	work, err := s.Waiting(ctx, partition)
+// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed; lately: see
+// StagedLately.
+func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may func(Work) bool) ([]Work, error) {
+	waiting := s.Waiting
+	if lately {
+		waiting = s.waitingLately
+	}
+	work, err := waiting(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +73,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 			found = append(found, w)
 		}
 	}
+	s.waited[partition].set(found)
 	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil
 }

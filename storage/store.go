@@ -246,6 +246,7 @@ type Store struct {
 	deletes  deletes
 	peers    deletePeers
 	lowest   []lowest // one a partition
+	waited   []waitedFor
 	follower *follower
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
@@ -282,7 +283,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
+		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions), waited: make([]waitedFor, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)

@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// latelyRig is a shared store of one partition whose scans are counted.
+type latelyRig struct {
+	*testStore
+	scans atomic.Int64
+}
+
+func newLatelyRig(t *testing.T) *latelyRig {
+	r := &latelyRig{}
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan {
+			r.scans.Add(1)
+		}
+		return faultengine.Pass()
+	})
+	r.testStore = &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), memory: eng}
+	r.opts.Now = func() time.Time { return r.now }
+	r.opts.Shared, r.opts.seams.still, r.opts.Partitions = true, true, 1
+	r.open()
+	t.Cleanup(r.close)
+	return r
+}
+
+// slots are those of which a list says that they hold something.
+func (r *latelyRig) slots(list func(*Store) ([]Staged, error)) (slots []int64) {
+	r.t.Helper()
+	found, err := list(r.Store)
+	require.NoError(r.t, err)
+	for _, w := range found {
+		slots = append(slots, w.Slot)
+	}
+	slices.Sort(slots)
+	return slots
+}
+
+func (r *latelyRig) lately() []int64 {
+	return r.slots(func(s *Store) ([]Staged, error) { return s.StagedLately(r.t.Context(), 0, 0) })
+}
+
+func (r *latelyRig) whole() []int64 {
+	return r.slots(func(s *Store) ([]Staged, error) { return s.Staged(r.t.Context(), 0, 0) })
+}
+
+// TestStagedLately compares what is found of what waits, and what that takes: of this process, of another one, in young slots and old
+// ones, and of rows that only the engine has.
+func TestStagedLately(t *testing.T) {
+	r := newLatelyRig(t)
+	up := labels.FromStrings(labels.MetricName, "up")
+	at := func(ago time.Duration) (ms, slot int64) {
+		ms = r.now.Add(-ago).UnixMilli()
+		return ms, r.period.SlotOf(ms)
+	}
+	require.Empty(t, r.lately())
+	r.scans.Store(0)
+	require.Empty(t, r.lately())
+	require.LessOrEqual(t, r.scans.Load(), int64(2*nearHours+1))
+	require.Empty(t, r.whole())
+	require.Greater(t, r.scans.Load(), int64(60), "what a thorough look takes")
+
+	young, youngSlot := at(5 * time.Hour)
+	old, oldSlot := at(50 * time.Hour)
+	r.write("ann", up, sample{young, 1})
+	r.write("ann", up, sample{old, 1})
+	require.Equal(t, []int64{oldSlot, youngSlot}, r.lately())
+	require.Equal(t, r.whole(), r.lately())
+
+	other := openReady(t, r.memory, r.opts)
+	theirs, theirSlot := at(8 * time.Hour)
+	b := other.NewBatch("ann")
+	series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "theirs"))
+	require.NoError(t, err)
+	require.NoError(t, b.Float(series, theirs, 0, 1))
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, other.Close())
+	require.Len(t, r.all("ann"), 2, "it follows")
+	require.Equal(t, []int64{oldSlot, theirSlot, youngSlot}, r.lately())
+	require.NoError(t, r.SealAll(t.Context()))
+	require.Empty(t, r.lately())
+	require.Empty(t, r.whole())
+}
+
+// TestStagedLatelyRemembers has a row that no process knows of. A thorough look finds it, and those that follow do until it is sealed.
+func TestStagedLatelyRemembers(t *testing.T) {
+	r, elsewhere := newLatelyRig(t), newLatelyRig(t)
+	ms := r.now.Add(-5 * time.Hour).UnixMilli()
+	slot := r.period.SlotOf(ms)
+	elsewhere.write("ann", labels.FromStrings(labels.MetricName, "up"), sample{ms, 1})
+	stage := engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, 0)}
+	for row, err := range elsewhere.memory.Scan(t.Context(), stage) {
+		require.NoError(t, err)
+		require.NoError(t, r.memory.Write(t.Context(), []engine.Batch{{Table: engine.Stage, Partition: stage.Partition, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(strings.Clone(row.Clustering[0].Text)), row.Clustering[1]}, Timestamp: format.StageTimestamp, Value: slices.Clone(row.Value),
+		}}}}))
+	}
+	require.Empty(t, r.lately())
+	for range 2 {
+		require.Equal(t, []int64{slot}, r.whole())
+		require.Equal(t, []int64{slot}, r.lately())
+		require.Equal(t, []int64{slot}, r.lately())
+	}
+	_, err := r.Seal(t.Context(), Work{Slot: slot})
+	require.NoError(t, err)
+	require.Empty(t, r.lately())
+	require.Empty(t, r.whole())
+	require.Len(t, r.all("ann"), 1)
+}
