@@ -134,8 +134,8 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	return all
 }
 
-// look finds what waits in a partition: all that there is every thoroughInterval, and in between what this process knows of. That it asks
-// of a shared engine what a store of few samples asks most.
+// look lists the waiting work of a partition: every thoroughInterval all of it, and in between that of the head and of the last list. A shared
+// engine gets few other requests where few samples come.
 func (l *Loop) look(ctx context.Context, p int, settle time.Duration) ([]storage.Staged, error) {
 	now := l.opts.Now()
 	if since := now.Sub(l.looked[p]); since >= 0 && since < thoroughInterval {

@@ -331,7 +331,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 	return nil
 }
 
-// readAhead reads what is sealed already of some of a metric's series, in the slots that were sealed before.
+// readAhead reads the chunks that some of a metric's series have in the slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
 	if len(t.resealed) == 0 || t.roller.rawExpired {
 		return nil

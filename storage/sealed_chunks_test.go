@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestLateSamplesOfManySeries seals a slot of many series twice more, each time with a late sample of every second series: what is sealed
-// already is read for many series at once, and samples, which some senders repeat, and rollups are those of all seals.
+// TestLateSamplesOfManySeries seals a slot of many series twice more, each time with a late sample of every second series: their chunks
+// are read for many series at once, and samples, which some senders repeat, and rollups are those of all seals.
 func TestLateSamplesOfManySeries(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {

@@ -12,15 +12,15 @@ import (
 // nearHours is how many hours around the clock StagedLately looks for pending rows: those of processes whose clocks are right.
 const nearHours = 2
 
-// StagedLately is Staged for whoever asks every minute, and asks Staged now and then. Over a shared engine it looks for what was waiting when
-// it was looked last, and for what has come since: in the head, where samples of this process and of those that it follows are, and in the pending
-// rows of the last hours. It leaves out what only the engine knows of: rows of a commit whose answer was an error, or of a process whose
-// clock is off by hours.
+// StagedLately is Staged for whoever asks every minute, and asks Staged now and then. Over a shared engine it lists slots that the last
+// list had, those of the head, where samples of this process and of those that it follows are, and those that pending rows of the last hours
+// name. It leaves out others of which only the engine has rows: of a commit whose answer was an error, or of a process whose clock is off by
+// hours.
 func (s *Store) StagedLately(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
 	return s.stagedIfSettled(ctx, partition, settleMS, s.follower.mode == followsOthers)
 }
 
-// waitedFor is what was waiting in a partition when it was looked last: slots, and hours of arrival that have pending rows.
+// waitedFor are the slots of a partition that the last list had, and the hours of arrival of their pending rows.
 type waitedFor struct {
 	mu           sync.Mutex
 	slots, hours map[int64]bool

@@ -38,7 +38,7 @@ func newLatelyRig(t *testing.T) *latelyRig {
 	return r
 }
 
-// slots are those of which a list says that they hold something.
+// slots are those that a list has.
 func (r *latelyRig) slots(list func(*Store) ([]Staged, error)) (slots []int64) {
 	r.t.Helper()
 	found, err := list(r.Store)
@@ -58,8 +58,7 @@ func (r *latelyRig) whole() []int64 {
 	return r.slots(func(s *Store) ([]Staged, error) { return s.Staged(r.t.Context(), 0, 0) })
 }
 
-// TestStagedLately compares what is found of what waits, and what that takes: of this process, of another one, in young slots and old
-// ones, and of rows that only the engine has.
+// TestStagedLately compares the two lists, and the scans that each takes, of work of this process, of another one, in young slots and old ones.
 func TestStagedLately(t *testing.T) {
 	r := newLatelyRig(t)
 	up := labels.FromStrings(labels.MetricName, "up")
@@ -96,7 +95,7 @@ func TestStagedLately(t *testing.T) {
 	require.Empty(t, r.whole())
 }
 
-// TestStagedLatelyRemembers has a row that no process knows of. A thorough look finds it, and those that follow do until it is sealed.
+// TestStagedLatelyRemembers has a row that no process has in its head. A thorough look finds it, and those that follow do until it is sealed.
 func TestStagedLatelyRemembers(t *testing.T) {
 	r, elsewhere := newLatelyRig(t), newLatelyRig(t)
 	ms := r.now.Add(-5 * time.Hour).UnixMilli()
