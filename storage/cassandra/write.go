@@ -94,6 +94,7 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	e.metrics.of(opWrite, b.Table)
 	err := e.request(ctx, opWrite, transient, func(ctx context.Context) (int, error) {
 		if len(entries) == 1 {
 			// A single statement is cheaper than a batch of one.
@@ -214,6 +215,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	}
 	var applied bool
 	var row map[string]any
+	e.metrics.of(opSet, t)
 	err := e.request(ctx, opSet, untouched, func(ctx context.Context) (int, error) {
 		row = map[string]any{}
 		q := e.session.Query(statement, args...).WithContext(ctx).
