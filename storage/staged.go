@@ -56,23 +56,29 @@ func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may fu
 	if err != nil {
 		return nil, err
 	}
-	var found []Work
+	var found, unsure []Work
 	for _, w := range work {
-		if !may(w) {
-			continue
+		switch {
+		case !may(w):
+		case len(w.pending) > 0 || s.head.Has(w.at()):
+			found = append(found, w)
+		default:
+			unsure = append(unsure, w)
 		}
-		holds := len(w.pending) > 0 || s.head.Has(w.at())
-		if !holds {
-			empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, partition))
-			if err != nil {
-				return nil, err
-			}
-			holds = !empty
+	}
+	if unsure, err = occupied(ctx, s, engine.Stage, unsure, Work.stagePartition); err != nil {
+		return nil, err
+	}
+	for _, w := range unsure {
+		empty, err := s.empty(ctx, engine.Stage, w.stagePartition())
+		if err != nil {
+			return nil, err
 		}
-		if holds {
+		if !empty {
 			found = append(found, w)
 		}
 	}
+	slices.SortFunc(found, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
 	s.waited[partition].set(found)
 	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil

@@ -218,6 +218,7 @@ type Store struct {
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
+	prober   engine.Prober  // nil: partitions are asked about one by one
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
@@ -289,6 +290,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
+	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows()
 	if s.rows.HavePages() && !opts.ReadOnly {

@@ -182,6 +182,10 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 
 // pendingIn reads the pending rows of some hours of arrival.
 func (s *Store) pendingIn(ctx context.Context, partition int, hours []int64) ([]pendingRow, error) {
+	hours, err := occupied(ctx, s, engine.Pending, hours, func(hour int64) engine.Key { return format.PendingPartition(partition, hour) })
+	if err != nil {
+		return nil, err
+	}
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
@@ -311,3 +315,28 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 	}
 	return true, nil
 }
+
+// occupied returns those of a list whose partitions may have rows: all, where the engine can't be asked about several at once.
+func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key) ([]T, error) {
+	if s.prober == nil || len(list) < 2 {
+		return list, nil
+	}
+	partitions := make([]engine.Key, len(list))
+	for i, x := range list {
+		partitions[i] = partitionOf(x)
+	}
+	found, err := s.prober.Occupied(ctx, t, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("storage: looking which partitions of %s have rows: %w", t, err)
+	}
+	var some []T
+	for i, x := range list {
+		if found[i] {
+			some = append(some, x)
+		}
+	}
+	return some, nil
+}
+
+// stagePartition is that of the stage's rows of the work.
+func (w Work) stagePartition() engine.Key { return format.StagePartition(w.Slot, w.Partition) }

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,14 +24,39 @@ type latelyRig struct {
 	scans atomic.Int64
 }
 
-func newLatelyRig(t *testing.T) *latelyRig {
+// probing is an engine that is asked about several partitions at once.
+type probing struct {
+	engine.Engine
+	asked *atomic.Int64
+}
+
+// Occupied implements engine.Prober.
+func (p probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	scans := p.asked.Load()
+	found := make([]bool, len(partitions))
+	for i, partition := range partitions {
+		for _, err := range p.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
+			if err != nil {
+				return nil, err
+			}
+			found[i] = true
+		}
+	}
+	p.asked.Store(scans + 1)
+	return found, nil
+}
+
+func newLatelyRig(t *testing.T, probes bool) *latelyRig {
 	r := &latelyRig{}
-	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+	var eng engine.Engine = unclosed{faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Scan {
 			r.scans.Add(1)
 		}
 		return faultengine.Pass()
-	})
+	})}
+	if probes {
+		eng = probing{eng, &r.scans}
+	}
 	r.testStore = &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), memory: eng}
 	r.opts.Now = func() time.Time { return r.now }
 	r.opts.Shared, r.opts.seams.still, r.opts.Partitions = true, true, 1
@@ -60,7 +87,13 @@ func (r *latelyRig) whole() []int64 {
 
 // TestStagedLately compares the two lists, and the scans that each takes, of work of this process, of another one, in young slots and old ones.
 func TestStagedLately(t *testing.T) {
-	r := newLatelyRig(t)
+	for _, probes := range []bool{false, true} {
+		t.Run(fmt.Sprint("probes ", probes), func(t *testing.T) { testStagedLately(t, probes) })
+	}
+}
+
+func testStagedLately(t *testing.T, probes bool) {
+	r := newLatelyRig(t, probes)
 	up := labels.FromStrings(labels.MetricName, "up")
 	at := func(ago time.Duration) (ms, slot int64) {
 		ms = r.now.Add(-ago).UnixMilli()
@@ -71,7 +104,11 @@ func TestStagedLately(t *testing.T) {
 	require.Empty(t, r.lately())
 	require.LessOrEqual(t, r.scans.Load(), int64(2*nearHours+1))
 	require.Empty(t, r.whole())
-	require.Greater(t, r.scans.Load(), int64(60), "what a thorough look takes")
+	if probes {
+		require.LessOrEqual(t, r.scans.Load(), int64(5))
+	} else {
+		require.Greater(t, r.scans.Load(), int64(60), "what a thorough look takes")
+	}
 
 	young, youngSlot := at(5 * time.Hour)
 	old, oldSlot := at(50 * time.Hour)
@@ -90,6 +127,10 @@ func TestStagedLately(t *testing.T) {
 	require.NoError(t, other.Close())
 	require.Len(t, r.all("ann"), 2, "it follows")
 	require.Equal(t, []int64{oldSlot, theirSlot, youngSlot}, r.lately())
+	r.close()
+	r.open()
+	require.Len(t, r.all("ann"), 2, "the head is rebuilt")
+	require.Equal(t, []int64{oldSlot, theirSlot, youngSlot}, r.whole())
 	require.NoError(t, r.SealAll(t.Context()))
 	require.Empty(t, r.lately())
 	require.Empty(t, r.whole())
@@ -97,7 +138,7 @@ func TestStagedLately(t *testing.T) {
 
 // TestStagedLatelyRemembers has a row that no process has in its head. A thorough look finds it, and those that follow do until it is sealed.
 func TestStagedLatelyRemembers(t *testing.T) {
-	r, elsewhere := newLatelyRig(t), newLatelyRig(t)
+	r, elsewhere := newLatelyRig(t, false), newLatelyRig(t, false)
 	ms := r.now.Add(-5 * time.Hour).UnixMilli()
 	slot := r.period.SlotOf(ms)
 	elsewhere.write("ann", labels.FromStrings(labels.MetricName, "up"), sample{ms, 1})
