@@ -16,6 +16,8 @@ const (
 	// roundLimit is how long a round goes on sealing before it looks anew at what there is: partitions pass from
 	// process to process, and what others have sealed is to be let go of.
 	roundLimit = 5 * time.Minute
+	// thoroughInterval is the time between two looks at all that the engine may have waiting.
+	thoroughInterval = 10 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
 	// reliefInterval is the time between two looks at what the head holds of settled slots. reliefRest is for how long nothing is
@@ -109,13 +111,14 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		if !l.owns(p) {
 			l.progress.forget(p)
+			delete(l.looked, p)
 			if err := l.store.Forget(ctx, p); err != nil {
 				l.failed(ctx, "letting go of what others have sealed", err, "partition", p)
 			}
 			continue
 		}
 		l.worker.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
-			found, err := l.store.Staged(ctx, p, settle.Milliseconds())
+			found, err := l.look(ctx, p, settle)
 			if err != nil {
 				l.progress.fail(p, err)
 				l.failed(ctx, "listing waiting work", err, "partition", p)
@@ -129,6 +132,20 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		return cmp.Or(cmp.Compare(a.SinceMS, b.SinceMS), cmp.Compare(a.Slot, b.Slot))
 	})
 	return all
+}
+
+// look lists the waiting work of a partition: every thoroughInterval all of it, and in between that of the head and of the last list. A shared
+// engine gets few other requests where few samples come.
+func (l *Loop) look(ctx context.Context, p int, settle time.Duration) ([]storage.Staged, error) {
+	now := l.opts.Now()
+	if since := now.Sub(l.looked[p]); since >= 0 && since < thoroughInterval {
+		return l.store.StagedLately(ctx, p, settle.Milliseconds())
+	}
+	found, err := l.store.Staged(ctx, p, settle.Milliseconds())
+	if err == nil {
+		l.looked[p] = now
+	}
+	return found, err
 }
 
 // seal seals slots, with all workers. It returns whether all of them were tried.

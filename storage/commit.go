@@ -35,6 +35,8 @@ type committer struct {
 	queued int64 // bytes in queue
 	closed bool
 	done   chan struct{}
+	// gathering is under mu.
+	gathering gathering
 
 	// head is what the commit under way is added to.
 	head  *head.Appender
@@ -49,6 +51,8 @@ type commitEnv struct {
 	// writer is this process' name in the stage; shared is true if others follow its streams.
 	writer string
 	shared bool
+	// gathers is true if a commit waits for senders that are likely to come.
+	gathers bool
 	// headBytes and queueBytes are limits; see Options. blobBytes is the size at which a blob is full.
 	headBytes, queueBytes int64
 	blobBytes             int
@@ -72,7 +76,7 @@ type commitEnv struct {
 
 func (s *Store) commitEnv() commitEnv {
 	return commitEnv{
-		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
+		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
 		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
 		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
 		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old, keepSpans: s.clock.KeepSpans,
@@ -123,12 +127,18 @@ func (c *committer) run() {
 		if group == nil {
 			return
 		}
+		begin := time.Now()
 		c.env.lock.Lock()
 		err := c.commit(group)
 		if errors.Is(err, errGrewOld) {
 			err = c.commit(group)
 		}
 		c.env.lock.Unlock()
+		if c.env.gathers {
+			c.mu.Lock()
+			c.gathering.learn(len(group), len(c.queue), time.Since(begin))
+			c.mu.Unlock()
+		}
 		for _, b := range group {
 			b.finish(err)
 		}
@@ -152,6 +162,7 @@ func (c *committer) take() (group []*Batch) {
 		}
 		c.wake.Wait()
 	}
+	c.gather()
 	samples, bytes, n := 0, int64(0), 0
 	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries)+len(c.queue[n].exemplars) <= groupSamples && bytes+c.queue[n].bytes <= groupBytes) {
 		samples += len(c.queue[n].entries) + len(c.queue[n].exemplars)

@@ -50,7 +50,7 @@ func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (hav
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}
-	err = x.eachRow(format.KindExemplars, s, x.shards, false, func(row engine.Row) error {
+	err = x.eachExemplars(s, x.shards, func(row engine.Row) error {
 		// Whoever reads a corrupt row names it; new exemplars are sealed beside it.
 		list, c, _ := format.DecodeRawExemplars(slices.Clone(row.Value), x.deletesOf(s))
 		have, *named = append(have, list...), named.Union(c.Exempt)

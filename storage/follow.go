@@ -23,6 +23,9 @@ const (
 	// gapLife is how long a missing number of a stream is looked for. A commit that takes longer than
 	// membership.CommitTimeout isn't acknowledged, so rows that are missing longer are sealed, or never were.
 	gapLife = 2 * membership.CommitTimeout
+	// gapInterval is how often gaps are looked for where nobody waits. All that a process leaves behind which has ended, and that was sealed,
+	// is a gap to the next one.
+	gapInterval = 10 * time.Second
 )
 
 // follower brings what other processes stage into the head, so that queries see it.
@@ -75,6 +78,7 @@ type followedStream struct {
 	place     place
 	workedOff workedOff
 	asked     bool
+	looked    time.Time // for gaps
 }
 
 // place is how far a stream was read: all numbers below next, but for gaps.
@@ -162,7 +166,7 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Unlock()
 		err := ctx.Err()
 		if err == nil {
-			err = f.pass(ctx)
+			err = f.pass(ctx, t != nil)
 		}
 		if t != nil {
 			t.err = err
@@ -188,8 +192,8 @@ func (f *follower) refuse() {
 	f.next = closed
 }
 
-// pass reads new stage rows.
-func (f *follower) pass(ctx context.Context) error {
+// pass reads new stage rows. awaited is true if somebody waits for all that was acknowledged: else gaps are looked for only now and then.
+func (f *follower) pass(ctx context.Context, awaited bool) error {
 	begun := f.s.opts.Now()
 	slept := f.slept()
 	if slept > deleteRests/2 {
@@ -212,7 +216,7 @@ func (f *follower) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.follow(ctx, tails, begun); err != nil {
+	if err := f.follow(ctx, tails, awaited, begun); err != nil {
 		return err
 	}
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 { // Tails may have expired before they were read.

@@ -56,7 +56,7 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 }
 
 // follow reads the new stage rows of all slot partitions.
-func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, begun time.Time) error {
+func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, awaited bool, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range tails {
@@ -64,7 +64,7 @@ func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]st
 			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return f.onward(ctx, c, list, begun)
+			return f.onward(ctx, c, list, awaited, begun)
 		})
 	}
 	return g.Wait()
@@ -76,15 +76,18 @@ type seqSpan struct {
 	from, to int64
 }
 
-// onward reads the gaps of a slot partition's streams, and their rows up to the tails and beyond.
-func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTail, begun time.Time) error {
+// onward reads the gaps of a slot partition's streams, if they are due or awaited, and their rows up to the tails and beyond.
+func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTail, awaited bool, begun time.Time) error {
 	slices.SortFunc(tails, func(a, b streamTail) int { return strings.Compare(a.writer, b.writer) })
 	var spans []seqSpan
 	for _, t := range tails {
 		st := c.stream(t.writer)
 		at := len(spans)
-		for _, g := range st.place.gaps {
-			spans = append(spans, seqSpan{t.writer, g.from, g.to})
+		if awaited || begun.Sub(st.looked) >= gapInterval {
+			st.looked = begun
+			for _, g := range st.place.gaps {
+				spans = append(spans, seqSpan{t.writer, g.from, g.to})
+			}
 		}
 		slices.SortFunc(spans[at:], func(a, b seqSpan) int { return cmp.Compare(a.from, b.from) })
 		if t.seq >= st.place.next {
@@ -102,8 +105,10 @@ func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTa
 		if t.seq >= st.place.next {
 			st.place.skip(t.seq+1, begun)
 		}
-		// Only now: whoever comes late still looks once.
-		st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+		// Only when it was looked for: whoever comes late still looks once.
+		if st.looked.Equal(begun) {
+			st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+		}
 		st.Prune()
 	}
 	return nil

@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/head"
 )
 
 // TestFollowingManyThatEnded has several processes end one after the other, whose samples are sealed: the next one doesn't
@@ -65,7 +67,59 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	}
 	partitions := int64(s.Partitions())
 	require.LessOrEqual(t, reads.Load(), passes*2*partitions, "two cells of each partition: what is sealed, and what is written now")
+	reads.Store(0)
+	for range 2 * gapInterval / time.Second {
+		require.NoError(t, s.follower.pass(t.Context(), false))
+		now = now.Add(time.Second)
+	}
+	require.LessOrEqual(t, reads.Load(), 2*2*partitions, "where nobody waits, what isn't there is looked for now and then")
 	found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
 	require.NoError(t, err)
 	require.Len(t, found, 64)
+}
+
+// TestGapsAreLookedForWhereSomebodyWaits has a row of a stream come after the one that follows it. A pass that nobody waits for leaves it
+// for later; a query finds it.
+func TestGapsAreLookedForWhereSomebodyWaits(t *testing.T) {
+	t.Parallel()
+	late := false
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if late && op.Kind == faultengine.Write && op.Table == engine.Stage {
+			return faultengine.Withhold(nil)
+		}
+		return faultengine.Pass()
+	})
+	now := time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC)
+	open := func() *Store {
+		o := DefaultOptions()
+		o.Now = func() time.Time { return now }
+		o.Shared, o.seams.still, o.Partitions = true, true, 1
+		return openReady(t, eng, o)
+	}
+	writer, s := open(), open()
+	defer func() { require.NoError(t, writer.Close()) }()
+	defer func() { require.NoError(t, s.Close()) }()
+	at := head.SlotPartition{Slot: s.period.SlotOf(now.UnixMilli())}
+	for i := range 3 {
+		b := writer.NewBatch("default")
+		series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m"))
+		require.NoError(t, err)
+		require.NoError(t, b.Float(series, now.UnixMilli()-int64(i), 0, 1))
+		late = i == 1
+		require.Equal(t, late, b.Commit(t.Context()) != nil)
+		late = false
+	}
+	require.NoError(t, s.follower.pass(t.Context(), false))
+	require.Equal(t, 2, s.head.CountRows(at))
+	require.NoError(t, eng.ApplyWithheld(t.Context()))
+	now = now.Add(time.Second)
+	require.NoError(t, s.follower.pass(t.Context(), false))
+	require.Equal(t, 2, s.head.CountRows(at))
+
+	found, err := s.Select(t.Context(), Query{Tenant: "default", MaxT: now.UnixMilli()})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	var samples chunk.Samples
+	require.NoError(t, found[0].Samples(&samples))
+	require.Equal(t, 3, samples.Len())
 }

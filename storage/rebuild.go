@@ -72,6 +72,9 @@ func (s *Store) rebuildPartition(ctx context.Context, partition int) error {
 	if err != nil {
 		return err
 	}
+	if work, err = occupied(ctx, s, engine.Stage, work, Work.stagePartition); err != nil {
+		return err
+	}
 	for _, w := range work {
 		if err := s.follower.whole(ctx, w); err != nil {
 			return err

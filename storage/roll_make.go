@@ -3,7 +3,9 @@ package storage
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
@@ -29,30 +31,85 @@ type rollupTask struct {
 	version uint64
 }
 
-// make5m sets the 5m chunk of a series from all of the slot's sealed chunks.
-func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.Buckets) error {
-	to := in.fineRollup()
-	if x.rawExpired {
-		return x.fill(to, r, b)
-	}
-	found, err := x.versionsOf(in, r.series, shards)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 && r.chunk == nil {
-		return x.fill(to, r, b) // If there is a rollup, its samples are gone.
+// rollupSource is what the 5m chunk of a series in a slot is made from.
+type rollupSource uint8
+
+const (
+	fromRollup rollupSource = iota // the stored one: its samples are gone, or there never were any; see fill
+	fromTask                       // the samples that this seal has written: the task has it
+	fromChunks                     // the slot's sealed chunks
+)
+
+// sourceOf decides by the chunks that are listed. hiding are the deletes of the series that must be applied.
+func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
+	found := x.versionsOf(in, r)
+	if x.rawExpired || len(found) == 0 && r.chunk == nil {
+		return fromRollup
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return x.fill(to, r, b) // Its window has expired just now.
+			return fromRollup // Its window has expired just now.
 		}
 	}
-	hiding := in.hiding.OfSeries(r.series.Labels())
+	if len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
+		return fromTask
+	}
+	return fromChunks
+}
+
+// versionsOf returns the versions of the slot's sealed chunks of a series.
+func (x *roller) versionsOf(in *rolledSlot, r *rollupTask) []string {
+	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+}
+
+// make5mOf sets the 5m chunks of some tasks of a slot.
+func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) error {
+	sealed, err := x.sealedOf(in, tasks, raw)
+	if err != nil {
+		return err
+	}
+	return x.sideBySide(len(tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
+		return x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, b)
+	})
+}
+
+// sealedOf reads the slot's sealed chunks of the tasks that need them.
+func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) (sealedChunks, error) {
+	var need []rollupTask
+	for i := range tasks {
+		if r := &tasks[i]; x.sourceOf(in, r, in.hiding.OfSeries(r.series.Labels())) == fromChunks {
+			need = append(need, *r)
+		}
+	}
+	var mu sync.Mutex
+	all := sealedChunks{}
+	pieces := slices.Collect(slices.Chunk(need, sealedTogether))
+	return all, x.sideBySide(len(pieces), func(ctx context.Context, i int, _ *rollup.Buckets) error {
+		found := sealedChunks{}
+		for metric, series := range byMetric(pieces[i]) {
+			if err := in.readChunks(ctx, series, raw.of(metric), found); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		maps.Copy(all, found)
+		return nil
+	})
+}
+
+// make5m sets the 5m chunk of a series from all of the slot's sealed chunks; sealed has those that are needed.
+func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets) error {
+	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
+	from := x.sourceOf(in, r, hiding)
+	if from == fromRollup {
+		return x.fill(to, r, b)
+	}
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
-	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0
 	var samples chunk.Samples
-	if !asIs {
-		if version, err = in.readVisible(r.series, shards, hiding, &samples); err != nil {
+	var err error
+	if from == fromChunks {
+		if version, err = visibleSamples(sealed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}], hiding, &samples); err != nil {
 			return err
 		}
 	}
@@ -60,7 +117,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.B
 		return cmp.Or(err, x.fill(to, r, b))
 	}
 	r.version = version
-	if asIs {
+	if from == fromTask {
 		return nil
 	}
 	samples.Normalize()
@@ -71,22 +128,10 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.B
 	if err := x.keepVanished(in, r, shards, b); err != nil {
 		return err
 	}
-	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(found)) {
+	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.versionsOf(in, r))) {
 		r.chunk = rollup.AppendEmpty(nil, r.version) // All of it was deleted.
 	}
 	return nil
-}
-
-// versionsOf lists the slot's sealed chunks of a series.
-func (x *roller) versionsOf(in *rolledSlot, s *Series, shards int64) (found []string, err error) {
-	if x.listed != nil {
-		return x.listed[chunkAt{in.into[rollup.Raw].start, s.ID()}], nil
-	}
-	err = in.eachSealed(s, shards, true, func(row engine.Row) error {
-		found = append(found, string([]byte(row.Clustering[3].Text)))
-		return nil
-	})
-	return found, err
 }
 
 // lost reports whether the stored rollup of a series may have been computed from rows that are gone, though those

@@ -39,7 +39,7 @@ type roller struct {
 	due    format.Tombstones
 	forDue bool
 	dueIn  map[int64]format.Tombstones
-	// listed are the chunks that 5m rollups depend on; nil: each series' are read.
+	// listed are the chunks that 5m rollups depend on.
 	listed chunkList
 	hours  []rollupTask // to work in
 }
@@ -136,11 +136,10 @@ func (x *roller) makeAll5m() error {
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
 		in.hiding = hiding.InSlot(x.s.period, slot)
-		err := x.sideBySide(len(in.tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
-			return x.make5m(in, &in.tasks[i], raw.of(in.tasks[i].series.Metric()), b)
-		})
-		if err != nil {
-			return err
+		for tasks := range slices.Chunk(in.tasks, sealedHeld) {
+			if err := x.make5mOf(in, tasks, raw); err != nil {
+				return err
+			}
 		}
 	}
 	return x.put5m()

@@ -153,13 +153,16 @@ func (s *Store) SealAll(ctx context.Context) error {
 	if err := s.WaitReady(ctx); err != nil {
 		return err
 	}
+	if err := s.member.MayWrite(); err != nil {
+		return err
+	}
 	var all []Work
 	for p := range s.period.Partitions() {
-		work, err := s.Waiting(ctx, p)
+		staged, err := s.stagedOf(ctx, p, false, func(Work) bool { return true })
 		if err != nil {
 			return err
 		}
-		all = append(all, work...)
+		all = append(all, staged...)
 	}
 	slices.SortStableFunc(all, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
 	for _, pass := range s.Together(all, 1) {

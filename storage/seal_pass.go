@@ -291,6 +291,11 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 	var samples chunk.Samples
 	rolled := false
 	for i := range list {
+		if i%sealedTogether == 0 {
+			if err := t.readAhead(list[i:min(i+sealedTogether, len(list))]); err != nil {
+				return err
+			}
+		}
 		c := &list[i]
 		samples.Reset()
 		for st := range c.chunks.All() {
@@ -321,6 +326,25 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 			if err := t.roller.run(); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// readAhead reads the chunks that some of a metric's series have in the slots that were sealed before.
+func (t *tenantPass) readAhead(list []stagedSeries) error {
+	if len(t.resealed) == 0 || t.roller.rawExpired {
+		return nil
+	}
+	series := map[int64][]*Series{}
+	for i := range list {
+		if at := list[i].work.at(); t.resealed[at] {
+			series[at.Slot] = append(series[at.Slot], list[i].series)
+		}
+	}
+	for slot, x := range t.slots {
+		if err := x.readAhead(series[slot]); err != nil {
+			return err
 		}
 	}
 	return nil

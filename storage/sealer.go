@@ -68,18 +68,13 @@ func newSealedSlot(ctx context.Context, s *Store, slot int64) *sealedSlot {
 	return &sealedSlot{s: s, ctx: ctx, slot: slot, into: s.destinationsOf(slot)}
 }
 
-// eachSealed yields the sealed chunks of a series in the slot.
-func (x *sealedSlot) eachSealed(s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
-	return x.eachRow(format.KindChunk, s, shards, keysOnly, yield)
-}
-
-// eachRow yields the sealed rows of a kind of a series in the slot.
-func (x *sealedSlot) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
+// eachExemplars yields the rows of exemplars that a series has in the slot.
+func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
-	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.IDText())}
+	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
 	for in := range x.s.placesOf(s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key, KeysOnly: keysOnly,
+			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key,
 		}) {
 			if err == nil {
 				err = yield(row)
@@ -94,15 +89,11 @@ func (x *sealedSlot) eachRow(kind int64, s *Series, shards int64, keysOnly bool,
 
 // readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.
 func (x *sealedSlot) readVisible(s *Series, shards int64, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
-	err = x.eachSealed(s, shards, false, func(row engine.Row) error {
-		c, err := format.DecodeRawChunk(row.Value, hiding, into)
-		version += c.Exempt.Weight(hiding)
-		if errors.Is(err, chunk.ErrCorrupt) {
-			return nil // Whoever reads it names it.
-		}
-		return err
-	})
-	return version, err
+	found := sealedChunks{}
+	if err := x.readChunks(x.ctx, []*Series{s}, shards, found); err != nil {
+		return 0, err
+	}
+	return visibleSamples(found[chunkAt{x.into[rollup.Raw].start, s.ID()}], hiding, into)
 }
 
 // slotSealer makes chunks of what series have in a slot, and tasks for the roller.
@@ -113,6 +104,8 @@ type slotSealer struct {
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from.
 	deletes map[string]format.Tombstones
 	buckets rollup.Buckets // to work in
+	// ahead are sealed chunks that were read for many series at once. Those of others are read series by series.
+	ahead sealedChunks
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -196,15 +189,36 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	if err := x.ask(s); err != nil {
 		return err
 	}
-	hidden := x.deletesOf(s)
-	return x.eachSealed(s, x.shards, false, func(row engine.Row) error {
-		c, err := format.DecodeRawChunk(row.Value, hidden, into)
-		*named = named.Union(c.Exempt)
-		if errors.Is(err, chunk.ErrCorrupt) {
-			return nil
+	at := chunkAt{x.into[rollup.Raw].start, s.ID()}
+	found := x.ahead
+	if _, known := found[at]; !known {
+		found = sealedChunks{}
+		if err := x.readChunks(x.ctx, []*Series{s}, x.shards, found); err != nil {
+			return err
 		}
+	}
+	hidden := x.deletesOf(s)
+	for _, value := range found[at] {
+		c, err := format.DecodeRawChunk(value, hidden, into)
+		*named = named.Union(c.Exempt)
+		if err != nil && !errors.Is(err, chunk.ErrCorrupt) {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAhead reads the sealed chunks of series of a metric, of which subtract is about to ask one after the other.
+func (x *slotSealer) readAhead(series []*Series) error {
+	x.ahead = nil
+	if len(series) == 0 {
+		return nil
+	}
+	if err := x.ask(series[0]); err != nil {
 		return err
-	})
+	}
+	x.ahead = sealedChunks{}
+	return x.readChunks(x.ctx, series, x.shards, x.ahead)
 }
 
 // ask reads how many shards a series' metric has.

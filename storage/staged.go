@@ -29,28 +29,57 @@ type Staged struct {
 // Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
 // waited longest first. It reads one row of each slot that Waiting names.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
-	work, err := s.Waiting(ctx, partition)
+	return s.stagedIfSettled(ctx, partition, settleMS, false)
+}
+
+func (s *Store) stagedIfSettled(ctx context.Context, partition int, settleMS int64, lately bool) ([]Staged, error) {
+	work, err := s.stagedOf(ctx, partition, lately, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
 	if err != nil {
 		return nil, err
 	}
-	var found []Staged
-	for _, w := range work {
-		if !s.Settled(w.Slot, settleMS) {
-			continue
-		}
-		holds := len(w.pending) > 0 || s.head.Has(w.at())
-		if !holds {
-			empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, partition))
-			if err != nil {
-				return nil, err
-			}
-			holds = !empty
-		}
-		if holds {
-			found = append(found, s.staged(w, settleMS))
-		}
+	found := make([]Staged, len(work))
+	for i, w := range work {
+		found[i] = s.staged(w, settleMS)
 	}
 	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
+	return found, nil
+}
+
+// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed; lately: see
+// StagedLately.
+func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may func(Work) bool) ([]Work, error) {
+	waiting := s.Waiting
+	if lately {
+		waiting = s.waitingLately
+	}
+	work, err := waiting(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	var found, unsure []Work
+	for _, w := range work {
+		switch {
+		case !may(w):
+		case len(w.pending) > 0 || s.head.Has(w.at()):
+			found = append(found, w)
+		default:
+			unsure = append(unsure, w)
+		}
+	}
+	if unsure, err = occupied(ctx, s, engine.Stage, unsure, Work.stagePartition); err != nil {
+		return nil, err
+	}
+	for _, w := range unsure {
+		empty, err := s.empty(ctx, engine.Stage, w.stagePartition())
+		if err != nil {
+			return nil, err
+		}
+		if !empty {
+			found = append(found, w)
+		}
+	}
+	slices.SortFunc(found, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
+	s.waited[partition].set(found)
 	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil
 }

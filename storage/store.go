@@ -218,6 +218,7 @@ type Store struct {
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
+	prober   engine.Prober  // nil: partitions are asked about one by one
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
@@ -246,6 +247,7 @@ type Store struct {
 	deletes  deletes
 	peers    deletePeers
 	lowest   []lowest // one a partition
+	waited   []waitedFor
 	follower *follower
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
@@ -282,12 +284,13 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
+		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions), waited: make([]waitedFor, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
+	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows()
 	if s.rows.HavePages() && !opts.ReadOnly {

@@ -67,11 +67,20 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	bySlot := map[int64][]pendingRow{}
+	var slots []int64
 	for slot := range s.clock.StagedTimes().Steps(lowest, s.period.SlotOf) {
 		if partition < s.period.OfSlot(slot).Partitions {
-			bySlot[slot] = nil
+			slots = append(slots, slot)
 		}
+	}
+	return s.workOf(partition, slots, pending), nil
+}
+
+// workOf returns the work in slots of a partition, in those that pending rows name, and in those that the head has, the oldest first.
+func (s *Store) workOf(partition int, slots []int64, pending []pendingRow) []Work {
+	bySlot := map[int64][]pendingRow{}
+	for _, slot := range slots {
+		bySlot[slot] = nil
 	}
 	for _, slot := range s.head.Slots(partition) {
 		bySlot[slot] = nil // A seal that was cut short may have emptied the stage, and the mark gone past it.
@@ -84,7 +93,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 		work = append(work, Work{Partition: partition, Slot: slot, pending: rows})
 	}
 	slices.SortFunc(work, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
-	return work, nil
+	return work
 }
 
 // Settled reports whether a slot ended at least settle before now, milliseconds.
@@ -168,7 +177,15 @@ func (s *Store) old(slot int64, partition int) bool {
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// At the mark is what arrived before it by the clock.
-	hours := slices.Collect(s.clock.StagedTimes().Steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }))
+	return s.pendingIn(ctx, partition, slices.Collect(s.clock.StagedTimes().Steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) })))
+}
+
+// pendingIn reads the pending rows of some hours of arrival.
+func (s *Store) pendingIn(ctx context.Context, partition int, hours []int64) ([]pendingRow, error) {
+	hours, err := occupied(ctx, s, engine.Pending, hours, func(hour int64) engine.Key { return format.PendingPartition(partition, hour) })
+	if err != nil {
+		return nil, err
+	}
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
@@ -298,3 +315,28 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 	}
 	return true, nil
 }
+
+// occupied returns those of a list whose partitions may have rows: all, where the engine can't be asked about several at once.
+func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key) ([]T, error) {
+	if s.prober == nil || len(list) < 2 {
+		return list, nil
+	}
+	partitions := make([]engine.Key, len(list))
+	for i, x := range list {
+		partitions[i] = partitionOf(x)
+	}
+	found, err := s.prober.Occupied(ctx, t, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("storage: looking which partitions of %s have rows: %w", t, err)
+	}
+	var some []T
+	for i, x := range list {
+		if found[i] {
+			some = append(some, x)
+		}
+	}
+	return some, nil
+}
+
+// stagePartition is that of the stage's rows of the work.
+func (w Work) stagePartition() engine.Key { return format.StagePartition(w.Slot, w.Partition) }

@@ -21,7 +21,7 @@
 // # Writes
 //
 // A batch is one partition of one table, so all of its statements are one mutation, which every replica
-// applies as a whole. Each statement has its mutation's timestamp. So every write can be sent again, and is,
+// applies as a whole. Small batches of a partition that are written at once are one mutation, too. Each statement has its mutation's timestamp. So every write can be sent again, and is,
 // when a connection breaks or replicas are slow or missing, until Options.Timeout is over (to one more node at
 // once when one stays silent for longer than Cassandra ever takes to answer a write); then Write returns
 // engine.ErrUnavailable, and what it wrote may be there or not.

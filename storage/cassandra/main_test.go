@@ -117,6 +117,14 @@ func (a *apart) Write(ctx context.Context, batches []engine.Batch) error {
 	return a.Engine.Write(ctx, moved)
 }
 
+func (a *apart) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	moved := make([]engine.Key, len(partitions))
+	for i := range partitions {
+		moved[i] = a.partition(t, partitions[i])
+	}
+	return a.Engine.Occupied(ctx, t, moved)
+}
+
 func (a *apart) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	r.Partition = a.partition(r.Table, r.Partition)
 	return a.Engine.Scan(ctx, r)

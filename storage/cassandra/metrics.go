@@ -23,6 +23,7 @@ const (
 // metrics count requests.
 type metrics struct {
 	requests *prometheus.CounterVec
+	tables   *prometheus.CounterVec
 	retries  *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -35,6 +36,10 @@ func newMetrics() *metrics {
 			Name: "cassia_cassandra_requests_total",
 			Help: "Requests that ended, by how: ok, cancelled, timeout or error.",
 		}, []string{"op", "result"}),
+		tables: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cassia_cassandra_table_requests_total",
+			Help: "Requests by table: batches that were written, pages that were read, rows that were compared and set.",
+		}, []string{"op", "table"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_retries_total",
 			Help: "Times that a request was sent again after it had failed, to the same or another node.",
@@ -67,6 +72,11 @@ func (m *metrics) done(op operation, took time.Duration, err error) {
 	m.seconds.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
+// of counts a request about a table.
+func (m *metrics) of(op operation, t *engine.Table) {
+	m.tables.WithLabelValues(string(op), t.Name).Inc()
+}
+
 func (m *metrics) retried(op operation, times int) {
 	if times > 0 {
 		m.retries.WithLabelValues(string(op)).Add(float64(times))
@@ -76,6 +86,7 @@ func (m *metrics) retried(op operation, times int) {
 // Describe implements prometheus.Collector.
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	e.metrics.requests.Describe(ch)
+	e.metrics.tables.Describe(ch)
 	e.metrics.retries.Describe(ch)
 	e.metrics.seconds.Describe(ch)
 	e.metrics.inFlight.Describe(ch)
@@ -85,6 +96,7 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	e.metrics.requests.Collect(ch)
+	e.metrics.tables.Collect(ch)
 	e.metrics.retries.Collect(ch)
 	e.metrics.seconds.Collect(ch)
 	e.metrics.inFlight.Collect(ch)

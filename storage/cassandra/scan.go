@@ -136,6 +136,7 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 	if s.r.Table.Conditional {
 		level = gocql.Consistency(e.level.serial)
 	}
+	e.metrics.of(opScan, s.r.Table)
 	p.err = e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(s.statement, s.args...).WithContext(ctx).
 			Consistency(level).PageSize(s.size).PageState(from).Idempotent(true)

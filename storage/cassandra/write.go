@@ -23,7 +23,7 @@ const (
 	lastExpiry = math.MaxInt32 - 1
 )
 
-// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, so it is
+// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, or a part of one, so it is
 // atomic; all are idempotent, for they carry their timestamps, and are sent again where that may help.
 //
 // A row that has expired already isn't written. One that would expire later than Cassandra can count (2038,
@@ -34,6 +34,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	}
 	if err := checkBatches(batches); err != nil {
 		return err
+	}
+	if len(batches) > 1 {
+		batches = merge(batches)
 	}
 	if len(batches) == 1 {
 		return e.writeBatch(ctx, &batches[0])
@@ -91,6 +94,7 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	e.metrics.of(opWrite, b.Table)
 	err := e.request(ctx, opWrite, transient, func(ctx context.Context) (int, error) {
 		if len(entries) == 1 {
 			// A single statement is cheaper than a batch of one.
@@ -211,6 +215,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	}
 	var applied bool
 	var row map[string]any
+	e.metrics.of(opSet, t)
 	err := e.request(ctx, opSet, untouched, func(ctx context.Context) (int, error) {
 		row = map[string]any{}
 		q := e.session.Query(statement, args...).WithContext(ctx).

@@ -156,6 +156,13 @@ type Caching interface {
 	ReadOnce() (done func())
 }
 
+// Prober is implemented by engines that find out whether several partitions have rows for less than a Scan of each takes.
+type Prober interface {
+	// Occupied reports of each of some partitions of a table whether a Scan of it would yield a row. They differ in one
+	// field of their keys, an integer: else it returns ErrBadKey. The table isn't Conditional.
+	Occupied(ctx context.Context, t *Table, partitions []Key) ([]bool, error)
+}
+
 // Clock is implemented by engines on other machines, whose clock is not this process'.
 type Clock interface {
 	// Clock returns what time it is there.

@@ -90,6 +90,7 @@ func cases() []testCase {
 		{"AtOnce", testAtOnce},
 		{"Versions", testVersions},
 		{"VersionsAtOnce", testVersionsAtOnce},
+		{"Prober", testProber},
 	}
 }
 

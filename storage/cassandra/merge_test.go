@@ -1,0 +1,78 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+func catalogRow(label, value string) engine.Batch {
+	return engine.Batch{
+		Table:     engine.Catalog,
+		Partition: engine.Key{engine.Int(1), engine.Int(0), engine.Text("ann"), engine.Int(2), engine.Text(label), engine.Int(0)},
+		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: 1, Value: []byte{1}}},
+	}
+}
+
+// TestMergeKeepsMutations merges batches of several partitions and tables, small and large: each partition's mutations are those that there
+// were, in their order, in no more batches than their size asks for.
+func TestMergeKeepsMutations(t *testing.T) {
+	var batches []engine.Batch
+	for i := range 3000 {
+		batches = append(batches, catalogRow(fmt.Sprint("label", i%3), fmt.Sprint(i)))
+		if i%1000 == 0 {
+			batches = append(batches, stage(7, mutation(int64(i), make([]byte, mergeBytes/2))))
+		}
+	}
+	// Keys whose texts run into each other if they are only joined.
+	batches = append(batches,
+		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 1}}},
+		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("ab"), engine.Text("c"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 2}}})
+	by := func(list []engine.Batch) map[string][]engine.Mutation {
+		found := map[string][]engine.Mutation{}
+		for _, b := range list {
+			at := fmt.Sprintf("%s %q", b.Table, fmt.Sprint(b.Partition))
+			found[at] = append(found[at], b.Mutations...)
+		}
+		return found
+	}
+	before := by(batches)
+	merged := merge(batches)
+	require.Equal(t, before, by(merged))
+	require.Equal(t, before, by(batches), "the caller's batches stay")
+	count := map[string]int{}
+	for _, b := range merged {
+		count[b.Table.Name]++
+		require.True(t, len(b.Mutations) == 1 || sizeOf(&b) <= mergeBytes)
+	}
+	require.Equal(t, map[string]int{"catalog": 3, "stage": 3, "held": 2}, count)
+}
+
+// TestRowsOfOnePartitionTakeOneRequest writes names one by one, as a seal does, and reads them back.
+func TestRowsOfOnePartitionTakeOneRequest(t *testing.T) {
+	o := testOptions(t)
+	t.Parallel()
+	e := open(t, o)
+	defer func() { require.NoError(t, e.Close()) }()
+	label := strings.ReplaceAll(t.Name(), "/", "_")
+	var batches []engine.Batch
+	for i := range 200 {
+		batches = append(batches, catalogRow(label, fmt.Sprintf("%03d", i)))
+	}
+	write(t, e, batches...)
+	require.Equal(t, 1.0, testutil.ToFloat64(e.metrics.tables.WithLabelValues(string(opWrite), "catalog")))
+	n := 0
+	for row, err := range e.Scan(context.Background(), rangeOf(batches[0])) {
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%03d", n), row.Clustering[0].Text)
+		n++
+	}
+	require.Equal(t, 200, n)
+	require.Equal(t, 1.0, testutil.ToFloat64(e.metrics.tables.WithLabelValues(string(opScan), "catalog")))
+}

@@ -1,0 +1,100 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+var _ engine.Prober = (*Engine)(nil)
+
+// probeMost is about how many partitions one request asks: one node reads them all, side by side.
+const probeMost = 64
+
+// Occupied implements engine.Prober.
+func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		if err := engine.CheckRange(&engine.Range{Table: t, Partition: p}); err != nil {
+			return nil, err
+		}
+	}
+	field, err := probedField(t, partitions)
+	if err != nil {
+		return nil, err
+	}
+	statement := e.probeText(t, field)
+	found := map[int64]bool{}
+	for some := range slices.Chunk(partitions, probeMost) {
+		args := bind(nil, t.Partition, some[0])
+		list := make([]int64, len(some))
+		for i, p := range some {
+			list[i] = p[field].Int
+		}
+		args[field] = list
+		if err := e.probe(ctx, t, statement, args, found); err != nil {
+			return nil, err
+		}
+	}
+	occupied := make([]bool, len(partitions))
+	for i, p := range partitions {
+		occupied[i] = found[p[field].Int]
+	}
+	return occupied, nil
+}
+
+// probedField returns the field in which partitions differ.
+func probedField(t *engine.Table, partitions []engine.Key) (int, error) {
+	field := -1
+	for _, p := range partitions {
+		for i := range p {
+			if p[i] == partitions[0][i] {
+				continue
+			}
+			if t.Partition[i].Kind != engine.KindInt || field >= 0 && field != i {
+				return 0, fmt.Errorf("%w: partitions of %s that are asked about together differ in more than an integer", engine.ErrBadKey, t)
+			}
+			field = i
+		}
+	}
+	if field < 0 { // One partition, or none.
+		field = slices.IndexFunc(t.Partition, func(f engine.Field) bool { return f.Kind == engine.KindInt })
+	}
+	if field < 0 {
+		return 0, fmt.Errorf("%w: partitions of %s have no integer to be asked about together by", engine.ErrBadKey, t)
+	}
+	return field, nil
+}
+
+func (e *Engine) probeText(t *engine.Table, field int) string {
+	where := ""
+	for i, f := range t.Partition {
+		if i > 0 {
+			where += " AND "
+		}
+		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
+	}
+	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s PER PARTITION LIMIT 1", quoted(t.Partition[field].Name), quoted(e.opts.Keyspace), quoted(t.Name), where)
+}
+
+// probe adds those of the partitions of args that have rows to found.
+func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, args []any, found map[int64]bool) error {
+	e.metrics.of(opScan, t)
+	err := e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
+		q := e.session.Query(statement, args...).WithContext(ctx).Consistency(e.level.read).PageSize(2 * probeMost).Idempotent(true).RetryPolicy(elsewhere{})
+		q.SetSpeculativeExecutionPolicy(e.alsoAsk(slowReader))
+		rows := q.Iter()
+		for of := int64(0); rows.Scan(&of); {
+			found[of] = true
+		}
+		return q.Attempts(), rows.Close()
+	})
+	if err != nil {
+		return e.translate(ctx, fmt.Sprintf("look for rows of partitions of table %s", t), err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
+)
+
+// gatherRig is a committer over an engine that takes 10 ms for a commit, in the time of a synctest bubble.
+type gatherRig struct {
+	*committer
+	t       *testing.T
+	commits int
+}
+
+func newGatherRig(t *testing.T, gathers bool) *gatherRig {
+	period := format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: format.DayMS, Partitions: 1})
+	rig := &gatherRig{t: t}
+	rig.committer = newCommitter(commitEnv{
+		head: head.New(1, period, nil), period: period, writer: "w", shared: true, gathers: gathers,
+		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
+		write: func(context.Context, []engine.Batch) error {
+			rig.commits++
+			time.Sleep(commit)
+			return nil
+		},
+		mayWrite: func() error { return nil }, mayAcknowledge: func(time.Time) error { return nil },
+		lowestMarks: func(context.Context, int) (int64, int64, error) { return 0, 0, nil },
+		isOld:       func(int64, int) bool { return false },
+	})
+	go rig.run()
+	return rig
+}
+
+// send sends requests of a sender, one after the other, with a pause after each, and returns how long each took.
+func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took []time.Duration) {
+	series, err := r.env.head.Define(r.env.head.Tenant("ann"), labels.FromStrings(labels.MetricName, "up", "sender", sender), nil)
+	assert.NoError(r.t, err)
+	for range requests {
+		began := time.Now()
+		b := &Batch{tenant: r.env.head.Tenant("ann"), free: true, done: make(chan error, 1), bytes: queuedBytes}
+		b.entries = []head.Sample{{Series: series, T: time.Now().UnixMilli()}}
+		assert.NoError(r.t, r.enqueue(b))
+		assert.NoError(r.t, <-b.done)
+		took = append(took, time.Since(began))
+		time.Sleep(pause)
+	}
+	return took
+}
+
+// commit is how long one takes in the time of the bubble, in which nothing but sleep takes any.
+const commit = 10 * time.Millisecond
+
+// TestCommitsGather lets senders each send their next request 3 ms after the last one was answered. Their requests share commits instead of
+// taking turns, and so take one commit, not two; a sender that is alone waits for nobody.
+func TestCommitsGather(t *testing.T) {
+	const requests = 50
+	run := func(gathers bool, senders int, usual time.Duration) (commits int) {
+		synctest.Test(t, func(t *testing.T) {
+			rig := newGatherRig(t, gathers)
+			var all sync.WaitGroup
+			for i := range senders {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * 2 * time.Millisecond) // They begin one after the other.
+					took := rig.send(string(rune('a'+i)), requests, 3*time.Millisecond)
+					for _, took := range took[5 : requests-5] { // While all of them send.
+						assert.LessOrEqual(t, took, usual)
+					}
+				})
+			}
+			all.Wait()
+			rig.close()
+			commits = rig.commits
+		})
+		return commits
+	}
+	require.Equal(t, requests, run(true, 1, commit))
+	require.InDelta(t, requests, run(true, 4, commit), 3)
+	require.InDelta(t, 2*requests, run(false, 4, 2*commit), 3, "what there is to gain")
+}
+
+// TestCommitsWaitOnceForWhoStops has one of two senders stop: the other one waits for it in one commit, not in all that follow.
+func TestCommitsWaitOnceForWhoStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := newGatherRig(t, true)
+		var both sync.WaitGroup
+		both.Go(func() { rig.send("b", 5, time.Millisecond) })
+		both.Go(func() {
+			took := rig.send("a", 20, time.Millisecond)
+			assert.Contains(t, took[1:7], 2*commit, "it waits for the other one")
+			for _, took := range took[7:] {
+				assert.Equal(t, commit, took)
+			}
+		})
+		both.Wait()
+		rig.close()
+	})
+}

@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// TestSealAllLooksOnceForEmptySlots seals one slot of a shared store. Of each of the other ones that may wait a row is asked for, and no more.
+func TestSealAllLooksOnceForEmptySlots(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	scans := map[string]int{}
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan {
+			mu.Lock()
+			scans[op.Table.Name]++
+			mu.Unlock()
+		}
+		return faultengine.Pass()
+	})
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Shared, ts.opts.seams.still, ts.opts.Partitions = true, true, 4
+	ts.open()
+	defer ts.close()
+	up := labels.FromStrings(labels.MetricName, "up")
+	ts.write("ann", up, sample{ts.now.Add(-5 * time.Hour).UnixMilli(), 1})
+	slots := 0
+	for p := range ts.Partitions() {
+		work, err := ts.Waiting(t.Context(), p)
+		require.NoError(t, err)
+		slots += len(work)
+	}
+	require.Greater(t, slots, 40)
+	clear(scans)
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.LessOrEqual(t, scans[engine.Stage.Name], slots+1)
+	require.Equal(t, 2, scans[engine.Tenants.Name], "deletes are read before and after the samples, once for all")
+	require.Equal(t, []sample{{ts.now.Add(-5 * time.Hour).UnixMilli(), 1}}, ts.all("ann")[up.String()])
+}

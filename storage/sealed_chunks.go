@@ -1,0 +1,60 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+const (
+	// sealedTogether is of how many series in a slot the sealed chunks are read at once, where more than their keys is needed; sealedHeld of
+	// how many they are kept in memory.
+	sealedTogether = 256
+	sealedHeld     = 4 * sealedTogether
+	// sealedPassOver bounds Wanted.PassOver for these reads: values are larger than keys.
+	sealedPassOver = 100
+)
+
+// sealedChunks are raw chunks as they are stored, of series in slots. A series that was asked for and has none in a slot has an entry, too.
+type sealedChunks map[chunkAt][][]byte
+
+// readChunks adds the chunks that some series of a metric have in the slot to found. It takes a scan where one for each series takes
+// as many as there are.
+func (x *sealedSlot) readChunks(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
+	into, of := x.into[rollup.Raw], series[0]
+	chunks := metricChunks{into.window, of.Tenant(), of.Metric(), shards, into.start, into.start}
+	for _, s := range series {
+		found[chunkAt{into.start, s.ID()}] = nil
+	}
+	for at, ids := range x.s.byPlace(series, shards) {
+		w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
+		w.PassOver = min(w.PassOver, sealedPassOver)
+		for row, err := range x.s.rows.Chunks(ctx, w) {
+			if err != nil {
+				return fmt.Errorf("storage: reading sealed chunks of metric %q, tenant %q: %w", of.Metric(), of.Tenant(), err)
+			}
+			key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
+			found[key] = append(found[key], slices.Clone(row.Value))
+		}
+	}
+	return nil
+}
+
+// visibleSamples appends what isn't deleted of chunks, and returns what they weigh together. One that can't be read is left out: whoever reads it
+// names it.
+func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
+	for _, value := range chunks {
+		c, err := format.DecodeRawChunk(value, hiding, into)
+		version += c.Exempt.Weight(hiding)
+		if err != nil && !errors.Is(err, chunk.ErrCorrupt) {
+			return version, err
+		}
+	}
+	return version, nil
+}
