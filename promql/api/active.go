@@ -40,12 +40,12 @@ func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 // activeRoutes are those of the queries that run.
 func (a *api) activeRoutes(router *route.Router) {
 	const path = "/status/active_queries"
-	router.Get(path, varying(func(w http.ResponseWriter, r *http.Request) {
+	router.Get(path, func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, r, a.Queries.ActiveQueries(tenant.All(r.Context())))
-	}))
-	router.Get("/status/top_queries", varying(a.topQueries))
-	router.Del(path+"/:id", varying(a.cancel))
-	router.Post(path+"/:id/cancel", varying(a.cancel))
+	})
+	router.Get("/status/top_queries", a.topQueries)
+	router.Del(path+"/:id", a.cancel)
+	router.Post(path+"/:id/cancel", a.cancel)
 }
 
 // cancel ends a query; its own caller gets 499 with the type canceled.

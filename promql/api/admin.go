@@ -55,7 +55,7 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 		case h == nil:
 			continue
 		}
-		routes[path] = varying(h)
+		routes[path] = h
 	}
 }
 

@@ -272,7 +272,7 @@ func TestCORS(t *testing.T) {
 func TestAnswersAreCompressed(t *testing.T) {
 	r := newRig(t, nil)
 	for _, path := range []string{
-		"/query?query=m", "/query_range?query=vector(1)&start=0&end=1000&step=1", "/query?query=(", "/status/buildinfo", "/labels",
+		"/query?query=m", "/query_range?query=vector(1)&start=0&end=1000&step=1", "/query?query=(", "/status/buildinfo", "/labels", "/query?query=m&resolution=nonsense",
 	} {
 		want := r.get(Prefix + path)
 		require.Empty(t, want.Header().Get("Content-Encoding"), path)
@@ -306,6 +306,22 @@ func TestPanicsAreNotCompressed(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Empty(t, w.Header().Get("Content-Encoding"))
 	require.Equal(t, "panicked\n", w.Body.String())
+}
+
+// What a handler has flushed is there to be read, and the header before it.
+func TestCompressedAnswersAreFlushed(t *testing.T) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	compressed(func(w http.ResponseWriter, _ *http.Request) {
+		require.NoError(t, http.NewResponseController(w).Flush())
+		_, err := w.Write([]byte("first"))
+		require.NoError(t, err)
+		require.NoError(t, http.NewResponseController(w).Flush())
+	})(w, r)
+	require.True(t, w.Flushed)
+	require.Equal(t, "gzip", w.Result().Header.Get("Content-Encoding"))
+	require.Equal(t, "first", unpacked(t, "gzip", w.Body))
 }
 
 func unpacked(t *testing.T, encoding string, body io.Reader) string {

@@ -3,6 +3,7 @@ package api
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 // encoder compresses its input.
 type encoder interface {
 	io.WriteCloser
+	Flush() error
 	Reset(to io.Writer)
 }
 
@@ -32,23 +34,22 @@ func fastest[E encoder](e E, err error) E {
 
 // uncompressed are the routes whose answers aren't compressed, as in Prometheus.
 var uncompressed = map[string]bool{
-	"/read": true, "/notifications": true, "/notifications/live": true, "/openapi.yaml": true, "/status/walreplay": true,
+	"/read": true, "/write": true, "/otlp/v1/metrics": true, "/notifications": true, "/notifications/live": true, "/openapi.yaml": true,
+	"/status/walreplay": true, "/search/metric_names": true, "/search/label_names": true, "/search/label_values": true,
 }
 
 // compressed makes a handler whose answer is compressed as Prometheus' are: with the first encoding of those that the client
 // takes, however small the answer is. h is made not to compress.
 func compressed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		encoding := accepted(r.Header.Get("Accept-Encoding"))
-		if encoding == "" {
-			h(w, r)
-			return
+		c := &compressedWriter{ResponseWriter: w, encoding: accepted(r.Header.Get("Accept-Encoding"))}
+		if c.encoding != "" {
+			r = r.WithContext(r.Context()) // Whoever logs the request goes on seeing its header.
+			r.Header = r.Header.Clone()
+			r.Header.Del("Accept-Encoding")
+			c.encoder = encoders[c.encoding].Get().(encoder)
+			c.encoder.Reset(w)
 		}
-		r = r.WithContext(r.Context()) // Whoever logs the request goes on seeing its header.
-		r.Header = r.Header.Clone()
-		r.Header.Del("Accept-Encoding")
-		c := &compressedWriter{ResponseWriter: w, encoding: encoding, encoder: encoders[encoding].Get().(encoder)}
-		c.encoder.Reset(w)
 		h(c, r)
 		c.end() // Not where it panics: whoever recovers answers, or cuts the answer off.
 	}
@@ -69,7 +70,7 @@ func accepted(list string) string {
 type compressedWriter struct {
 	http.ResponseWriter
 	encoding string
-	encoder  encoder
+	encoder  encoder // nil: the client takes none
 	begun    bool
 }
 
@@ -82,34 +83,46 @@ func (w *compressedWriter) WriteHeader(code int) {
 // Write implements http.ResponseWriter.
 func (w *compressedWriter) Write(p []byte) (int, error) {
 	w.begin()
+	if w.encoder == nil {
+		return w.ResponseWriter.Write(p)
+	}
 	return w.encoder.Write(p)
 }
 
+// Flush implements http.Flusher.
+func (w *compressedWriter) Flush() {
+	w.begin()
+	if w.encoder != nil {
+		_ = w.encoder.Flush() // As in end.
+	}
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// begin sets the header. Prometheus' handlers have set what the answer varies with.
 func (w *compressedWriter) begin() {
 	if w.begun {
 		return
 	}
 	w.begun = true
 	header := w.Header()
-	header.Set("Content-Encoding", w.encoding)
-	header.Del("Content-Length") // That of the text.
+	if vary := header["Vary"]; !slices.Contains(vary, "Accept-Encoding") {
+		header["Vary"] = append([]string{"Accept-Encoding"}, vary...)
+	}
+	if w.encoder != nil {
+		header.Set("Content-Encoding", w.encoding)
+		header.Del("Content-Length") // That of the text.
+	}
 }
 
 // end writes the rest and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
 func (w *compressedWriter) end() {
 	w.begin()
-	_ = w.encoder.Close()
-	w.encoder.Reset(nil)
-	encoders[w.encoding].Put(w.encoder)
+	if w.encoder != nil {
+		_ = w.encoder.Close()
+		w.encoder.Reset(nil)
+		encoders[w.encoding].Put(w.encoder)
+	}
 }
 
 // Unwrap is what http.ResponseController asks for.
 func (w *compressedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// varying makes a handler whose answer depends on what encodings the client takes. Prometheus' own set that by themselves.
-func varying(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Add("Vary", "Accept-Encoding")
-		h(w, r)
-	}
-}

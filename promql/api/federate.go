@@ -32,7 +32,7 @@ const FederatePath = "/federate"
 func Federation(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
-	router.Get(FederatePath, compressed(varying(f.serve)))
+	router.Get(FederatePath, compressed(f.serve))
 	return router
 }
 

@@ -25,13 +25,13 @@ type MetricMetadata struct {
 // words about parts that aren't there.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
-		"/metadata":         a.enter("/metadata", varying(a.metadata)),
-		"/status/buildinfo": varying(func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) }),
-		"/status/config":    varying(a.config),
-		"/status/tsdb":      varying(a.tsdb),
+		"/metadata":         a.enter("/metadata", a.metadata),
+		"/status/buildinfo": func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) },
+		"/status/config":    a.config,
+		"/status/tsdb":      a.tsdb,
 	}
 	if a.Limits != nil {
-		routes["/status/limits"] = varying(a.limits)
+		routes["/status/limits"] = a.limits
 	}
 	a.adminRoutes(routes)
 	for path, message := range map[string]string{

@@ -66,7 +66,7 @@ func queries(g *bench.Generator) []query {
 	one := fmt.Sprintf("instance=%q", g.Labels(0, w.Steps-1).Get("instance"))
 	asker := asker{end, min(6*time.Hour, all), short(4 * w.Interval()), one}
 	out := append(asker.panels(), asker.lookups()...)
-	if all > 2*24*time.Hour {
+	if all >= 4*24*time.Hour {
 		asker.all = all.Truncate(24*time.Hour) - 48*time.Hour
 		out = append(out, asker.long()...)
 	}
