@@ -48,6 +48,8 @@ type plan struct {
 	replaced []replacement
 	stats    []FragmentStats
 	answer   *whole // nil: the query isn't just one fragment
+	// operations are those whose results the evaluator reads.
+	operations []*fragmentResult
 	short    resolution.Shortfall
 }
 
@@ -64,6 +66,8 @@ type fragmentResult struct {
 	notes  annotations.Annotations
 	// inner: this is the operand of the aggregation.
 	inner bool
+	// read counts, by step, the samples of the fragments that this is an operation on; nil: it is a fragment.
+	read []int
 	// selectErr came up when the series were searched, readErr when they were read.
 	selectErr, readErr error
 }

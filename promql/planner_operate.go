@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/schema"
 	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/util/stats"
 )
 
 // operate computes binary operations between fragments, and between a fragment and a constant, series by series over all steps:
@@ -53,7 +55,7 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 	if op == nil || o.ctx.Err() != nil {
 		return nil
 	}
-	b := binary{op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget}
+	b := binary{op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget, ctx: o.ctx}
 	held, ok := o.budget.held.Load(), false
 	switch {
 	case left.plain() && right.plain() && left.grid == right.grid:
@@ -71,11 +73,42 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 		o.budget.held.Store(held)
 		return nil
 	}
+	b.result.read = b.read()
+	o.operations = slices.DeleteFunc(o.operations, func(r *fragmentResult) bool { return slices.Contains(b.operands, r) })
 	if at == &o.stmt.Expr && o.stmt.Interval > 0 {
 		o.answer = b.whole()
+	} else {
+		o.operations = append(o.operations, b.result)
 	}
 	o.replace(at, b.result)
 	return b.result
+}
+
+// sizes counts the values of a result by step.
+func (r *fragmentResult) sizes() []int {
+	n := make([]int, r.grid.n)
+	for _, s := range r.series {
+		for i, v := range s.v {
+			if !isNone(v) {
+				n[s.from+i]++
+			}
+		}
+	}
+	return n
+}
+
+// countOperands has the statistics count what operations were computed from, as the evaluator does, and not their results, which it
+// has read instead.
+func (p *plan) countOperands(samples *stats.QuerySamples) {
+	for _, r := range p.operations {
+		total := 0
+		for i, n := range r.sizes() {
+			samples.IncrementSamplesAtStep(i, int64(r.read[i]-n))
+			samples.IncrementSamplesReadAtStep(i, int64(r.read[i]-n))
+			total += r.read[i] + n
+		}
+		samples.UpdatePeak(total)
+	}
 }
 
 // plain reports whether there is a result of floats alone.
@@ -116,12 +149,14 @@ type binary struct {
 	matching *parser.VectorMatching
 	constant float64
 	budget   *budget
+	ctx      context.Context
 
 	operands []*fragmentResult
 	result   *fragmentResult
 	memory   arena
 	values   values
 	builder  labels.Builder
+	n        int // series that were computed
 }
 
 // begin prepares the result of these operands.
@@ -214,6 +249,9 @@ func (b *binary) pair(l, r *fragmentSeries) {
 	}
 }
 
+// cancelEvery is after how many series an operation looks whether the query has ended.
+const cancelEvery = 64
+
 // signer returns a function for that part of a series' labels by which it matches, valid until its next call.
 func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	var buf []byte
@@ -265,8 +303,12 @@ func (b *binary) set(step int, v float64, kept bool) {
 	b.values.floats++
 }
 
-// keep adds a series of the values that were set. It returns false where the query holds too many samples, which the evaluator finds.
+// keep adds a series of the values that were set. It returns false where the query has ended, or holds too many samples, which the
+// evaluator finds.
 func (b *binary) keep(metric labels.Labels) bool {
+	if b.n++; b.n%cancelEvery == 0 && b.ctx.Err() != nil {
+		return false
+	}
 	if b.values.floats == 0 {
 		return true
 	}
@@ -288,22 +330,27 @@ func (b *binary) unique() bool {
 	return true
 }
 
-// whole makes the result, which has no series afterwards, the answer to the whole query. The query has read its operands' samples.
+// read counts, by step, the samples of the fragments below the operation.
+func (b *binary) read() []int {
+	n := make([]int, b.result.grid.n)
+	for _, o := range b.operands {
+		read := o.read
+		if read == nil {
+			read = o.sizes()
+		}
+		for i := range read {
+			n[i] += read[i]
+		}
+	}
+	return n
+}
+
+// whole makes the result, which has no series afterwards, the answer to the whole query.
 func (b *binary) whole() *whole {
 	w := &whole{grid: b.result.grid, sizes: make([]int, b.result.grid.n)}
 	for _, s := range b.result.series {
 		w.add(s.metric, s.from, s.v, nil, len(s.v), 0)
 	}
-	clear(w.sizes)
-	for _, o := range b.operands {
-		for _, s := range o.series {
-			for i, v := range s.v {
-				if !isNone(v) {
-					w.sizes[s.from+i]++
-				}
-			}
-		}
-	}
-	b.result.series = nil
+	w.sizes, b.result.series = b.result.read, nil
 	return w
 }

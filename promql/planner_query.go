@@ -67,8 +67,11 @@ func (q *query) evaluate(ctx context.Context) *promengine.Result {
 	defer leave()
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)
-	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
-		q.plan.answer.complete(result, q.Stats().Samples)
+	if q.plan != nil && result.Err == nil {
+		if q.plan.answer != nil {
+			q.plan.answer.complete(result, q.Stats().Samples)
+		}
+		q.plan.countOperands(q.Stats().Samples)
 	}
 	q.count(ctx, result)
 	return result
