@@ -38,6 +38,9 @@ type history []string
 
 func (h history) String() string { return strings.Join(h, "\n") + "\n" }
 
+// historyKinds carry out histories of other kinds than the usual one, by the first word.
+var historyKinds = map[string]func(history) string{"ways": runWays, "pages": runPages}
+
 func parseHistory(text string) (h history) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

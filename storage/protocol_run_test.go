@@ -69,8 +69,8 @@ type openQuery struct {
 
 // runHistory returns what went wrong, or "".
 func runHistory(h history) string {
-	if strings.HasPrefix(h[0], "ways ") {
-		return runWays(h)
+	if run := historyKinds[strings.Fields(h[0])[0]]; run != nil {
+		return run(h)
 	}
 	if strings.Contains(h[0], "processes=") {
 		return runShared(h)

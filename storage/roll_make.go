@@ -160,13 +160,14 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 }
 
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
-// gone, and that was more than what there is now.
+// gone, and that was more than what there is now. A chunk of another class is written in the present one, too, if there are samples
+// of this: the other one goes with its class.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.due.OfSeries(r.series.Labels())
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
-	kept, version, err := x.stored(to, r)
+	kept, class, version, err := x.stored(to, r)
 	if err != nil || version == 0 {
 		r.version = max(r.version, 1)
 		return err
@@ -180,7 +181,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		}
 		before := b.Len()
 		rollup.Merge(&all, b, &add, rollup.AllColumns)
-		changed, b = changed || all.Len() > before, &all
+		changed, b = changed || all.Len() > before || class != r.class, &all
 	}
 	r.chunk, r.version = nil, version+1
 	if changed {
@@ -244,24 +245,24 @@ func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) 
 	return x.keepHours(r, chunks, &hours)
 }
 
-// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
-// buckets.
-func (x *roller) stored(to rollupOf, r *rollupTask) (*rollup.Buckets, uint64, error) {
+// stored reads the rollup chunk of a series that counts, its class, and its version; 0: there is none. One that can't be read is named,
+// and has no buckets.
+func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, class int64, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	found, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
 	if err != nil || len(found) == 0 {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	var b rollup.Buckets
-	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
+	b = &rollup.Buckets{}
+	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
 		x.s.corrupt(format.TableOf(to.res), &CorruptRowError{
 			Table: format.TableOf(to.res), Window: at.window, Tenant: tenant, Metric: r.series.Metric(), Series: r.series.ID().String(), Start: at.start, Err: err,
 		})
 		b.Reset()
 	}
-	return &b, max(found[0].version, 1), nil
+	return b, found[0].class, max(found[0].version, 1), nil
 }

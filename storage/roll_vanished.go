@@ -14,7 +14,7 @@ func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made 
 	if !x.s.expiring || !x.isGone(rollup.Raw, r.class) {
 		return nil
 	}
-	kept, version, err := x.stored(in.fineRollup(), r)
+	kept, _, version, err := x.stored(in.fineRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -63,7 +63,7 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {
 		return nil
 	}
-	kept, version, err := x.stored(x.hourRollup(), r)
+	kept, _, version, err := x.stored(x.hourRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}

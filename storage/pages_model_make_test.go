@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// A history of pages is about what becomes of pages of several levels. Its lines:
+//
+//	pages base=2026-05-01T12:00:00Z engine=memory   engine: memory, or pebble
+//	write G AT N           N samples, a minute between them, from so long after base, of each series of some groups
+//	import G AT N          the same, imported
+//	beside G AT N G AT N   the first are written and sealed, while the others are imported and queries go on
+//	seal                   seals all
+//	delete G FROM TO       whole hours of one group, between two times
+//	clean / workoff        cleans tombstones; makes rollups anew
+//	expire                 advances horizons, and drops
+//	pass DURATION          passes in steps of 12 hours, with an expire in each
+//	skew DURATION          how far the clock is off from now on
+//	restart LEAST CLASSES RAW 5M 1H    ends, and starts with other options: LEAST new series make pages; CLASSES is
+//	                       none, or groups with a class of their own, those of class x before a slash, and of y behind it
+type pagesMaker struct {
+	rng *rand.Rand
+	out history
+	// passed is how much time has, and off how far the clock is off then; used are times of samples, since base.
+	passed, off time.Duration
+	used        []time.Duration
+}
+
+func (m *pagesMaker) add(format string, args ...any) {
+	m.out = append(m.out, fmt.Sprintf(format, args...))
+}
+
+func makePagesHistory(seed uint64, kind string) history {
+	m := &pagesMaker{rng: rand.New(rand.NewPCG(seed, 15))}
+	m.add("pages base=2026-05-01T12:00:00Z engine=%s", kind)
+	m.restart()
+	for range 20 + m.rng.IntN(20) {
+		m.step()
+	}
+	return m.out
+}
+
+// groupsOf draws some groups.
+func (m *pagesMaker) groupsOf() string {
+	return []string{"abcd", "abcd", "ab", "ac", "bd", "a", "b", "c", "d"}[m.rng.IntN(9)]
+}
+
+// at draws when samples begin: where others do, or so long ago by the clock.
+func (m *pagesMaker) at() time.Duration {
+	if len(m.used) > 0 && m.rng.IntN(3) == 0 {
+		return m.used[m.rng.IntN(len(m.used))] + time.Duration(m.rng.IntN(5)-2)*time.Minute/2
+	}
+	span := [][2]time.Duration{{time.Hour, 4 * time.Hour}, {time.Hour, 4 * time.Hour}, {4 * time.Hour, 2 * day}, {8 * day, 30 * day}, {30 * day, 70 * day}}[m.rng.IntN(5)]
+	ago := span[0] + time.Duration(m.rng.Int64N(int64(span[1]-span[0])))
+	at := (m.passed + m.off - ago).Truncate(time.Hour / 2)
+	m.used = append(m.used, at)
+	return at
+}
+
+// pass lets time pass.
+func (m *pagesMaker) pass(d time.Duration) {
+	m.add("pass %v", d)
+	m.passed += d
+}
+
+// samples draws groups with samples of a time.
+func (m *pagesMaker) samples() string {
+	return fmt.Sprintf("%s %v %d", m.groupsOf(), m.at(), 1+m.rng.IntN(4))
+}
+
+// late draws some of which the first stand where others do, or between these.
+func (m *pagesMaker) late(at time.Duration) string {
+	return fmt.Sprintf("%s %v 3", m.groupsOf(), at+time.Duration(m.rng.IntN(3))*time.Minute/2)
+}
+
+// delete draws a delete, most often of something.
+func (m *pagesMaker) delete() {
+	at := m.at() + time.Duration(m.rng.IntN(2))*time.Hour
+	m.add("delete %s %v %v", m.groupsOf()[:1], at-time.Duration(1+m.rng.IntN(3))*time.Hour, at+time.Hour)
+}
+
+// restart draws options: for short the raw samples are kept, or for ever.
+func (m *pagesMaker) restart() {
+	raw := []time.Duration{0, 10 * day, 10 * day, 20 * day, 90 * day}[m.rng.IntN(5)]
+	five, hour := time.Duration(0), time.Duration(0)
+	if raw > 0 && m.rng.IntN(3) == 0 {
+		if five = raw + 15*day; m.rng.IntN(2) == 0 {
+			hour = five + 20*day
+		}
+	}
+	classes := []string{"none", "a/b", "b/a", "ac/", "/bd", "d/c"}[m.rng.IntN(6)]
+	least := []string{"1", "1", "5", "1000"}[m.rng.IntN(4)]
+	m.add("restart %s %s %v %v %v", least, classes, raw, five, hour)
+}
+
+// again has samples of one time written, and more of them later: late ones of the same series, and of others.
+func (m *pagesMaker) again(between func()) {
+	at := m.at()
+	m.add("write %s", m.late(at))
+	m.add("seal")
+	between()
+	m.add("%s %s", []string{"write", "write", "import"}[m.rng.IntN(3)], m.late(at))
+	m.add("seal")
+}
+
+func (m *pagesMaker) step() {
+	switch m.rng.IntN(24) {
+	case 0, 1, 2:
+		m.add("write %s", m.samples())
+	case 3, 4:
+		m.add("import %s", m.samples())
+	case 5, 6, 7:
+		at := m.at()
+		m.add("beside %s %s", m.late(at), m.late(at))
+	case 8, 9:
+		m.add("seal")
+	case 10, 11, 12:
+		m.delete()
+	case 13:
+		m.add("clean")
+	case 14:
+		m.add("workoff")
+	case 15:
+		m.again(func() { m.restart() })
+	case 16, 17:
+		m.dropped()
+	case 18, 19:
+		m.wrongClock()
+	case 20:
+		m.restart()
+	case 21:
+		m.add("expire")
+	default:
+		m.pass([]time.Duration{time.Duration(1+m.rng.IntN(40)) * time.Hour, time.Duration(1+m.rng.IntN(12)) * day}[m.rng.IntN(2)])
+	}
+}
+
+// dropped lets samples go, most often for good, and has their times written again, by another retention.
+func (m *pagesMaker) dropped() {
+	m.again(func() {
+		m.restart()
+		m.pass(time.Duration(5+m.rng.IntN(16)) * day)
+		m.restart()
+	})
+}
+
+// skew sets the clock.
+func (m *pagesMaker) skew(off time.Duration) {
+	m.add("skew %v", off)
+	m.off = off
+}
+
+// wrongClock has the clock jump, and jump back most often, with samples that are sealed meanwhile.
+func (m *pagesMaker) wrongClock() {
+	if m.off != 0 {
+		m.skew(0)
+		return
+	}
+	at := m.passed - time.Duration(1+m.rng.IntN(50))*time.Hour
+	m.add("write %s", m.late(at))
+	m.add("seal")
+	m.skew([]time.Duration{25 * time.Hour, 25 * time.Hour, -25 * time.Hour, 100 * day}[m.rng.IntN(4)])
+	for _, at := range []time.Duration{at, m.passed + m.off - time.Hour} {
+		m.add("%s %s", []string{"write", "import"}[m.rng.IntN(2)], m.late(at))
+	}
+	m.add("seal")
+	if m.rng.IntN(3) > 0 {
+		m.skew(0)
+		m.add("write %s", m.late(at))
+		m.add("seal")
+	}
+}
+
+// pagesGroups are the series of histories of pages, by group. Those of a, and those of b, have ids that begin with the same bits: written
+// without others they make pages of a higher level.
+var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
+	return map[byte][]labels.Labels{
+		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8), 'd': seriesAlike("n", 'd', 0, 5),
+	}
+})
+
+// seriesAlike returns n series of a metric and group whose ids share so many bits.
+func seriesAlike(metric string, group byte, bits, n int) (list []labels.Labels) {
+	for i := 0; len(list) < n; i++ {
+		ls := labels.FromStrings(labels.MetricName, metric, "group", string(group), "host", fmt.Sprint(i))
+		id := format.SeriesIDOf(ls)
+		if bits == 0 || binary.BigEndian.Uint64(id[:8])>>(64-bits) == uint64(group)%(1<<bits) {
+			list = append(list, ls)
+		}
+	}
+	return list
+}
+
+// seriesOfGroups returns the series of groups, in an order of their own.
+func seriesOfGroups(groups string) (list []labels.Labels) {
+	for _, g := range []byte(groups) {
+		list = append(list, pagesGroups()[g]...)
+	}
+	slices.SortFunc(list, func(a, b labels.Labels) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
