@@ -50,7 +50,7 @@ type plan struct {
 	answer   *whole // nil: the query isn't just one fragment
 	// operations are those whose results the evaluator reads.
 	operations []*fragmentResult
-	short    resolution.Shortfall
+	short      resolution.Shortfall
 }
 
 // replacement is an expression that a placeholder replaces.
