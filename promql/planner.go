@@ -106,15 +106,23 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.results = map[*labels.Matcher]*fragmentResult{}
-	for _, c := range find(p.stmt, p.delayed, p.starts) {
-		if err := p.compute(c); err != nil {
-			_ = q.Close() // The query ends for another reason.
-			return nil, err
-		}
+	if err := p.computeAll(); err != nil {
+		_ = q.Close() // The query ends for another reason.
+		return nil, err
 	}
 	p.operate()
 	return planQuerier{q, p.results}, nil
+}
+
+// computeAll computes all candidates of the query, see compute.
+func (p *plan) computeAll() error {
+	p.results = map[*labels.Matcher]*fragmentResult{}
+	for _, c := range find(p.stmt, p.delayed, p.starts) {
+		if err := p.compute(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compute computes a candidate and puts a placeholder in its place, or leaves it to the evaluator. It returns an error

@@ -31,11 +31,16 @@ type wobblyPlan struct {
 }
 
 func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
-	q, err := w.plan.Querier(mint, maxt)
+	q, err := w.queryable.Querier(mint, maxt)
 	if err == nil {
-		w.move(w.plan)
+		err = w.computeAll()
 	}
-	return q, err
+	if err != nil {
+		return nil, err
+	}
+	w.move(w.plan)
+	w.operate()
+	return planQuerier{q, w.results}, nil
 }
 
 // wobbled answers a query from raw samples, with its fragments' values moved.
