@@ -162,8 +162,7 @@ func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 		for t, list := range times {
 			for _, res := range rollup.Resolutions {
 				b := pagesBucket{series, endOfBucket(t, res), res}
-				// Where a series' rollups of a class are hidden or gone, those of a class of before may show that weren't made anew for a delete.
-				if slices.ContainsFunc(list, func(f *pagesFact) bool { return !f.gone[res] && (!f.deleted || a.lacks(res, series, t)) }) {
+				if slices.ContainsFunc(list, func(f *pagesFact) bool { return !f.gone[res] && !f.deleted }) {
 					most[b]++
 				}
 				if v, shown := a.raw[series][t]; shown {

@@ -183,11 +183,26 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		rollup.Merge(&all, b, &add, rollup.AllColumns)
 		changed, b = changed || all.Len() > before || class != r.class, &all
 	}
+	if !changed && class != r.class && len(due) > 0 {
+		if changed, err = x.has(to, r); err != nil { // It was made before the delete, perhaps, and may be kept longer.
+			return err
+		}
+	}
 	r.chunk, r.version = nil, version+1
 	if changed {
 		r.chunk = appendOrEmpty(b, to.res, r.version)
 	}
 	return nil
+}
+
+// has reports whether the class of a task has a rollup chunk of its series.
+func (x *roller) has(to rollupOf, r *rollupTask) (bool, error) {
+	shards, err := x.s.readShards(x.ctx, to.at.window, r.series.Tenant(), r.series.Metric())
+	if err != nil {
+		return false, err
+	}
+	rows, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
+	return slices.ContainsFunc(rows, func(c rollupChunk) bool { return c.class == r.class }), err
 }
 
 // make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.

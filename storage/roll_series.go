@@ -47,25 +47,30 @@ func (x *windowRoller) metrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// seriesOf lists the series of a metric of which rollups are made, in the order of ids.
+// seriesOf lists the series of a metric of which rollups are made, in the order of ids. One that has changed its class is there once for
+// each class that may have rollups which a delete is about: any of them may be the one that is kept longest.
 func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 	list, err := x.s.seriesIn(x.ctx, x.tenant, x.window, metric)
 	if err != nil {
 		return nil, err
 	}
-	known := map[format.SeriesID]bool{}
-	for i := range list {
-		known[list[i].series.ID()] = true
+	type ofClass struct {
+		id    format.SeriesID
+		class int64
 	}
-	for _, w := range x.windows()[1:] {
-		rolled, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)
+	known := map[ofClass]bool{}
+	for i := range list {
+		known[ofClass{list[i].series.ID(), list[i].class}] = true
+	}
+	for _, w := range x.windows() {
+		rolled, err := x.s.seriesByClass(x.ctx, x.tenant, w, metric)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range rolled {
 			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.Labels())) > 0 }
-			if !known[c.series.ID()] && x.anySlot(due) {
-				known[c.series.ID()] = true
+			if at := (ofClass{c.series.ID(), c.class}); !known[at] && x.anySlot(due) {
+				known[at] = true
 				list = append(list, c)
 			}
 		}
@@ -105,6 +110,24 @@ func (x *windowRoller) windows() []int64 {
 
 // seriesIn reads the series of a metric in a window, in the order of ids.
 func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
+	list, err := s.seriesByClass(ctx, tenant, window, metric)
+	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
+	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
+	slices.SortFunc(list, func(a, b collected) int {
+		order := strings.Compare(a.series.IDText(), b.series.IDText())
+		switch {
+		case order == 0 && shorter(kept(&b), kept(&a)):
+			return -1
+		case order == 0 && shorter(kept(&a), kept(&b)):
+			return 1
+		}
+		return order
+	})
+	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.ID() == b.series.ID() }), err
+}
+
+// seriesByClass reads the series of a metric in a window, each once for each class, and perhaps for each shard, that has rows of it.
+func (s *Store) seriesByClass(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
 	shards, err := s.readShards(ctx, window, tenant, metric)
 	if err != nil {
 		return nil, err
@@ -130,17 +153,5 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 			list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), ls), class: at.Class()})
 		}
 	}
-	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
-	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
-	slices.SortFunc(list, func(a, b collected) int {
-		order := strings.Compare(a.series.IDText(), b.series.IDText())
-		switch {
-		case order == 0 && shorter(kept(&b), kept(&a)):
-			return -1
-		case order == 0 && shorter(kept(&a), kept(&b)):
-			return 1
-		}
-		return order
-	})
-	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.ID() == b.series.ID() }), nil
+	return list, nil
 }
