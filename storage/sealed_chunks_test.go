@@ -59,7 +59,9 @@ func TestLateSamplesOfManySeries(t *testing.T) {
 			scans.Store(0)
 			seal(2, sample{at, 1}, sample{at + 1, 2})
 			seal(2, sample{at + 1, 2}, sample{at + 2, 3})
-			require.LessOrEqual(t, scans.Load(), int64(12), "of %d series, once before and twice after each of two seals", series/2)
+			if !invariants { // These read each series by itself.
+				require.LessOrEqual(t, scans.Load(), int64(12), "of %d series, once before and twice after each of two seals", series/2)
+			}
 			require.Equal(t, want, ts.all("ann"))
 			require.Equal(t, counts, ts.bucketsOf("ann", rollup.FiveMinutes))
 			require.Equal(t, counts, ts.bucketsOf("ann", rollup.OneHour))
