@@ -109,7 +109,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	var samples chunk.Samples
 	var err error
 	if from == fromChunks {
-		if version, err = visibleSamples(sealed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}], hiding, &samples); err != nil {
+		if version, err = weighedSamples(sealed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}], hiding, &samples); err != nil {
 			return err
 		}
 	}

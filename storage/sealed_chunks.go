@@ -46,15 +46,21 @@ func (x *sealedSlot) readChunks(ctx context.Context, series []*Series, shards in
 	return nil
 }
 
-// visibleSamples appends what isn't deleted of chunks, and returns what they weigh together. One that can't be read is left out: whoever reads it
-// names it.
-func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
+// visibleSamples appends what isn't deleted of chunks, and calls exempt with the deletes that each of them is exempt from. One that can't be
+// read is left out: whoever reads it names it.
+func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs)) error {
 	for _, value := range chunks {
 		c, err := format.DecodeRawChunk(value, hiding, into)
-		version += c.Exempt.Weight(hiding)
+		exempt(c.Exempt)
 		if err != nil && !errors.Is(err, chunk.ErrCorrupt) {
-			return version, err
+			return err
 		}
 	}
-	return version, nil
+	return nil
+}
+
+// weighedSamples is visibleSamples that returns what the chunks weigh together.
+func weighedSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
+	err = visibleSamples(chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) })
+	return version, err
 }

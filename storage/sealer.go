@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -93,7 +92,7 @@ func (x *sealedSlot) readVisible(s *Series, shards int64, hiding format.Tombston
 	if err := x.readChunks(x.ctx, []*Series{s}, shards, found); err != nil {
 		return 0, err
 	}
-	return visibleSamples(found[chunkAt{x.into[rollup.Raw].start, s.ID()}], hiding, into)
+	return weighedSamples(found[chunkAt{x.into[rollup.Raw].start, s.ID()}], hiding, into)
 }
 
 // slotSealer makes chunks of what series have in a slot, and tasks for the roller.
@@ -197,15 +196,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 			return err
 		}
 	}
-	hidden := x.deletesOf(s)
-	for _, value := range found[at] {
-		c, err := format.DecodeRawChunk(value, hidden, into)
-		*named = named.Union(c.Exempt)
-		if err != nil && !errors.Is(err, chunk.ErrCorrupt) {
-			return err
-		}
-	}
-	return nil
+	return visibleSamples(found[at], x.deletesOf(s), into, func(exempt format.TombstoneIDs) { *named = named.Union(exempt) })
 }
 
 // readAhead reads the sealed chunks of series of a metric, of which subtract is about to ask one after the other.
