@@ -87,9 +87,9 @@ func (a API) Query(ctx context.Context, query string, at time.Time) (Answer, err
 	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(at)}})
 }
 
-// Values lists the values of a label between two times.
-func (a API) Values(ctx context.Context, label string, start, end time.Time) ([]string, error) {
-	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", url.Values{"start": {seconds(start)}, "end": {seconds(end)}})
+// Values lists the values of a label between two times, of the series that some of the selectors match; without selectors, of all.
+func (a API) Values(ctx context.Context, label string, start, end time.Time, selectors ...string) ([]string, error) {
+	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(start, end, selectors...))
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,10 @@ func (a API) Values(ctx context.Context, label string, start, end time.Time) ([]
 	return out, json.Unmarshal(got.Data, &out)
 }
 
-// Names lists the values of a label of the series that a selector matches, between two times, as an answer with a series each.
+// Names is Values as an answer with a series for each.
 func (a API) Names(ctx context.Context, label, selector string, start, end time.Time) (Answer, error) {
-	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(selector, start, end))
-	if err != nil {
-		return Answer{}, err
-	}
-	var names []string
+	names, err := a.Values(ctx, label, start, end, selector)
 	out := Answer{Type: "names"}
-	err = json.Unmarshal(got.Data, &names)
 	for _, name := range names {
 		out.Series = append(out.Series, Series{Labels: name})
 	}
@@ -114,7 +109,7 @@ func (a API) Names(ctx context.Context, label, selector string, start, end time.
 
 // SeriesOf lists the series that a selector matches, between two times, as an answer without points.
 func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time) (Answer, error) {
-	got, err := a.get(ctx, "/api/v1/series", selected(selector, start, end))
+	got, err := a.get(ctx, "/api/v1/series", selected(start, end, selector))
 	if err != nil {
 		return Answer{}, err
 	}
@@ -128,8 +123,8 @@ func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time
 	return out, err
 }
 
-func selected(selector string, start, end time.Time) url.Values {
-	return url.Values{"match[]": {selector}, "start": {seconds(start)}, "end": {seconds(end)}}
+func selected(start, end time.Time, selectors ...string) url.Values {
+	return url.Values{"match[]": selectors, "start": {seconds(start)}, "end": {seconds(end)}}
 }
 
 func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
