@@ -267,11 +267,16 @@ func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 	return nil
 }
 
-// chunks yields the rows of chunks that are wanted to row, as scan does.
-func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) error {
+// chunks yields the rows of chunks that are wanted to row, as scan does. whole is false if rows were left out.
+func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
-	w.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
-	return eachRow(w.Table, r.s.rows.Chunks(ctx, w), row)
+	whole = true
+	w.Damaged = func(d engine.Damage) {
+		whole = false
+		r.missed(&rows, d)
+	}
+	err = eachRow(w.Table, r.s.rows.Chunks(ctx, w), row)
+	return whole, err
 }
 
 // leaveOut removes the histograms with which no query can compute, and warns of them.

@@ -192,13 +192,14 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	if (to-from)*2 <= windowMSOf(of.window) {
 		w.PassOver = 0
 	}
-	return f.sel.r.chunks(ctx, w, func(row engine.Row) error {
+	_, err := f.sel.r.chunks(ctx, w, func(row engine.Row) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
 		for string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
 		}
 		return f.take(wants[0], start, row)
 	})
+	return err
 }
 
 // startsOf returns the first and the last start of the chunks in a rollup window that are asked for.

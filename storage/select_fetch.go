@@ -243,7 +243,11 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, len(t.wants)*len(slots))
 	}
-	hidden := sel.sources[t.wants[0].source].hidden
+	src := &sel.sources[t.wants[0].source]
+	if len(t.wants) <= keptSeries {
+		f.version, f.keeps = sel.versionOf(src)
+	}
+	hidden := src.hidden
 	for _, slot := range slots {
 		if sel.r.s.period.SlotEnd(slot) <= hidden {
 			continue
@@ -255,7 +259,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		if len(wants) == 0 {
 			continue
 		}
-		if err := f.scan(ctx, sel.r.s.period.SlotStart(slot), wants); err != nil {
+		if err := f.scanOrRecall(ctx, sel.r.s.period.SlotStart(slot), wants); err != nil {
 			return nil, err
 		}
 	}
@@ -292,6 +296,9 @@ type fetcher struct {
 	room   []byte   // memory for the next chunks
 	ids    []string // of the series that are read, and memory for their texts
 	text   []byte
+	// keeps is true if chunks of few series may be kept, in this version of their partitions.
+	keeps   bool
+	version uint64
 }
 
 // wanted returns the chunks of wants, which are of one source and in the order of their ids, that start between two times.
@@ -312,8 +319,8 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 }
 
 // scan reads the chunks of wants, which are of one source and in the order of their ids, in the slot that
-// starts at start.
-func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
+// starts at start. whole is false if some can't be read.
+func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bool, err error) {
 	return f.sel.r.chunks(ctx, f.wanted(wants, start, start), func(row engine.Row) error {
 		id := row.Clustering[2].Text
 		for string(wants[0].of.id[:]) < id {

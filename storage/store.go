@@ -259,6 +259,7 @@ type Store struct {
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
 	cache       *cache
+	chunkMemory *chunkMemory
 	metrics     *metrics
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
@@ -285,7 +286,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions), waited: make([]waitedFor, format.MaxPartitions),
-		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
+		cache: newCache(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
 	s.versions, _ = engine.As[engine.Versioned](eng)

@@ -48,14 +48,14 @@ var (
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
 	// Raw holds the labels, chunks and exemplars of a metric's series; format's Kind constants are the values of kind.
-	Raw = &Table{ID: 5, Name: "raw",
+	Raw = &Table{ID: 5, Name: "raw", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
 	// R5m and R1h hold labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h. A series' rows stand together, for they are read over long ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	// RawPages, R5mPages and R1hPages hold pages: labels and chunks of many series whose ids begin with the first bits of first.
-	RawPages = &Table{ID: 24, Name: "raw_pages", Partition: rollupPartition,
+	RawPages = &Table{ID: 24, Name: "raw_pages", Remembered: true, Partition: rollupPartition,
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt}, {"first", KindID}, {"version", KindID}}}
 	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}

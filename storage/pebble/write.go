@@ -53,13 +53,14 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	}
 	touched := e.versions.touched(batches)
 	return e.commit(ctx, "write", done, func() error {
-		if err := counting(touched, func() error { return e.apply(commits) }); err != nil {
-			return err
-		}
-		if len(files) > 0 {
-			if err := e.ingest(files); err != nil {
+		err := counting(touched, func() error {
+			if err := e.apply(commits); err != nil || len(files) == 0 {
 				return err
 			}
+			return e.ingest(files)
+		})
+		if err != nil {
+			return err
 		}
 		for _, prefix := range deleted {
 			if prefix[0] != engine.Stage.ID || !e.exciser.deleted(prefix) {

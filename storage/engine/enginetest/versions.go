@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,10 +35,41 @@ func testVersions(t *testing.T, e engine.Engine) {
 		change()
 		require.True(t, !versioned(v) || before != version(), what)
 	}
+	testVersionsOfSealedRows(t, e, v)
 	_, known := v.Version(engine.Stage, engine.Key{engine.Int(1), engine.Int(1)})
 	require.False(t, known, "nobody remembers the stage")
 	_, known = v.Version(engine.Sealed, engine.Key{engine.Int(1)})
 	require.True(t, !known || !versioned(v), "not a partition")
+}
+
+// testVersionsOfSealedRows writes rows of series, of which an engine may write many at a time in another way than few.
+func testVersionsOfSealedRows(t *testing.T, e engine.Engine, v engine.Versioned) {
+	partition := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
+	row := func(n byte) engine.Key { return engine.Key{engine.Int(1), engine.Int(0), id(1), id(n)} }
+	page := func(n byte) engine.Key {
+		return engine.Key{engine.Int(1), engine.Int(0), engine.Int(3), id(1), id(n)}
+	}
+	for _, of := range []struct {
+		table      *engine.Table
+		key, other engine.Key
+	}{{engine.Raw, row(2), row(3)}, {engine.RawPages, page(2), page(3)}} {
+		version := func() uint64 {
+			n, known := v.Version(of.table, partition)
+			require.Equal(t, known, versioned(v), of.table)
+			return n
+		}
+		for what, change := range map[string]func(){
+			"put":          func() { write(t, e, of.table, partition, put(of.key, "x")) },
+			"put of much":  func() { write(t, e, of.table, partition, put(of.other, strings.Repeat("x", engine.MaxValue))) },
+			"delete":       func() { write(t, e, of.table, partition, remove(of.key)) },
+			"drop":         func() { require.NoError(t, e.Drop(context.Background(), of.table, partition)) },
+			"drop of more": func() { require.NoError(t, e.Drop(context.Background(), of.table, partition[:1])) },
+		} {
+			before := version()
+			change()
+			require.True(t, !versioned(v) || before != version(), "%s in %s", what, of.table)
+		}
+	}
 }
 
 func versioned(v engine.Versioned) bool {
@@ -52,14 +84,32 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	if !ok || !versioned(v) {
 		return
 	}
+	for _, at := range []versionedRows{
+		{engine.Windows, engine.Key{engine.Text("t")}, func(i int) engine.Key { return engine.Key{engine.Int(int64(i))} }},
+		{
+			engine.Raw, engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)},
+			func(i int) engine.Key { return engine.Key{engine.Int(1), engine.Int(int64(i)), id(1), id(2)} },
+		},
+	} {
+		at.testAtOnce(t, e, v)
+	}
+}
+
+// versionedRows are rows of a partition of which an engine may have versions.
+type versionedRows struct {
+	table     *engine.Table
+	partition engine.Key
+	key       func(i int) engine.Key // of the i-th row
+}
+
+func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Versioned) {
 	const rows = 300
-	partition := engine.Key{engine.Text("t")}
 	var written atomic.Int64
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer written.Store(rows)
 		row := func(i int) []engine.Batch {
-			return []engine.Batch{{Table: engine.Windows, Partition: partition, Mutations: []engine.Mutation{put(engine.Key{engine.Int(int64(i))}, "x")}}}
+			return []engine.Batch{{Table: at.table, Partition: at.partition, Mutations: []engine.Mutation{put(at.key(i), "x")}}}
 		}
 		for i := range rows {
 			if i%3 == 0 { // It is written then, or later, or not.
@@ -77,7 +127,7 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	for range 2 {
 		running.Go(func() {
 			for written.Load() < rows {
-				if !testVersionHolds(t, e, v, partition, &written) {
+				if !at.holds(t, e, v, &written) {
 					return
 				}
 			}
@@ -86,29 +136,29 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	running.Wait()
 }
 
-// testVersionHolds caches what it scans as long as the version is the same.
-func testVersionHolds(t *testing.T, e engine.Engine, v engine.Versioned, partition engine.Key, written *atomic.Int64) bool {
-	before, ok := v.Version(engine.Windows, partition)
+// holds caches what it scans as long as the version is the same.
+func (at *versionedRows) holds(t *testing.T, e engine.Engine, v engine.Versioned, written *atomic.Int64) bool {
+	before, ok := v.Version(at.table, at.partition)
 	if !ok { // A write is under way.
 		return true
 	}
-	remembered, err := tryScan(e, engine.Range{Table: engine.Windows, Partition: partition})
+	remembered, err := tryScan(e, engine.Range{Table: at.table, Partition: at.partition})
 	if !assert.NoError(t, err) {
 		return false
 	}
 	for range 20 {
 		there := int(written.Load())
-		if now, ok := v.Version(engine.Windows, partition); !ok || now != before {
+		if now, ok := v.Version(at.table, at.partition); !ok || now != before {
 			return true
 		}
 		if !assert.GreaterOrEqual(t, len(remembered), there, "the version is the same, and rows are missing") {
 			return false
 		}
-		found, err := tryScan(e, engine.Range{Table: engine.Windows, Partition: partition})
+		found, err := tryScan(e, engine.Range{Table: at.table, Partition: at.partition})
 		if !assert.NoError(t, err) {
 			return false
 		}
-		if now, ok := v.Version(engine.Windows, partition); !ok || now != before {
+		if now, ok := v.Version(at.table, at.partition); !ok || now != before {
 			return true
 		}
 		if !assert.Equal(t, remembered, found, "the version is the same, and rows differ") {

@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// chunkMemory keeps raw chunks that queries have read of a few series: a panel is refreshed with the same series, and each scan for some
+// of them costs several times what decoding their chunks does. An entry has what one scan found, also where that was
+// nothing. It holds as long as the engine's versions of the two partitions that were read are the same, see engine.Versioned and
+// decisions/033: any write to one of them, and any drop of their tables' rows, makes it stale.
+//
+// There are two generations. Entries that are used move to the young one; when that has half of the capacity, the old one is let go of
+// and the young one becomes old.
+type chunkMemory struct {
+	capacity int64 // bytes
+
+	mu         sync.Mutex
+	young, old map[chunksKey]*keptChunks
+	bytes      int64 // of young
+	dropped    int64 // of old
+}
+
+const (
+	// chunkMemoryBytes is the capacity of a store's chunkMemory: the chunks that some thousand series have in a few slots.
+	chunkMemoryBytes = 8 << 20
+	// keptSeries is of how many series at most what one scan has found is kept: the more there are, the less the scan matters.
+	keptSeries = 64
+	// keptEntryBytes bounds an entry.
+	keptEntryBytes = 64 << 10
+	// keptOverhead is about what an entry takes besides its chunks and ids, and chunkOverhead a chunk besides its value.
+	keptOverhead, chunkOverhead = 400, 32
+)
+
+// chunksKey names the first series of a scan, in a slot.
+type chunksKey struct {
+	window, start  int64
+	tenant, metric string
+	place          format.ClassShard
+	first          format.SeriesID
+}
+
+// keptChunks are the chunks that some series have in a slot. They don't change.
+type keptChunks struct {
+	version uint64
+	ids     []format.SeriesID // of all series that were looked for, in order
+	chunks  []keptChunk       // in the order of their keys
+	bytes   int64
+}
+
+type keptChunk struct {
+	series int // index in ids
+	value  []byte
+}
+
+func newChunkMemory(capacity int64) *chunkMemory {
+	return &chunkMemory{capacity: capacity, young: map[chunksKey]*keptChunks{}}
+}
+
+// get returns the chunks that are kept under a key in this version; nil: none are.
+func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.young[key]
+	if e == nil {
+		if e = m.old[key]; e == nil {
+			return nil
+		}
+		delete(m.old, key)
+		m.dropped -= e.bytes
+		m.add(key, e)
+	}
+	if e.version != version {
+		return nil
+	}
+	return e
+}
+
+// put keeps chunks in the place of those that the key has.
+func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
+	key.tenant, key.metric = strings.Clone(key.tenant), strings.Clone(key.metric)
+	e.bytes = keptOverhead + int64(len(key.tenant)+len(key.metric)+len(e.ids)*engine.IDLen)
+	for _, c := range e.chunks {
+		e.bytes += int64(len(c.value)) + chunkOverhead
+	}
+	if e.bytes > min(keptEntryBytes, m.capacity/2) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before := m.old[key]; before != nil {
+		delete(m.old, key)
+		m.dropped -= before.bytes
+	}
+	m.add(key, e)
+}
+
+// add needs the lock.
+func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
+	if before := m.young[key]; before != nil {
+		m.bytes -= before.bytes
+	}
+	m.young[key] = e
+	if m.bytes += e.bytes; m.bytes > m.capacity/2 {
+		m.old, m.dropped = m.young, m.bytes
+		m.young, m.bytes = map[chunksKey]*keptChunks{}, 0
+	}
+}
+
+// size returns how many bytes are kept, about.
+func (m *chunkMemory) size() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes + m.dropped
+}
+
+// versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
+func (sel *selection) versionOf(src *source) (version uint64, ok bool) {
+	s := sel.r.s
+	if s.versions == nil {
+		return 0, false
+	}
+	partition := format.SeriesPartition(src.window.window, sel.r.tenant, src.metric, src.place)
+	rows, ok := s.versions.Version(engine.Raw, partition)
+	if !ok {
+		return 0, false
+	}
+	pages, ok := s.versions.Version(engine.RawPages, partition)
+	return rows + pages, ok // Both only grow.
+}
+
+// scanOrRecall is scan that may keep what it finds, of few series. It is for a task of which versions were asked for before.
+func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) error {
+	if !f.keeps || len(wants) > keptSeries {
+		_, err := f.scan(ctx, start, wants)
+		return err
+	}
+	src, memory := &f.sel.sources[wants[0].source], f.sel.r.s.chunkMemory
+	key := chunksKey{window: src.window.window, start: start, tenant: f.sel.r.tenant, metric: src.metric, place: src.place, first: wants[0].of.id}
+	if e := memory.get(key, f.version); e != nil {
+		if ok, err := f.recall(e, start, wants); ok || err != nil {
+			return err
+		}
+	}
+	from := len(f.chunks)
+	whole, err := f.scan(ctx, start, wants)
+	if err == nil && whole {
+		memory.put(key, f.kept(f.chunks[from:], wants))
+	}
+	return err
+}
+
+// recall takes the chunks of wants from those that are kept; ok is false if one of the series isn't among them.
+func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (ok bool, err error) {
+	from, id, next, size := len(f.chunks), 0, 0, 0
+	for i := range wants {
+		w := &wants[i]
+		for id < len(e.ids) && bytes.Compare(e.ids[id][:], w.of.id[:]) < 0 {
+			id++
+		}
+		if id == len(e.ids) || e.ids[id] != w.of.id {
+			f.chunks = f.chunks[:from]
+			return false, nil
+		}
+		for ; next < len(e.chunks) && e.chunks[next].series <= id; next++ {
+			if c := &e.chunks[next]; c.series == id {
+				f.chunks = append(f.chunks, sealedChunk{data: c.value, start: start, source: w.source, series: w.series})
+				size += len(c.value)
+			}
+		}
+	}
+	return true, f.sel.r.budget.charge(size)
+}
+
+// kept copies the chunks that a scan for wants has found, whose memory is shared, into an entry.
+func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
+	e := &keptChunks{version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found))}
+	size := 0
+	for i := range found {
+		size += len(found[i].data)
+	}
+	values := make([]byte, 0, size)
+	for i := range wants {
+		e.ids[i] = wants[i].of.id
+		for ; len(found) > 0 && found[0].series == wants[i].series; found = found[1:] {
+			from := len(values)
+			values = append(values, found[0].data...)
+			e.chunks = append(e.chunks, keptChunk{i, values[from:len(values):len(values)]})
+		}
+	}
+	return e
+}

@@ -1,0 +1,193 @@
+package storage
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// rawScans returns how many scans of raw chunks there were since it was asked last.
+func (c *scanCounter) rawScans() int { return c.since(engine.Raw) + c.since(engine.RawPages) }
+
+func readSamples(t *testing.T, s *SelectedSeries) (list []sample) {
+	t.Helper()
+	var found chunk.Samples
+	require.NoError(t, s.Samples(&found))
+	for i, at := range found.T {
+		list = append(list, sample{at, found.V[i]})
+	}
+	return list
+}
+
+// TestChunksAreKept asks for the same series again: their chunks are read once, and again when anything was written there, by a seal, late
+// samples or a delete, or was dropped.
+func TestChunksAreKept(t *testing.T) {
+	t.Parallel()
+	counter := countScans(memory.New())
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions, ts.opts.Retention = 1, 20*24*time.Hour
+	ts.open()
+	t.Cleanup(ts.close)
+	noon := ts.now.UnixMilli()
+	series := func(i int) labels.Labels {
+		return labels.FromStrings(labels.MetricName, "m", "job", fmt.Sprint("j", i))
+	}
+	// has asks twice, and compares with an answer that no kept chunk is in.
+	has := func(want int) {
+		t.Helper()
+		got := ts.all("ann")
+		n := 0
+		for _, list := range got {
+			n += len(list)
+		}
+		require.Equal(t, want, n)
+		require.Positive(t, counter.rawScans(), "something was written")
+		require.Equal(t, got, ts.all("ann"))
+		require.Zero(t, counter.rawScans(), "chunks were read again")
+		kept := ts.chunkMemory
+		ts.chunkMemory = newChunkMemory(0)
+		require.Equal(t, got, ts.all("ann"))
+		require.Positive(t, counter.rawScans())
+		ts.chunkMemory = kept
+	}
+	for i := range 20 {
+		ts.write("ann", series(i), sample{noon - 5*format.HourMS, 1})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	has(20)
+	ts.write("ann", series(3), sample{noon - 5*format.HourMS + 60_000, 2}) // Late.
+	require.NoError(t, ts.SealAll(t.Context()))
+	has(21)
+	ts.write("ann", series(3), sample{noon - 60*format.HourMS, 3}) // In a slot that had no chunks.
+	require.NoError(t, ts.SealAll(t.Context()))
+	has(22)
+	require.NoError(t, ts.Delete(t.Context(), "ann", noon-6*format.HourMS, noon, labels.MustNewMatcher(labels.MatchEqual, "job", "j7")))
+	require.Len(t, ts.all("ann"), 19, "the delete is about what is kept, too")
+	require.NoError(t, ts.CleanTombstones(t.Context(), "ann"))
+	has(21)
+	ts.passes(ts.now.Add(60 * day))
+	counter.rawScans()
+	require.Empty(t, ts.all("ann"), "dropped")
+}
+
+// TestChunksOfSomeSeriesAreKept asks for some of the series that were asked for before, for others, and for more.
+func TestChunksOfSomeSeriesAreKept(t *testing.T) {
+	t.Parallel()
+	counter := countScans(memory.New())
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions = 1
+	ts.open()
+	t.Cleanup(ts.close)
+	at := ts.now.UnixMilli() - 5*format.HourMS
+	const n = 2 * keptSeries
+	for i := range n {
+		ts.write("ann", labels.FromStrings(labels.MetricName, "m", "n", fmt.Sprintf("%03d", i)), sample{at, float64(i)})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	asked := func(pattern string) {
+		t.Helper()
+		m := labels.MustNewMatcher(labels.MatchRegexp, "n", pattern)
+		list, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
+		require.NoError(t, err)
+		want := 0
+		for i := range n {
+			if m.Matches(fmt.Sprintf("%03d", i)) {
+				want++
+			}
+		}
+		require.Len(t, list, want, pattern)
+		for _, s := range list {
+			i, err := strconv.Atoi(s.Labels.Get("n"))
+			require.NoError(t, err)
+			require.Equal(t, []sample{{at, float64(i)}}, readSamples(t, s), "%s", s.Labels)
+		}
+	}
+	for range 3 {
+		for i := range n {
+			asked(fmt.Sprintf("%03d", i))
+		}
+		asked("0.*")
+		asked(".*[1-4]")
+		asked(".*[37]")
+	}
+	counter.rawScans()
+	asked("003")
+	require.Zero(t, counter.rawScans())
+	asked(".*")
+	require.Positive(t, counter.rawScans(), "what is found of many series isn't kept")
+}
+
+// TestUnreadableChunksArentKept asks for chunks that can't be read, and for those beside them.
+func TestUnreadableChunksArentKept(t *testing.T) {
+	t.Parallel()
+	for _, table := range []*engine.Table{engine.Raw, engine.RawPages} {
+		ts, eng := openUnreadableStore(t, func(*Options) {})
+		at := ts.now.UnixMilli() - format.HourMS
+		ts.write("ann", upLabels, sample{at, 1})
+		require.NoError(t, ts.SealAll(t.Context()))
+		ask := func() (told int) {
+			list, err := ts.Select(t.Context(), Query{
+				Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}, Warn: func(error) { told++ },
+			})
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			if samples := readSamples(t, list[0]); told == 0 {
+				require.Equal(t, []sample{{at, 1}}, samples)
+			}
+			return told
+		}
+		_, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}})
+		require.NoError(t, err) // The labels are kept.
+		eng.table.Store(table)
+		for range 3 {
+			require.NotZero(t, ask(), "%s can't be read", table)
+		}
+		eng.table.Store(nil)
+		require.Zero(t, ask())
+		eng.table.Store(table)
+		require.Zero(t, ask(), "%s is kept", table)
+		eng.table.Store(nil)
+	}
+}
+
+// TestChunkMemoryIsBounded keeps more than there is room for.
+func TestChunkMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	const capacity, value = 100_000, 1000
+	m := newChunkMemory(capacity)
+	key := func(i int) chunksKey { return chunksKey{start: int64(i), tenant: "ann", metric: "m"} }
+	entry := func(version uint64, bytes int) *keptChunks {
+		return &keptChunks{version: version, ids: make([]format.SeriesID, 1), chunks: []keptChunk{{0, make([]byte, bytes)}}}
+	}
+	for i := range 1000 {
+		m.put(key(i), entry(1, value))
+		require.NotNil(t, m.get(key(i), 1))
+		require.NotNil(t, m.get(key(0), 1), "what is used stays")
+		require.LessOrEqual(t, m.size(), int64(capacity+2*(value+keptOverhead+100)))
+	}
+	require.Nil(t, m.get(key(1), 1))
+	require.Nil(t, m.get(key(999), 2), "another version")
+	m.put(key(999), entry(2, value))
+	require.NotNil(t, m.get(key(999), 2))
+	require.Nil(t, m.get(key(999), 1))
+	m.put(key(1), entry(1, keptEntryBytes))
+	require.Nil(t, m.get(key(1), 1), "too large")
+	total := int64(0)
+	for _, entries := range []map[chunksKey]*keptChunks{m.young, m.old} {
+		for _, e := range entries {
+			total += e.bytes
+		}
+	}
+	require.Equal(t, total, m.size())
+}
