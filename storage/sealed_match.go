@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
@@ -67,28 +68,40 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
 // at is the metric's place in list, positions are the series'.
 func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
-	g, ctx := errgroup.WithContext(outer)
-	g.SetLimit(readWorkers)
-	for i, wm := range list {
-		if ctx.Err() != nil {
-			break
+	if len(list) == 1 {
+		if err := r.match(outer, list, 0, visit); err != nil {
+			return err
 		}
-		g.Go(func() error {
-			m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
-			if err != nil {
-				return err
+		return outer.Err()
+	}
+	g, ctx := errgroup.WithContext(outer)
+	var next atomic.Int64
+	for range min(readWorkers, len(list)) { // Not a goroutine a metric: most are in the cache, and a new stack takes longer to grow than they do.
+		g.Go(func() (err error) {
+			for at := next.Add(1) - 1; at < int64(len(list)) && err == nil && ctx.Err() == nil; at = next.Add(1) - 1 {
+				err = r.match(ctx, list, int(at), visit)
 			}
-			positions := r.visible(wm.window, m, m.set.Match(r.matchers))
-			if len(positions) == 0 {
-				return nil
-			}
-			return visit(i, m, positions)
+			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	return outer.Err()
+}
+
+// match calls visit if the metric at a place has series that match.
+func (r seriesFinder) match(ctx context.Context, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
+	wm := &list[at]
+	m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
+	if err != nil {
+		return err
+	}
+	positions := r.visible(wm.window, m, m.set.Match(r.matchers))
+	if len(positions) == 0 {
+		return nil
+	}
+	return visit(at, m, positions)
 }
 
 // metrics returns the metrics of a window whose names the request's matchers of __name__ match.

@@ -83,7 +83,9 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 // LabelValues lists the values that the series at these positions have for a label, sorted; a series
 // without the label adds none.
 func (s *Set) LabelValues(name string, positions []uint32) []string {
-	if len(positions) == len(s.series) && len(positions) > smallSet && name != labels.MetricName {
+	if name == labels.MetricName && len(positions) > 0 {
+		positions = positions[:1] // The same for all.
+	} else if len(positions) == len(s.series) && len(positions) > smallSet {
 		return slices.Clone(s.column(name).values)
 	}
 	seen := map[string]struct{}{}
