@@ -138,10 +138,13 @@ func (h *horizon) lackVanished(outlived func(keptMS int64) int64) {
 // outlived returns up to where rows have vanished that were kept so long. They vanish by the engine's clock, also for a process whose
 // own differs from it.
 func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
-	now := s.clock.EngineTime()
+	var now time.Time // Mostly nobody asks.
 	return func(keptMS int64) int64 {
 		if keptMS == 0 {
 			return s.startOf(s.period.WindowAt(res, never+1))
+		}
+		if now.IsZero() {
+			now = s.clock.EngineTime()
 		}
 		at := now.Add(-time.Duration(keptMS)*time.Millisecond - expireGrace).UnixMilli()
 		return s.startOf(s.period.WindowAt(res, at+1))
@@ -193,8 +196,9 @@ func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) (
 	if len(gaps) == 0 {
 		return nil, nil
 	}
+	now, _ := s.clock.Times()
 	for class := range hidden {
-		hidden[class].At[rollup.Raw] = s.shownAfter(t, tenant, int64(class), rollup.Raw, format.MaxTime, format.MaxTime)
+		hidden[class].At[rollup.Raw] = s.shownAfter(now, t, tenant, int64(class), rollup.Raw, format.MaxTime, format.MaxTime)
 	}
 	return gaps, nil
 }

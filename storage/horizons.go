@@ -15,6 +15,14 @@ func (s *Store) wanted(kept time.Duration) int64 {
 		return never
 	}
 	now, _ := s.clock.Times()
+	return wantedAt(now, kept)
+}
+
+// wantedAt is wanted at a time of the clock's.
+func wantedAt(now time.Time, kept time.Duration) int64 {
+	if kept == 0 {
+		return never
+	}
 	return now.Add(-kept).UnixMilli()
 }
 
@@ -55,11 +63,12 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 	if err != nil {
 		return nil, err
 	}
+	now, _ := s.clock.Times()
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
 		list[class].Class = 1 << class
 		for res := range list[class].At {
-			list[class].At[res] = s.shownAfter(t, tenant, int64(class), rollup.Resolution(res), minT, maxT)
+			list[class].At[res] = s.shownAfter(now, t, tenant, int64(class), rollup.Resolution(res), minT, maxT)
 		}
 	}
 	return list, nil
@@ -67,8 +76,8 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.
 // Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more, or less.
-func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
-	at := s.wanted(s.classes.keep(tenant, class).Of(res))
+func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
+	at := wantedAt(now, s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
 		at = max(at, h.HiddenMS, h.vanished(s.outlived(res), minT, maxT))

@@ -79,7 +79,10 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if len(g.all) == 0 {
 		return nil, nil
 	}
-	load := g.ask(int(s.at))
+	load, mine := g.ask(int(s.at))
+	if mine {
+		g.run(load, int(s.at)/groupSeries)
+	}
 	select {
 	case <-load.done:
 	case <-g.sel.ctx.Done():
@@ -96,15 +99,15 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	return load.chunks[from:load.ends[local]], nil
 }
 
-// ask begins to read the group of the series at a place, unless that was done, and when the group is new to
-// its readers also the groups after it. A group of which every series was asked for is let go of.
-func (g *groups) ask(at int) *groupLoad {
+// ask returns the load of the group of the series at a place; mine: nobody runs it yet, so the caller must. When the group is new to
+// its readers the groups after it are loaded, too. A group of which every series was asked for is let go of.
+func (g *groups) ask(at int) (load *groupLoad, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i, local := at/groupSeries, at%groupSeries
 	gr := &g.all[i]
 	first := gr.left == g.size(i)
-	load := g.begin(i)
+	load, mine = g.begin(i)
 	if bit := uint64(1) << (local % 64); gr.read[local/64]&bit == 0 {
 		gr.read[local/64] |= bit
 		gr.left--
@@ -114,31 +117,37 @@ func (g *groups) ask(at int) *groupLoad {
 	}
 	if first {
 		for ahead := i + 1; ahead <= i+groupsAhead && ahead < len(g.all); ahead++ {
-			if g.all[ahead].left == g.size(ahead) {
-				g.begin(ahead)
+			if g.all[ahead].left != g.size(ahead) {
+				continue
+			}
+			if next, isNew := g.begin(ahead); isNew {
+				go g.run(next, ahead)
 			}
 		}
 	}
-	return load
+	return load, mine
 }
 
-// begin and letGo need the lock.
-func (g *groups) begin(i int) *groupLoad {
+// begin returns a group's load; isNew: somebody must run it. begin and release need the lock.
+func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 	if load := g.all[i].load; load != nil {
-		return load
+		return load, false
 	}
 	if len(g.held) >= groupsHeld {
 		g.release(g.held[0])
 	}
-	load := &groupLoad{done: make(chan struct{})}
+	load = &groupLoad{done: make(chan struct{})}
 	g.all[i].load = load
 	g.held = append(g.held, i)
+	return load, true
+}
+
+// run runs the load of a group.
+func (g *groups) run(load *groupLoad, i int) {
+	defer close(load.done)
+	load.err = errLoadPanicked
 	from := i * groupSeries
-	go func() {
-		defer close(load.done)
-		load.read(g.sel, g.sel.series[from:from+g.size(i)])
-	}()
-	return load
+	load.read(g.sel, g.sel.series[from:from+g.size(i)])
 }
 
 func (g *groups) release(i int) {
@@ -175,6 +184,12 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
 	tasks := sel.tasks(wants)
 	got := make([][]sealedChunk, len(tasks))
+	if len(tasks) == 1 {
+		if got[0], l.err = sel.fetch(sel.ctx, &tasks[0]); l.err == nil {
+			l.order(len(series), got)
+		}
+		return
+	}
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
 	for range min(readWorkers, len(tasks)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
