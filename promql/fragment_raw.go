@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -63,7 +64,7 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 	r := &rawReader{
 		fragment: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
-		in:  make(promengine.Matrix, 1), it: &iterator{},
+		in:  make(promengine.Matrix, 1), it: iterators.Get().(*iterator),
 		quick:    floatFuncOf(p),
 		to:       p.edges.n,
 		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
@@ -81,6 +82,22 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 	}
 	r.stats.Reset(r.it)
 	return r.stats
+}
+
+// iterators have memory of samples that readers have let go of.
+var iterators = sync.Pool{New: func() any { return &iterator{} }}
+
+// keptSamples bounds the memory of samples that is used again: a query of one series over weeks has as many.
+const keptSamples = 1 << 16
+
+// release ends the reader's use, and that of the samples that it has read.
+func (r *rawReader) release() {
+	s := &r.it.samples
+	if cap(s.T) <= keptSamples && cap(s.ST) == 0 && cap(s.H) == 0 {
+		*r.it = iterator{samples: chunk.Samples{T: s.T[:0], V: s.V[:0]}}
+		iterators.Put(r.it)
+	}
+	r.it = nil
 }
 
 func (r *rawReader) notes() annotations.Annotations { return r.annotations }

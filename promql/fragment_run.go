@@ -135,6 +135,20 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
+// release ends the use of the readers once do has returned.
+func (r *fragmentRun) release() {
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			switch reader := reader.(type) {
+			case *rawReader:
+				reader.release()
+			case *rollupReader:
+				reader.raw.release()
+			}
+		}
+	}
+}
+
 func (r *fragmentRun) samples() (n int64) {
 	for _, readers := range r.readers {
 		for _, reader := range readers {

@@ -89,14 +89,16 @@ type fragmentSeries struct {
 
 // arena keeps values in few pieces of memory: many series have one value only.
 type arena struct {
-	series []fragmentSeries
-	floats []float64
+	series     []fragmentSeries
+	floats     []float64
+	roomSeries int // made room for at once, the last time
+	roomFloats int
 }
 
-// What an arena makes room for at once.
+// What an arena makes room for at once: at first less, for one series is all that many queries have.
 const (
-	arenaFloats = 512
-	arenaSeries = 64
+	arenaFloats, firstFloats = 512, 8
+	arenaSeries, firstSeries = 64, 1
 )
 
 // keep copies values, which mustn't be empty.
@@ -104,10 +106,12 @@ func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 	from, to := v.span()
 	n := to - from
 	if len(a.floats) < n {
-		a.floats = make([]float64, max(n, arenaFloats))
+		a.roomFloats = min(arenaFloats, max(firstFloats, 4*a.roomFloats))
+		a.floats = make([]float64, max(n, a.roomFloats))
 	}
 	if len(a.series) == 0 {
-		a.series = make([]fragmentSeries, arenaSeries)
+		a.roomSeries = min(arenaSeries, max(firstSeries, 4*a.roomSeries))
+		a.series = make([]fragmentSeries, a.roomSeries)
 	}
 	s := &a.series[0]
 	a.series = a.series[1:]

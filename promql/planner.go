@@ -200,6 +200,7 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
 	}
 	err = run.do(p.ctx, into.add)
+	run.release()
 	stats.Samples += run.samples()
 	switch {
 	case errors.Is(err, errHistograms), errors.Is(err, errLeave):

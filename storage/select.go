@@ -256,7 +256,7 @@ func (m *merger) least(heads []uint32) (least *format.SeriesID, ok bool) {
 func (m *merger) add(id *format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
-		m.slab = make([]SelectedSeries, min(1024, max(16, len(sel.series))))
+		m.slab = make([]SelectedSeries, min(1024, max(1, 4*len(sel.series))))
 	}
 	series := &m.slab[0]
 	m.slab = m.slab[1:]
