@@ -197,11 +197,14 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 	if expands {
 		columns = rollup.ExpandColumns
 	}
+	olderQueries := storage.OlderQueries(all, horizons, columns)
 	var series []sourceSeries
-	at := map[string]bool{}
+	at := map[string]bool{} // the labels of series, where there may be the same ones in several answers
 	var key []byte
 	add := func(one sourceSeries) {
-		if key = one.labels.Bytes(key); !at[string(key)] {
+		if len(olderQueries) == 0 {
+			series = append(series, one)
+		} else if key = one.labels.Bytes(key); !at[string(key)] {
 			at[string(key)] = true
 			series = append(series, one)
 		}
@@ -211,6 +214,7 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 		if err != nil {
 			return nil, err
 		}
+		series = make([]sourceSeries, 0, len(list))
 		for _, s := range list {
 			one := sourceSeries{labels: s.Labels}
 			if reading != nil {
@@ -221,7 +225,7 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 	}
 	var b rollup.Buckets
 	var buffers storage.BucketBuffers
-	for _, older := range storage.OlderQueries(all, horizons, columns) {
+	for _, older := range olderQueries {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return nil, err

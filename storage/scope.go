@@ -62,7 +62,7 @@ func (r *scope) lacksRaw(slot int64) bool {
 }
 
 // visible returns those of the positions whose series are in a class of which the window shows anything.
-func (r *scope) visible(w sealedWindow, m *metricSeries, positions []uint32) []uint32 {
+func (r *scope) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
 		if !r.shows(classDefault, w.window) {
 			return nil

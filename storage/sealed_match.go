@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/index"
 )
 
 // windowMetric is a metric in one window.
 type windowMetric struct {
-	window sealedWindow
+	window *sealedWindow
 	metric string
 	shards int64 // 0: not known
 }
 
 // windowMetricBytes is the size of a windowMetric with its result.
-const windowMetricBytes = 200
+const windowMetricBytes = 160
 
 // seriesFinder finds the series of windows that match.
 type seriesFinder struct{ *request }
@@ -32,9 +33,9 @@ func (r *request) catalog() catalogReader { return catalogReader{&r.queryReader}
 func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
 	var list []windowMetric
 	if name, ok := r.oneMetric(); ok { // No catalog needs to be read.
-		for _, w := range windows {
+		for i := range windows {
 			if name != "" {
-				list = append(list, windowMetric{window: w, metric: name})
+				list = append(list, windowMetric{window: &windows[i], metric: name})
 			}
 		}
 		return list, nil
@@ -51,12 +52,17 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for i, w := range windows {
+	n := 0
+	for i := range names {
+		n += len(names[i])
 		if err := r.budget.charge(len(names[i]) * windowMetricBytes); err != nil {
 			return nil, err
 		}
+	}
+	list = make([]windowMetric, 0, n)
+	for i := range windows {
 		for _, m := range names[i] {
-			list = append(list, windowMetric{window: w, metric: m.name, shards: m.shards})
+			list = append(list, windowMetric{window: &windows[i], metric: m.name, shards: m.shards})
 		}
 	}
 	if len(windows) > 1 {
@@ -68,8 +74,9 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
 // at is the metric's place in list, positions are the series'.
 func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
+	q := index.Prepare(r.matchers)
 	if len(list) == 1 {
-		if err := r.match(outer, list, 0, visit); err != nil {
+		if err := r.match(outer, &q, list, 0, visit); err != nil {
 			return err
 		}
 		return outer.Err()
@@ -79,7 +86,7 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 	for range min(readWorkers, len(list)) { // Not a goroutine a metric: most are in the cache, and a new stack takes longer to grow than they do.
 		g.Go(func() (err error) {
 			for at := next.Add(1) - 1; at < int64(len(list)) && err == nil && ctx.Err() == nil; at = next.Add(1) - 1 {
-				err = r.match(ctx, list, int(at), visit)
+				err = r.match(ctx, &q, list, int(at), visit)
 			}
 			return err
 		})
@@ -91,13 +98,13 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 }
 
 // match calls visit if the metric at a place has series that match.
-func (r seriesFinder) match(ctx context.Context, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) match(ctx context.Context, q *index.Query, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	wm := &list[at]
 	m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
 	if err != nil {
 		return err
 	}
-	positions := r.visible(wm.window, m, m.set.Match(r.matchers))
+	positions := r.visible(wm.window, m, m.set.Answer(q))
 	if len(positions) == 0 {
 		return nil
 	}

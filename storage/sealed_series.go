@@ -46,7 +46,7 @@ func (m *metricSeries) Swap(i, j int) {
 }
 
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
-func (r catalogReader) series(ctx context.Context, w sealedWindow, metric string, shards int64) (*metricSeries, error) {
+func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: metric}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {

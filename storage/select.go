@@ -77,7 +77,7 @@ type selection struct {
 
 // source is where sealed chunks are: a partition of table raw, or of rollups.
 type source struct {
-	window sealedWindow
+	window *sealedWindow
 	metric string
 	place  format.ClassShard
 	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.

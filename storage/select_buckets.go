@@ -142,11 +142,11 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		return
 	}
 	ends := into.End[before:]
-	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(&src.window, ends[0], ends[len(ends)-1]) {
+	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
 	// A day's chunk may have buckets of slots whose seal is under way, or was cut short: they are answered from samples.
-	period, w := sel.r.s.period, &src.window
+	period, w := sel.r.s.period, src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)
 		_, ok := slices.BinarySearch(w.slots, slot)
@@ -203,7 +203,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 }
 
 // startsOf returns the first and the last start of the chunks in a rollup window that are asked for.
-func (sel *selection) startsOf(w sealedWindow) (from, to int64) {
+func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 	p := sel.r.s.period
 	first, last := w.slots[0], w.slots[len(w.slots)-1]
 	if format.ResolutionOf(w.window) == rollup.OneHour {

@@ -297,7 +297,7 @@ func (sel *selection) allUncleaned(slots []int64) bool {
 }
 
 // chunksOf is about how many chunks a series has in a window: one a slot, or a day.
-func (sel *selection) chunksOf(w sealedWindow) int {
+func (sel *selection) chunksOf(w *sealedWindow) int {
 	if format.ResolutionOf(w.window) != rollup.OneHour {
 		return len(w.slots)
 	}

@@ -6,34 +6,54 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Match returns the positions, ascending, of the series that all matchers match, with Prometheus' meaning: a
-// series without a label has the empty value for it. No matchers match every series.
-func (s *Set) Match(ms []*labels.Matcher) []uint32 {
-	if len(s.series) == 0 {
-		return nil
-	}
-	conditions := make([]condition, 0, len(ms))
+// Query is what several sets are asked for, see Prepare. It doesn't change.
+type Query struct {
+	names      []*labels.Matcher // of the name that a set's series share
+	conditions []condition       // the cheapest first
+}
+
+// Prepare makes a query of matchers, all of which must match. No matchers match every series.
+func Prepare(ms []*labels.Matcher) Query {
+	q := Query{conditions: make([]condition, 0, len(ms))}
 	for _, m := range ms {
 		c := condition{m: m, negative: m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp}
-		if m.Name == labels.MetricName { // the same for all
-			if !m.Matches(s.series[0].Get(labels.MetricName)) {
-				return nil
-			}
+		if m.Name == labels.MetricName {
+			q.names = append(q.names, m)
 			continue
 		}
 		if c.plan(); c.always {
 			continue
 		}
-		conditions = append(conditions, c)
+		q.conditions = append(q.conditions, c)
+	}
+	slices.SortStableFunc(q.conditions, func(a, b condition) int { return int(a.way) - int(b.way) })
+	return q
+}
+
+// Match is Answer to the query of matchers.
+func (s *Set) Match(ms []*labels.Matcher) []uint32 {
+	q := Prepare(ms)
+	return s.Answer(&q)
+}
+
+// Answer returns the positions, ascending, of the series that a query's matchers match, with Prometheus' meaning: a
+// series without a label has the empty value for it.
+func (s *Set) Answer(q *Query) []uint32 {
+	if len(s.series) == 0 {
+		return nil
+	}
+	for _, m := range q.names {
+		if !m.Matches(s.series[0].Get(labels.MetricName)) {
+			return nil
+		}
 	}
 	switch {
-	case len(conditions) == 0:
+	case len(q.conditions) == 0:
 		return s.all()
 	case len(s.series) <= smallSet:
-		return s.test(s.all(), conditions)
+		return s.testEach(q.conditions)
 	}
-	slices.SortStableFunc(conditions, func(a, b condition) int { return int(a.way) - int(b.way) })
-	return s.solve(conditions)
+	return s.solve(q.conditions)
 }
 
 // accessPath is how the values that a matcher names are found, the cheapest first.
@@ -92,6 +112,20 @@ func (s *Set) all() []uint32 {
 		positions[i] = uint32(i)
 	}
 	return positions
+}
+
+// testEach returns the series that pass all conditions.
+func (s *Set) testEach(conditions []condition) (kept []uint32) {
+next:
+	for p := range s.series {
+		for i := range conditions {
+			if !conditions[i].passes(s.series[p]) {
+				continue next
+			}
+		}
+		kept = append(kept, uint32(p))
+	}
+	return kept
 }
 
 // test keeps the candidates that pass all conditions, in place.
