@@ -98,7 +98,7 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 }
 
 // match calls visit if the metric at a place has series that match.
-func (r seriesFinder) match(ctx context.Context, q *index.Query, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) match(ctx context.Context, q *index.Prepared, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	wm := &list[at]
 	m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
 	if err != nil {

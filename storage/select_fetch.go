@@ -328,7 +328,7 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, PassOver: seekRows, Columns: f.sel.columns,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: seekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Query is what several sets are asked for, see Prepare. It doesn't change.
-type Query struct {
+// Prepared are matchers that several sets are asked for, see Prepare. They don't change.
+type Prepared struct {
 	names      []*labels.Matcher // of the name that a set's series share
 	conditions []condition       // the cheapest first
 }
 
-// Prepare makes a query of matchers, all of which must match. No matchers match every series.
-func Prepare(ms []*labels.Matcher) Query {
-	q := Query{conditions: make([]condition, 0, len(ms))}
+// Prepare prepares matchers, all of which must match. None match every series.
+func Prepare(ms []*labels.Matcher) Prepared {
+	q := Prepared{conditions: make([]condition, 0, len(ms))}
 	for _, m := range ms {
 		c := condition{m: m, negative: m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp}
 		if m.Name == labels.MetricName {
@@ -30,15 +30,15 @@ func Prepare(ms []*labels.Matcher) Query {
 	return q
 }
 
-// Match is Answer to the query of matchers.
+// Match is Answer to matchers that aren't prepared.
 func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	q := Prepare(ms)
 	return s.Answer(&q)
 }
 
-// Answer returns the positions, ascending, of the series that a query's matchers match, with Prometheus' meaning: a
+// Answer returns the positions, ascending, of the series that all matchers match, with Prometheus' meaning: a
 // series without a label has the empty value for it.
-func (s *Set) Answer(q *Query) []uint32 {
+func (s *Set) Answer(q *Prepared) []uint32 {
 	if len(s.series) == 0 {
 		return nil
 	}

@@ -367,8 +367,10 @@ func (h *history) chunksOf() {
 		w.Damaged = func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) }
 	}
 	ids := map[string]bool{h.field(table, of.series, metric).Text: true}
-	for _, s := range h.some(metric) {
-		ids[s.id] = true
+	if h.rng.IntN(3) > 0 {
+		for _, s := range h.some(metric) {
+			ids[s.id] = true
+		}
 	}
 	w.IDs = slices.Sorted(maps.Keys(ids))
 	chunks := engine.Key{engine.Int(format.KindChunk)}
@@ -378,13 +380,19 @@ func (h *history) chunksOf() {
 		start := row.key[of.start].Int
 		return !ids[row.key[of.series].Text] || start < w.First || start > w.Last
 	})
-	w.NoVersions = h.rng.IntN(2) == 0
-	got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
-	require.NoError(h.t, err)
-	if table == engine.Raw && w.NoVersions && len(got) == len(want) {
-		sameVersions(want, got)
+	w.NoVersions, w.Remember = h.rng.IntN(2) == 0, h.rng.IntN(3) > 0
+	times := 1
+	if w.Remember {
+		times += h.rng.IntN(2)
 	}
-	requireRows(h.t, want, got, "%s: %d series, from %d to %d, keys only %v, pass over %d", table, len(ids), w.First, w.Last, w.KeysOnly, w.PassOver)
+	for range times {
+		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
+		require.NoError(h.t, err)
+		if table == engine.Raw && w.NoVersions && len(got) == len(want) {
+			sameVersions(want, got)
+		}
+		requireRows(h.t, want, got, "%s: %d series, from %d to %d, keys only %v, pass over %d", table, len(ids), w.First, w.Last, w.KeysOnly, w.PassOver)
+	}
 }
 
 // sameVersions gives rows that were read without a version that of the row that is wanted in their place.

@@ -66,6 +66,7 @@ type Rows struct {
 	// written and opened are pages of chunks, by their versions.
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
+	facts           *factMemory
 }
 
 // New returns the rows of an engine, whose Close stays the caller's.
@@ -82,11 +83,13 @@ func New(eng engine.Engine, o Options) *Rows {
 	if o.OpenedBytes == 0 {
 		o.OpenedBytes = defaultOpenedBytes
 	}
+	versions, _ := engine.As[engine.Versioned](eng)
 	return &Rows{
 		eng: eng, o: o, limits: defaultLimits(),
 		ids:     newLRU[labelsKey, ids](o.IDsBytes),
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
+		facts:  &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
 	}
 }
 

@@ -22,6 +22,7 @@ type segment struct {
 	from, to    engine.Key // bounds of its rows that are asked for
 	first, last string     // bounds of their ids
 	levels      []level
+	name        string // see nameOf
 }
 
 // level is the pages of a segment's buckets whose ids share so many bits.
@@ -50,7 +51,7 @@ func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 		for i := range g.levels {
 			l := &g.levels[i]
 			if l.upTo < from {
-				if err := s.gather(&g, l, from); err != nil {
+				if err := s.gatherOrRecall(&g, l, from); err != nil {
 					return err
 				}
 			}
@@ -187,12 +188,21 @@ func (s *scan) unit(g *segment, first, last string) error {
 			m.add(p, first, last)
 		}
 	}
-	if len(m.entries) == 0 {
+	none, err := s.noRows(g)
+	switch {
+	case err != nil:
+		return err
+	case len(m.entries) == 0 && none:
+		return nil
+	case len(m.entries) == 0:
 		return s.plain(from, to)
 	}
 	s.entries = m.entries
 	if !slices.IsSortedFunc(m.entries, entry.compare) {
 		slices.SortFunc(m.entries, entry.compare)
+	}
+	if none {
+		return m.entriesOnly()
 	}
 	return m.run()
 }

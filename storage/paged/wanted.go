@@ -23,6 +23,8 @@ type Wanted struct {
 	Damaged    func(engine.Damage) // as in engine.Range
 	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
 	Columns rollup.Columns
+	// Remember: what this process remembers of the partition may be used, and damage that came to its rows since isn't noticed then.
+	Remember bool
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
 	// the next row may be that is wanted.
 	PassOver int
