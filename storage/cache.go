@@ -20,6 +20,8 @@ const (
 	cachedIDs            // which series a window has
 	cachedWindows        // the windows of a tenant; the version is the engine's
 	cachedMarks          // the marks of a window; the version is the engine's
+	cachedSought         // those series of a window's metric that some matchers match; text is the metric, and the matchers
+	cachedOpened         // what look-ups of the series of a window's metric, text, have cost
 )
 
 // cacheKey names something that was read of a tenant's sealed window.
@@ -146,6 +148,14 @@ func (c *cache) held(key cacheKey, version uint64) (cached, bool) {
 	c.counts.hits++
 	c.recent.MoveToFront(e)
 	return e.Value.(*cacheEntry).value, true
+}
+
+// holds reports whether what key names in this version of its window is in memory.
+func (c *cache) holds(key cacheKey, version uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key]
+	return e != nil && e.Value.(*cacheEntry).version == version
 }
 
 func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {

@@ -296,7 +296,12 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 			at("a row of kind %d is not known", k[0].Int)
 		}
 	}
-	return nil
+	return c.filters(engine.Raw, format.SeriesPartition(window, tenant, metric, in))
+}
+
+// filters checks the filters of labels pages, where there are any.
+func (c *checker) filters(t *engine.Table, partition engine.Key) error {
+	return c.s.rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
 }
 
 func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {

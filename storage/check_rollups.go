@@ -229,7 +229,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			at("a row of kind %d is not known", k[0].Int)
 		}
 	}
-	return nil
+	return c.filters(t, format.SeriesPartition(window, tenant, metric, in))
 }
 
 // day compares a 1h chunk with what the 5m chunks of its day make.

@@ -29,7 +29,10 @@
 //	                     windowFinder    seriesFinder    selection
 //	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
 //
-// select.go, select_where.go, sealed_match.go, select_fetch.go, select_buckets.go; head/read.go
+// Labels are matched by an index of all series of a metric in a window, which is cached. Where that would take long, because the series are many,
+// matchers that name values read filters of pages of labels instead, and the labels that may match.
+//
+// select.go, select_where.go, sealed_match.go, sealed_series.go, sealed_sought.go, select_fetch.go, select_buckets.go; head/read.go
 //
 // # The way of a delete
 //

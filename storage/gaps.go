@@ -151,6 +151,22 @@ func (s *Store) noteGap(e *DamagedRowsError) {
 	}
 }
 
+// noteFilter names a filter that can't be read, and counts it once. Nothing is left out for that.
+func (s *Store) noteFilter(t *engine.Table, err error) {
+	s.gaps.mu.Lock()
+	isNew := !s.gaps.seen[err.Error()] && len(s.gaps.seen) < maxGaps
+	if isNew {
+		if s.gaps.seen == nil {
+			s.gaps.seen = map[string]bool{}
+		}
+		s.gaps.seen[err.Error()] = true
+	}
+	s.gaps.mu.Unlock()
+	if isNew {
+		s.corrupt(t, err)
+	}
+}
+
 // Damaged returns how many times rows were met that can't be read, each counted once.
 func (s *Store) Damaged() int {
 	s.gaps.mu.Lock()

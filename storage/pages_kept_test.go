@@ -125,7 +125,7 @@ func (ts *testStore) formatOf() int {
 func TestFormatOfPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, usualPages)
-	require.Equal(t, formatPages, ts.formatOf())
+	require.Equal(t, formatFilters, ts.formatOf())
 	// As an earlier release has it, which has classes.
 	have, before, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestFormatOfPages(t *testing.T) {
 	require.Equal(t, formatClasses, ts.formatOf())
 	ts.opts = o
 	ts.reopen()
-	require.Equal(t, formatPages, ts.formatOf())
+	require.Equal(t, formatFilters, ts.formatOf())
 	_, now, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
 	require.JSONEq(t, string(before), string(now), "the format alone")
@@ -178,7 +178,7 @@ func TestFormatIsRaisedBesideOthers(t *testing.T) {
 		require.NoError(t, withPages(t.Context(), eng, have), name)
 		have, _, err = readSettings(t.Context(), inner)
 		require.NoError(t, err)
-		require.Equal(t, formatPages, have.Format)
+		require.Equal(t, formatFilters, have.Format)
 	}
 }
 

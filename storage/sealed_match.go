@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
+	"github.com/cassia-db/cassia/storage/paged"
 )
 
 // windowMetric is a metric in one window.
@@ -72,9 +73,9 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 }
 
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
-// at is the metric's place in list, positions are the series'.
+// at is the metric's place in list, positions are the series' in m, which has those that match at least.
 func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
-	q := index.Prepare(r.matchers)
+	q := matchingQuery{index.Prepare(r.matchers), newSought(r.matchers)}
 	if len(list) == 1 {
 		if err := r.match(outer, &q, list, 0, visit); err != nil {
 			return err
@@ -97,14 +98,20 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 	return outer.Err()
 }
 
+// matchingQuery is what a request looks for, in an index and in pages.
+type matchingQuery struct {
+	prepared index.Prepared
+	sought   *sought
+}
+
 // match calls visit if the metric at a place has series that match.
-func (r seriesFinder) match(ctx context.Context, q *index.Prepared, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	wm := &list[at]
-	m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
+	m, err := r.matchingSeries(ctx, *wm, q.sought)
 	if err != nil {
 		return err
 	}
-	positions := r.visible(wm.window, m, m.set.Answer(q))
+	positions := r.visible(wm.window, m, m.set.Answer(&q.prepared))
 	if len(positions) == 0 {
 		return nil
 	}
@@ -183,13 +190,15 @@ type matching struct {
 	ids    []format.SeriesID
 	labels []labels.Labels
 	places []format.ClassShard // nil: all are in place 0
-	// positions are those among all series that the metric has in the window.
+	// positions are those among all series that the metric has in the window, about.
 	positions []uint32
+	// located is where they stand in pages, by place, if that is known.
+	located map[format.ClassShard]*paged.Located
 }
 
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
 func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
-	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions}
+	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions, located: m.located}
 	if len(positions) < len(m.ids) {
 		f.ids, f.labels = make([]format.SeriesID, len(positions)), make([]labels.Labels, len(positions))
 		if m.places != nil {
@@ -200,6 +209,12 @@ func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32) 
 			if m.places != nil {
 				f.places[i] = m.places[p]
 			}
+		}
+	}
+	if m.at != nil {
+		f.positions = make([]uint32, len(positions))
+		for i, p := range positions {
+			f.positions[i] = m.position(p)
 		}
 	}
 	size := 0

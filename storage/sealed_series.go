@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
+	"github.com/cassia-db/cassia/storage/paged"
 )
 
 // metricSeries are the series of a metric in a window, in the order of their ids. A series stands here
@@ -23,6 +24,12 @@ type metricSeries struct {
 	places []format.ClassShard // nil: all are in place 0
 	// bad are the rows that could not be read, as many as are kept.
 	bad []*CorruptRowError
+	// at, where these are only some of the metric's series, is about where each would be among all of them, ascending; nil: they are
+	// all. all is how many there are then, about.
+	at  []uint32
+	all int
+	// located is then where they stand in pages, by place.
+	located map[format.ClassShard]*paged.Located
 }
 
 const (
@@ -33,8 +40,23 @@ const (
 )
 
 func (m *metricSeries) bytes() int64 {
-	return m.set.Bytes() + int64(len(m.ids)*16+len(m.places)*2+len(m.bad)*200)
+	n := m.set.Bytes() + int64(len(m.ids)*16+len(m.places)*2+len(m.at)*4+len(m.bad)*200)
+	for _, l := range m.located {
+		n += l.Bytes()
+	}
+	return n
 }
+
+// position returns where a series is among all that the metric has in the window, about, in their order.
+func (m *metricSeries) position(i uint32) uint32 {
+	if m.at != nil {
+		return m.at[i]
+	}
+	return i
+}
+
+// size returns how many series the metric has in the window, about.
+func (m *metricSeries) size() int { return max(m.all, len(m.ids)) }
 
 // Len, Less and Swap let sort put the series of several shards in one order.
 func (m *metricSeries) Len() int           { return len(m.ids) }
@@ -57,42 +79,32 @@ func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric strin
 		return nil, err
 	}
 	m := v.(*metricSeries)
+	r.tellBad(m, loaded)
+	return m, nil
+}
+
+// tellBad warns of the rows that couldn't be read, and counts them when they were just loaded.
+func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
 			r.s.corrupt(bad.Table, bad)
 		}
 		r.tell(bad)
 	}
-	return m, nil
 }
 
 func (r catalogReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
-	if shards == 0 {
-		var err error
-		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
+	l, err := r.newSeriesLoad(ctx, window, metric, shards)
+	if err != nil {
+		return nil, err
+	}
+	for at := range r.s.places(l.shards) {
+		if err := r.scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
+		l.setPlaces(at)
 	}
-	l := &seriesLoad{r: r, window: window, metric: metric, budget: r.newBudget(), builder: labels.NewScratchBuilder(16)}
-	single := shards == 1 && r.s.classes.count() == 1
-	for at := range r.s.places(shards) {
-		err := r.scan(ctx, engine.Range{
-			Table: format.TableOf(format.ResolutionOf(window)), Partition: format.SeriesPartition(window, r.tenant, metric, at),
-			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
-		}, func(row engine.Row) error { return l.add(row) })
-		if err != nil {
-			return nil, err
-		}
-		for !single && len(l.m.places) < len(l.m.ids) {
-			l.m.places = append(l.m.places, at)
-		}
-	}
-	if slices.ContainsFunc(l.m.places, func(at format.ClassShard) bool { return at != 0 }) {
-		sort.Stable(&l.m)
-	} else {
-		l.m.places = nil
-	}
-	l.m.set = index.New(l.m.labels)
+	l.finish()
 	return &l.m, nil
 }
 
@@ -110,18 +122,64 @@ type seriesLoad struct {
 	r       catalogReader
 	window  int64
 	metric  string
+	shards  int64
+	single  bool // all series are in one place
 	m       metricSeries
 	budget  *budget
 	builder labels.ScratchBuilder
 	text    []byte
 }
 
+// newSeriesLoad returns a load of a metric's series; shards is 0 where it isn't known.
+func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
+	if shards == 0 {
+		var err error
+		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
+			return nil, err
+		}
+	}
+	return &seriesLoad{
+		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.s.classes.count() == 1,
+		budget: r.newBudget(), builder: labels.NewScratchBuilder(16),
+	}, nil
+}
+
+// rows returns the range of the labels rows of a place.
+func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
+	return engine.Range{
+		Table: format.TableOf(format.ResolutionOf(l.window)), Partition: format.SeriesPartition(l.window, l.r.tenant, l.metric, at),
+		From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
+	}
+}
+
+// setPlaces sets the place of the series that were added since it was called last.
+func (l *seriesLoad) setPlaces(at format.ClassShard) {
+	for !l.single && len(l.m.places) < len(l.m.ids) {
+		l.m.places = append(l.m.places, at)
+	}
+}
+
+// finish makes the index of the series that were added.
+func (l *seriesLoad) finish() {
+	if slices.ContainsFunc(l.m.places, func(at format.ClassShard) bool { return at != 0 }) {
+		sort.Stable(&l.m)
+	} else {
+		l.m.places = nil
+	}
+	l.m.set = index.New(l.m.labels)
+}
+
 var errOtherSeries = errors.New("storage: the labels are those of another series")
 
 func (l *seriesLoad) add(row engine.Row) error {
+	return l.addLabels(row.Clustering[format.SeriesField(format.ResolutionOf(l.window))].Text, row.Value)
+}
+
+// addLabels adds the series with an id, and the value of its labels row.
+func (l *seriesLoad) addLabels(series string, value []byte) error {
 	var id format.SeriesID
-	copy(id[:], row.Clustering[format.SeriesField(format.ResolutionOf(l.window))].Text)
-	ls, err := format.ParseLabels(row.Value, l.metric, &l.builder)
+	copy(id[:], series)
+	ls, err := format.ParseLabels(value, l.metric, &l.builder)
 	if err == nil {
 		l.text = format.AppendSeriesSet(l.text[:0], ls)
 		if format.SeriesIDOfSet(l.text) != id {

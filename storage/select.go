@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -83,6 +84,8 @@ type source struct {
 	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
 	class             int64
 	hidden, hiddenRaw int64
+	// located is where the series stand in pages; nil: that isn't known.
+	located *paged.Located
 }
 
 // part is where samples of a series are.
@@ -223,7 +226,9 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		}
 		m.runs = append(m.runs, n)
 		for _, at := range n.places {
-			sel.sources = append(sel.sources, sel.r.sourceOf(f.window, at))
+			src := sel.r.sourceOf(f.window, at)
+			src.located = f.located[at]
+			sel.sources = append(sel.sources, src)
 		}
 	}
 	for !m.full() {

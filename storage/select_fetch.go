@@ -329,7 +329,7 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	}
 	return paged.Wanted{
 		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: seekRows, Columns: f.sel.columns,
-		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
+		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
 	}
 }
 

@@ -17,13 +17,16 @@ import (
 
 const (
 	// formatVersion is the newest format of rows that this package writes and reads.
-	formatVersion = formatPages
+	formatVersion = formatFilters
 	// formatFirst is that of a store without classes, which the first releases read, too.
 	formatFirst = 1
 	// formatClasses is that of a store with classes: a release without them would miss their rows.
 	formatClasses = 2
 	// formatPages is that of a store with pages: a release without them would miss the series in these.
 	formatPages = 3
+	// formatFilters is that of a store whose labels pages may have filters: a release without these would write pages that have none beside
+	// those that have.
+	formatFilters = 4
 )
 
 // rawWindow is the width of a window of raw rows.
@@ -261,12 +264,12 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 
 // withPages raises the format of a store in which pages are about to be written, so that a release which can't read them refuses it.
 func withPages(ctx context.Context, eng engine.Engine, have settings) error {
-	for try := 1; have.Format < formatPages; try++ {
+	for try := 1; have.Format < formatFilters; try++ {
 		now, before, err := readSettings(ctx, eng)
-		if err != nil || now.Format >= formatPages {
+		if err != nil || now.Format >= formatFilters {
 			return err
 		}
-		now.Format = formatPages
+		now.Format = formatFilters
 		after, err := json.Marshal(now)
 		if err != nil {
 			return err
@@ -276,7 +279,7 @@ func withPages(ctx context.Context, eng engine.Engine, have settings) error {
 			return nil
 		}
 		if err != nil || try == addTries {
-			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatPages, cmp.Or(err, errOthersAdd))
+			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatFilters, cmp.Or(err, errOthersAdd))
 		}
 	}
 	return nil

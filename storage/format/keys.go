@@ -11,6 +11,14 @@ const (
 	KindChunk  = 1 // a chunk; start is its slot's start (in r1h its day's), version the hash of the value
 	// exemplars, in raw only; start and version as those of a chunk
 	KindExemplars = 2
+	// filters of labels pages, in tables of pages only
+	KindFilter = 9
+)
+
+// Bits in the keys of rows of kind KindFilter that are notes about all labels pages of a partition. Never reused.
+const (
+	BitsUnfiltered = -2 // some have no filters
+	BitsFiltered   = -1 // those beside it, and those written with it, have filters
 )
 
 // Kinds of rows in table catalog. Never reused.

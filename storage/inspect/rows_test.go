@@ -39,7 +39,7 @@ func TestRows(t *testing.T) {
 	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")
 	key["kind"] = "1"
 	require.NotContains(t, show("raw", key), "job")
-	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":3`)
+	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":4`)
 	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
 
 	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
@@ -82,10 +82,12 @@ func TestRowsOfPages(t *testing.T) {
 	}
 	for res, data := range map[rollup.Resolution]string{rollup.Raw: "chunks", rollup.FiveMinutes: "rollups", rollup.OneHour: "rollups"} {
 		lines := show(res)
-		require.Len(t, lines, 2)
+		require.Len(t, lines, 4)
 		require.Regexp(t, "^kind=0 .*: [0-9]+ bytes, labels of 40 series, ", lines[0])
 		version := regexp.MustCompile("version=([0-9a-f]+)").FindStringSubmatch(lines[0])[1]
 		require.Regexp(t, "^kind=1 .*: [0-9]+ bytes, "+data+" of 40 series, labels page "+version+", ", lines[1])
+		require.Regexp(t, "^kind=9 .*: all labels pages have filters$", lines[2])
+		require.Regexp(t, "^kind=9 .*"+version+": [0-9]+ bytes, open filter of a labels page of 40 series$", lines[3])
 	}
 	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
 	require.True(t, ok)

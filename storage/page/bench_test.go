@@ -141,3 +141,39 @@ func BenchmarkAppendValue(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFilter makes the filter of a page of labels, and looks for a label that it has and for one that it lacks.
+func BenchmarkFilter(b *testing.B) {
+	values := benchValues(true)["labels"][0]
+	b.Run("append", func(b *testing.B) {
+		var dst []byte
+		for b.Loop() {
+			dst = AppendFilter(dst[:0], values)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(values)), "ns/series")
+		b.ReportMetric(float64(len(dst))/float64(len(values)), "B/series")
+	})
+	f := requireFilter(b, AppendFilter(nil, values))
+	s := NewSelector([]LabelCondition{equals("job", "node"), equals("pod", "none")})
+	b.Run("match", func(b *testing.B) {
+		for b.Loop() {
+			s.MayMatch(f)
+		}
+	})
+}
+
+// BenchmarkSelector finds the entries of a page of labels that have a label which few have.
+func BenchmarkSelector(b *testing.B) {
+	values := benchValues(true)["labels"][0]
+	data := Append(nil, Head{Kind: Labels}, values)
+	s := NewSelector([]LabelCondition{equals("job", "node"), equals("instance", "10.0.7.7:9100")})
+	var found []byte
+	for b.Loop() {
+		p, err := Parse(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		found = s.AppendEntries(found[:0], p)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(values)), "ns/series")
+}

@@ -49,6 +49,9 @@ func requireHarmless(t testing.TB, b []byte) {
 	if at := p.Head().At; at != nil {
 		require.Len(t, at, p.Len())
 	}
+	if p.Head().Kind == Labels {
+		NewSelector([]LabelCondition{equals("job", "node"), {Name: "pod", Matches: func(v string) bool { return v != "x" }}}).AppendEntries(nil, p)
+	}
 	var value []byte
 	for i := range p.Len() {
 		if value, err = p.AppendValue(value[:0], i); err != nil {

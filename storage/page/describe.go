@@ -23,6 +23,18 @@ func Describe(b []byte) (string, error) {
 	return fmt.Sprintf("%s, %d bytes as rows", words, bytes), nil
 }
 
+// DescribeFilter returns what a filter of a page of labels is, for people. It returns ErrCorrupt if it can't be read.
+func DescribeFilter(b []byte) (string, error) {
+	f, err := ParseFilter(b)
+	if err != nil {
+		return "", err
+	}
+	if len(f.bits) == 0 {
+		return fmt.Sprintf("%d bytes, open filter of a labels page of %d series", len(b), f.Entries), nil
+	}
+	return fmt.Sprintf("%d bytes, filter of a labels page of %d series, %d bits, %d of each term", len(b), f.Entries, 8*len(f.bits), f.probes), nil
+}
+
 // String names what the entries of a page are.
 func (k Kind) String() string {
 	switch k {

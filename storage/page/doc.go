@@ -16,10 +16,12 @@
 // in other pages stay whole bytes. Pages of metrics of the same targets repeat each other best if their entries stand
 // in the order of their labels.
 //
-//	page.go, parse.go    the page, and access to one value
-//	cuttings.go          what the values of each kind are cut into
-//	composer.go          columns of all fields
-//	numbers.go           columns of numbers
-//	texts.go, packed.go  columns of texts
-//	positions.go         where the series of entries stand in a labels page
+//	page.go, parse.go      the page, and access to one value
+//	cuttings.go            what the values of each kind are cut into
+//	composer.go            columns of all fields
+//	numbers.go             columns of numbers
+//	texts.go, packed.go    columns of texts
+//	positions.go           where the series of entries stand in a labels page
+//	filter.go              filters of labels pages, each a value of its own
+//	selector.go, match.go  which entries of a labels page match, column by column
 package page

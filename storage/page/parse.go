@@ -70,6 +70,16 @@ func Parse(b []byte) (*Page, error) {
 	return p, nil
 }
 
+// LabelsOf returns Head.Labels of a page of another kind than Labels, a part of its bytes. ok is false for anything else, of which Parse returns
+// the error. It doesn't look at the checksum.
+func LabelsOf(b []byte) (labels []byte, ok bool) {
+	const from = 3
+	if len(b) < from+LabelsIDLen || b[0] != pageVersion || Kind(b[1]) == Labels || Kind(b[1]) >= kindsEnd {
+		return nil, false
+	}
+	return b[from : from+LabelsIDLen], true
+}
+
 // columns finds the columns.
 func (p *Page) columns(r *scanner, l *cutting) error {
 	there := r.take(columnsThere(l))

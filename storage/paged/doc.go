@@ -29,6 +29,16 @@
 // of the metric would be in a bucket; a partition may have pages of several levels. Readers go through all levels at once, from
 // bucket to bucket, see segment.go.
 //
+// # Filters
+//
+// Each labels page has a filter: which labels its series may have. Candidates reads the filters of a partition and has those pages opened that may
+// have series which a selector matches, so that a few of a million are found without reading the labels of all:
+//
+//	selector ─► Candidates: filters ─► Rows: labels pages that may match, and rows ─► ids, Located ─► Chunks: data pages that have some of them
+//
+// Located is where these series stand in labels pages. With it, Chunks needs no ids of the others, and opens no data page without any. See
+// filters.go for when filters are there, and what a reader does where they aren't.
+//
 // # Rows outdo entries
 //
 // A row may be written again: a raw chunk without the samples that were deleted, rollups with a higher version. Pages aren't

@@ -71,7 +71,7 @@ func (s *scan) remembers(g *segment) bool {
 // gatherOrRecall is gather that goes by the facts about a bucket, where only one is read.
 func (s *scan) gatherOrRecall(g *segment, l *level, from string) error {
 	first := firstOf(from, l.bits)
-	if !s.remembers(g) || first != firstOf(g.last, l.bits) {
+	if !s.remembers(g) || s.located() != nil || first != firstOf(g.last, l.bits) { // Located leaves out pages that have none of the series.
 		return s.gather(g, l, from)
 	}
 	if id, ok := s.wanted.from(first); !ok || id > lastOf(first, l.bits) { // Pages of other buckets are passed over.

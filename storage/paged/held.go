@@ -22,6 +22,8 @@ type heldPage struct {
 
 	*openPage      // nil: it isn't open
 	bad       bool // an entry can't be read, which was reported
+	// located is where the series that are wanted stand in its labels page, if that is known.
+	located *located
 }
 
 // openPage is a page that can be read, with the ids of its labels page. It doesn't change.
@@ -35,6 +37,8 @@ type openPage struct {
 	// values and, of raw chunks, versions are those of the entries of a page that this process has just written; then page is nil.
 	values   [][]byte
 	versions []string
+	// some: it is open with some of its entries, of which order are: see Located.
+	some bool
 }
 
 // newOpenPage returns a page of entries at these positions of a labels page.
@@ -110,6 +114,13 @@ func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *hel
 		parsed, err := parse(p.value)
 		if err != nil {
 			return false, err
+		}
+		if p.located != nil {
+			p.openPage = p.located.open(parsed)
+			if p.openPage == nil {
+				return false, nil
+			}
+			return true, p.checkPlace(t)
 		}
 		found, err := r.idsOf(ctx, t, partition, p, parsed)
 		if err != nil || found.none() {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // levelMemory remembers of which levels segments have pages, most often none, for whoever reads these again: to look for them takes a scan
@@ -60,6 +61,9 @@ func (m *levelMemory) wrote(batches []engine.Batch, failed bool) {
 		}
 		var last engine.Key
 		for j := range b.Mutations {
+			if b.Mutations[j].Clustering[0].Int == format.KindFilter {
+				continue
+			}
 			segment := fields(b.Mutations[j].Clustering, t.segment)
 			if last == nil || engine.Compare(last, segment) != 0 {
 				last = segment

@@ -52,10 +52,13 @@ type history struct {
 	ids    int64
 	// deletes are how many each raw chunk names that was written.
 	deletes map[string]int
+	// lookUps are answers of Candidates, of any time. unfiltered are the segments that have, or had, pages without filters.
+	lookUps    []lookUp
+	unfiltered map[string]bool
 }
 
 func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
-	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}}
+	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}, unfiltered: map[string]bool{}}
 	// Batches are checked on their way.
 	h.eng = faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write {
@@ -69,7 +72,7 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 	if h.rng.IntN(3) > 0 {
 		h.limits = limits{
 			entries: 3 + h.rng.IntN(20), bucket: 2 + h.rng.IntN(60), labelsBytes: 300 + h.rng.IntN(2000), dataBytes: 200 + h.rng.IntN(1000),
-			entryBytes: 90 + h.rng.IntN(200), batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3),
+			entryBytes: 90 + h.rng.IntN(200), batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3), filtered: h.rng.IntN(60),
 		}
 	}
 	h.ids = pick(h.rng, []int64{1, 2000, 8 << 20})
@@ -89,7 +92,7 @@ func checkWritten(t testing.TB, b *engine.Batch, l limits) {
 	}
 	for _, m := range b.Mutations {
 		size += mutationBytes(&m)
-		if m.Op == engine.Delete {
+		if m.Op == engine.Delete || m.Clustering[0].Int == format.KindFilter {
 			continue
 		}
 		require.Equal(t, versionOf(m.Value), m.Clustering[pageVersion].Text)
@@ -115,17 +118,24 @@ func (h *history) reopen() {
 
 func (h *history) run(steps int) {
 	for range steps {
-		switch n := h.rng.IntN(20); {
+		switch n := h.rng.IntN(26); {
 		case n < 5:
 			h.writeNew()
 		case n < 8:
 			h.writeBetter()
 		case n < 9:
+			if h.rng.IntN(6) == 0 {
+				h.asBefore()
+			}
 			h.reopen()
 		case n < 10:
 			h.outdone(pick(h.rng, rowTables), h.metric(), h.rng.IntN(3) > 0)
 		case n < 15:
 			h.scan()
+		case n < 18:
+			h.sought()
+		case n < 21:
+			h.locatedChunks()
 		default:
 			h.chunksOf()
 		}
@@ -134,6 +144,7 @@ func (h *history) run(steps int) {
 		for _, table := range rowTables {
 			h.outdone(table, metric, true)
 			h.compare(engine.Range{Table: table, Partition: partitionOf(metric)})
+			require.NoError(h.t, h.rows.CheckFilters(h.t.Context(), table, partitionOf(metric), func(err error) { require.NoError(h.t, err) }))
 		}
 	}
 }
@@ -373,6 +384,15 @@ func (h *history) chunksOf() {
 		}
 	}
 	w.IDs = slices.Sorted(maps.Keys(ids))
+	h.requireChunks(w)
+}
+
+// requireChunks compares chunks that are wanted with those of the plain engine.
+func (h *history) requireChunks(w Wanted) {
+	table, of, ids := w.Table, tablesOf(w.Table), map[string]bool{}
+	for _, id := range w.IDs {
+		ids[id] = true
+	}
 	chunks := engine.Key{engine.Int(format.KindChunk)}
 	want, err := readAll(h.plain.Scan, engine.Range{Table: table, Partition: w.Partition, From: chunks, To: chunks, KeysOnly: w.KeysOnly})
 	require.NoError(h.t, err)

@@ -47,12 +47,14 @@ type limits struct {
 	batchBytes  int // of pages
 	gatherBytes int // pages of a level that a reader holds, but for those of one bucket
 	fewest      int // entries of a page: fewer stay rows
+	// filtered is how many new series a write has of a partition, at least, for the filters of its labels pages to have bits.
+	filtered int
 }
 
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000,
 	}
 }
 
@@ -67,6 +69,8 @@ type Rows struct {
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
 	facts           *factMemory
+	// filtered are the segments of labels pages of which it is known whether those written next get filters.
+	filtered *lru[string, *filterChoice]
 }
 
 // New returns the rows of an engine, whose Close stays the caller's.
@@ -88,8 +92,9 @@ func New(eng engine.Engine, o Options) *Rows {
 		eng: eng, o: o, limits: defaultLimits(),
 		ids:     newLRU[labelsKey, ids](o.IDsBytes),
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
-		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
-		facts:  &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
+		levels:   &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
+		facts:    &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
+		filtered: newLRU[string, *filterChoice](levelMemoryBytes),
 	}
 }
 

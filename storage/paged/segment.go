@@ -129,9 +129,15 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 		var open *openPage
 		if g.prefix[0].Int == format.KindChunk {
-			open = s.r.known(labelsKey{metric, row.Clustering[pageVersion].Text})
+			open = s.known(metric, row.Clustering[pageVersion].Text)
 		}
-		found = append(found, s.hold(row, open))
+		at, skip := s.locate(row, open)
+		if skip {
+			continue
+		}
+		held := s.hold(row, open)
+		held.located = at
+		found = append(found, held)
 		bytes += len(row.Value)
 	}
 	l.upTo, l.held = upTo, slices.DeleteFunc(l.held, func(p *heldPage) bool { return p.last() < from })
@@ -145,11 +151,41 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 		l.held = append(l.held, p)
 		if few && p.value != nil {
-			of := labelsKey{metric, p.version}
+			of := s.located().nameOf(metric, p.version, p.some)
 			s.r.opened.add(of.clone(), p.openPage, of.size(p.page.Memory()+openBytes))
 		}
 	}
 	return nil
+}
+
+// located returns where the wanted series stand; nil: that isn't known.
+func (s *scan) located() *Located {
+	if s.wanted == nil {
+		return nil
+	}
+	return s.wanted.Located
+}
+
+// known returns a page of chunks that was opened, or written, before; nil: it isn't known any more.
+func (s *scan) known(metric, version string) *openPage {
+	if l := s.located(); l != nil {
+		if open := s.r.opened.get(l.nameOf(metric, version, true)); open != nil {
+			return open
+		}
+	}
+	return s.r.known(labelsKey{metric, version})
+}
+
+// locate returns where the wanted series stand in the labels page of a data page that isn't open; nil: it isn't known. skip: none are there.
+func (s *scan) locate(row engine.Row, open *openPage) (at *located, skip bool) {
+	if open != nil {
+		return nil, false
+	}
+	found, ok := s.located().of(row.Value)
+	if !ok {
+		return nil, false
+	}
+	return &found, len(found.positions) == 0
 }
 
 // known returns a page of chunks that was opened, or written, before; nil: it isn't known any more.

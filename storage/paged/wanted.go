@@ -28,6 +28,8 @@ type Wanted struct {
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
 	// the next row may be that is wanted.
 	PassOver int
+	// Located is where the series stand, and maybe others; nil: that isn't known.
+	Located *Located
 }
 
 // Range returns a range that holds all rows that are wanted.

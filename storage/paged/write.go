@@ -26,6 +26,10 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		return r.eng.Write(ctx, batches)
 	}
 	r.chooseBits(found)
+	found, err := r.chooseFilters(ctx, found)
+	if err != nil {
+		return err
+	}
 	var out []engine.Batch
 	wrote := justWritten{ids: map[labelsKey]ids{}}
 	for i := range batches {
@@ -60,6 +64,8 @@ type newSeries struct {
 	series []oneNew
 	places []int // memory of their chunks: those of the last series are the last ones
 	bits   int   // of their buckets
+	// filtered: their labels pages get filters; many: these have bits.
+	filtered, many bool
 }
 
 // oneNew is a new series: the places of its mutations in the batch.
@@ -194,7 +200,7 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 	return m.Clustering[3].Text == string(version[:])
 }
 
-// chooseBits sets the bits of buckets: the same ones for neighbouring batches of a partition.
+// chooseBits sets the bits of buckets, and whether filters have bits: as neighbouring batches of a partition.
 func (r *Rows) chooseBits(found []newSeries) {
 	for from := 0; from < len(found); {
 		to := from + 1
@@ -212,7 +218,7 @@ func (r *Rows) chooseBits(found []newSeries) {
 		}
 		bits := bitsFor(all, r.limits.bucket)
 		for i := range found[from:to] {
-			found[from+i].bits = bits
+			found[from+i].bits, found[from+i].many = bits, len(all) >= r.limits.filtered
 		}
 		from = to
 	}

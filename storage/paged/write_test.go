@@ -183,12 +183,15 @@ func TestPagesExpire(t *testing.T) {
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		require.Equal(t, engine.RawPages, op.Table)
 		require.Equal(t, partitionOf("up"), op.Partition)
-		pages = append(pages, op.Batch.Mutations...)
+		if op.Kind == faultengine.Write {
+			pages = append(pages, op.Batch.Mutations...)
+		}
 		return faultengine.Pass()
 	})
 	require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{b}))
-	require.Len(t, pages, 3)
-	want := []int64{b.Mutations[0].Timestamp + 9, (startOf(1)+slotMS)*1000 + 5, (startOf(2) + slotMS) * 1000}
+	labels := b.Mutations[0].Timestamp + 9
+	require.Len(t, pages, 5, "a note, the labels page, its filter, two data pages")
+	want := []int64{labels, labels, labels, (startOf(1)+slotMS)*1000 + 5, (startOf(2) + slotMS) * 1000}
 	for i, m := range pages {
 		require.Equal(t, int64(77), m.Expires)
 		require.Equal(t, want[i], m.Timestamp)

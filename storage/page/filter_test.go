@@ -1,0 +1,172 @@
+package page
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+func requireFilter(t testing.TB, b []byte) *Filter {
+	t.Helper()
+	f, err := ParseFilter(b)
+	require.NoError(t, err)
+	return &f
+}
+
+// equals is the condition that a label has a value.
+func equals(name, value string) LabelCondition {
+	return LabelCondition{Name: name, Values: []string{value}, Matches: func(v string) bool { return v == value }}
+}
+
+// mayHave reports whether a filter passes the series with a label.
+func mayHave(f *Filter, name, value string) bool {
+	return NewSelector([]LabelCondition{equals(name, value)}).MayMatch(f)
+}
+
+// numbered are labels rows of n series.
+func numbered(n int) (values [][]byte) {
+	for i := range n {
+		values = append(values, format.AppendLabels(nil, labels.FromStrings("instance", fmt.Sprintf("10.0.0.%d:9100", i), "job", "node", "mode", []string{"user", "idle"}[i%2])))
+	}
+	return values
+}
+
+// TestFilter holds that a filter passes all that its page has, and little else.
+func TestFilter(t *testing.T) {
+	for _, n := range []int{1, 2, 15, 100, MaxEntries} {
+		values := numbered(n)
+		b := AppendFilter([]byte("before"), values)[len("before"):]
+		f := requireFilter(t, b)
+		require.Equal(t, n, f.Entries)
+		require.NoError(t, f.Check(requirePage(t, values)))
+		for i := range n {
+			require.True(t, mayHave(f, "instance", fmt.Sprintf("10.0.0.%d:9100", i)))
+		}
+		require.True(t, mayHave(f, "job", "node"))
+		passed := 0
+		for i := range 10_000 {
+			if mayHave(f, "instance", fmt.Sprintf("10.0.1.%d:9100", i)) {
+				passed++
+			}
+		}
+		require.Less(t, passed, 200, "of 10,000 values that no series has")
+		require.False(t, mayHave(f, "instance", "node"), "a value of another label")
+		require.Less(t, len(b), 16+2*(n+5), "bytes of the filter of %d series", n)
+	}
+}
+
+func requirePage(t testing.TB, values [][]byte) *Page {
+	t.Helper()
+	p, err := Parse(Append(nil, Head{Kind: Labels}, values))
+	require.NoError(t, err)
+	return p
+}
+
+// TestFilterOfNames passes conditions that only demand that a label is there where one has it.
+func TestFilterOfNames(t *testing.T) {
+	f := requireFilter(t, AppendFilter(nil, numbered(100)))
+	has := func(name string) bool {
+		return NewSelector([]LabelCondition{{Name: name, Matches: func(v string) bool { return v != "" }}}).MayMatch(f)
+	}
+	require.True(t, has("job"))
+	require.False(t, has("pod"))
+	require.True(t, NewSelector([]LabelCondition{{Name: "pod", Matches: func(v string) bool { return v == "" }}}).MayMatch(f))
+	one := LabelCondition{Name: "instance", Values: []string{"a", "10.0.0.7:9100"}, Matches: func(v string) bool { return v == "a" || v == "10.0.0.7:9100" }}
+	require.True(t, NewSelector([]LabelCondition{one}).MayMatch(f))
+	require.False(t, NewSelector([]LabelCondition{one, equals("job", "web")}).MayMatch(f))
+}
+
+// TestOpenFilters pass anything: those that are made so, and those of values that can't be read.
+func TestOpenFilters(t *testing.T) {
+	values := append(numbered(20), []byte{format.LabelsVersion, 200})
+	for _, b := range [][]byte{AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil))} {
+		f := requireFilter(t, b)
+		require.Equal(t, 21, f.Entries)
+		require.Len(t, b, filterHead+checksumSize)
+		require.True(t, mayHave(f, "pod", "x"))
+		require.NoError(t, f.Check(requirePage(t, values)))
+	}
+}
+
+// TestWrongFilters holds that Check finds filters that aren't a page's.
+func TestWrongFilters(t *testing.T) {
+	p := requirePage(t, numbered(50))
+	require.NoError(t, requireFilter(t, AppendFilter(nil, numbered(50))).Check(p))
+	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numbered(49))).Check(p), ErrCorrupt)
+	others := numbered(60)[10:]
+	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, others)).Check(p), ErrCorrupt)
+	require.NoError(t, requireFilter(t, AppendFilter(nil, append(numbered(49), nil))).Check(requirePage(t, append(numbered(48), nil, nil))))
+}
+
+// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't read.
+func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
+	b := AppendFilter(nil, numbered(30))
+	for i := range b {
+		for _, flip := range []byte{1, 0x80, 0xff} {
+			b[i] ^= flip
+			_, err := ParseFilter(b)
+			require.ErrorIs(t, err, ErrCorrupt, "byte %d", i)
+			b[i] ^= flip
+		}
+	}
+	for n := range b {
+		_, err := ParseFilter(b[:n])
+		require.ErrorIs(t, err, ErrCorrupt, "%d bytes", n)
+	}
+}
+
+// FuzzParseFilter gives ParseFilter bytes as they are, and with the checksum that lets them pass.
+func FuzzParseFilter(f *testing.F) {
+	f.Add(AppendFilter(nil, numbered(3)))
+	f.Add(AppendOpenFilter(nil, 7))
+	s := NewSelector([]LabelCondition{equals("job", "node")})
+	p := requirePage(f, numbered(3))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, b := range [][]byte{b, resealed(append([]byte(nil), b...))} {
+			filter, err := ParseFilter(b)
+			if err != nil {
+				require.ErrorIs(t, err, ErrCorrupt)
+				continue
+			}
+			require.True(t, 1 <= filter.Entries && filter.Entries <= MaxEntries)
+			if !s.MayMatch(&filter) {
+				require.Error(t, filter.Check(p), "series of the page would be missed")
+			}
+		}
+	})
+}
+
+var rewriteFilters = flag.Bool("rewrite-filters", false, "write the golden filters anew; only for formats that no release has written")
+
+// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current version haven't changed.
+func TestGoldenFilters(t *testing.T) {
+	for name, b := range map[string][]byte{"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40)} {
+		path := filepath.Join("testdata", "filters", fmt.Sprintf("v%d-%s.txt", filterVersion, name))
+		if *rewriteFilters {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(hex.EncodeToString(b)+"\n"), 0o644))
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, strings.TrimSpace(string(text)), hex.EncodeToString(b),
+			"the format has changed: it needs a new version, so that old filters stay readable")
+	}
+	paths, err := filepath.Glob("testdata/filters/*.txt")
+	require.NoError(t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		b, err := hex.DecodeString(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		require.NoError(t, requireFilter(t, b).Check(requirePage(t, numbered(40))))
+	}
+}

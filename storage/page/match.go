@@ -1,0 +1,185 @@
+package page
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// matcher is the memory that matching the entries of a page needs.
+type matcher struct {
+	p *Page
+	// whole are the entries that aren't cut, passes those that have met all conditions so far, which are left.
+	whole, passes [MaxEntries]bool
+	left          int
+	names, values distinct
+	places        [MaxEntries]uint8 // of the label in each of names, from 1 on; 0: it isn't there
+	read          uint8             // the place of the label whose texts values has; 0: none
+	met           [MaxEntries]uint8 // of values: whether the condition is met, isn't, or wasn't tested
+	unset         bool              // whether the condition is met without the label
+}
+
+const (
+	untested = iota
+	isMet
+	isNotMet
+)
+
+var matchers = sync.Pool{New: func() any { return new(matcher) }}
+
+func (m *matcher) release() {
+	m.p = nil
+	m.names.forget()
+	m.values.forget()
+	matchers.Put(m)
+}
+
+// begin sets the page.
+func (m *matcher) begin(p *Page) {
+	m.p, m.left, m.read = p, p.n, 0
+	whole := p.column(0)
+	for i := range p.n {
+		m.whole[i] = whole.at(i) != 0
+		m.passes[i] = !m.whole[i]
+	}
+	m.names.read(p.text(1), p.n)
+}
+
+// apply leaves those of the entries that meet a condition.
+func (m *matcher) apply(c *LabelCondition) {
+	for k, names := range m.names.texts {
+		m.places[k] = placeOf(names, c.Name)
+	}
+	m.unset, m.left = c.Matches(""), 0
+	of := uint8(0) // whose values met is about
+	for i := range m.p.n {
+		if m.whole[i] {
+			m.left++
+			continue
+		}
+		if !m.passes[i] {
+			continue
+		}
+		place := m.places[m.names.of[i]]
+		if place == 0 {
+			m.passes[i] = m.unset
+		} else {
+			if place != of {
+				m.column(place)
+				of = place
+			}
+			m.passes[i] = m.meets(c, m.values.of[i])
+		}
+		if m.passes[i] {
+			m.left++
+		}
+	}
+}
+
+// column has values be those of the labels at a place.
+func (m *matcher) column(place uint8) {
+	if m.read != place {
+		m.values.read(m.p.text(1+int(place)), m.p.n)
+		m.read = place
+	}
+	clear(m.met[:len(m.values.texts)])
+}
+
+// meets reports whether a text of values meets a condition.
+func (m *matcher) meets(c *LabelCondition, k uint8) bool {
+	if m.met[k] == untested {
+		m.met[k] = isNotMet
+		if c.Matches(unsafeString(m.values.texts[k])) {
+			m.met[k] = isMet
+		}
+	}
+	return m.met[k] == isMet
+}
+
+// placeOf returns the place of a label among the names of a series, from 1 on; 0: it isn't there.
+func placeOf(names []byte, name string) uint8 {
+	for k := uint8(1); len(names) > 0 && k <= maxLabels; k++ {
+		one, rest, err := format.CutString(names)
+		if err != nil {
+			return 0
+		}
+		if string(one) == name {
+			return k
+		}
+		names = rest
+	}
+	return 0
+}
+
+// text returns a column of texts, of empty ones where it isn't there.
+func (p *Page) text(place int) *texts {
+	for i := range p.texts {
+		if p.texts[i].place == place {
+			return &p.texts[i].texts
+		}
+	}
+	return &noTexts
+}
+
+var noTexts = texts{form: textsEqual}
+
+// distinct are the texts of a column, those of a dictionary once each, and of what follows each other equal ones, too.
+type distinct struct {
+	texts  [][]byte
+	of     [MaxEntries]uint8 // the place in texts of each entry's
+	memory []byte
+}
+
+// forget lets go of the page's bytes.
+func (d *distinct) forget() {
+	clear(d.texts)
+	d.texts, d.memory = d.texts[:0], d.memory[:0]
+}
+
+// read reads a column of n texts.
+func (d *distinct) read(c *texts, n int) {
+	d.texts, d.memory = d.texts[:0], d.memory[:0]
+	switch c.form {
+	case textsEqual:
+		d.texts = append(d.texts, c.bytes)
+		clear(d.of[:n])
+	case textsDictionary:
+		d.each(c.dictionary, c.dictionary.n, func(_ int, text []byte) { d.texts = append(d.texts, text) })
+		for i := range n {
+			d.of[i] = uint8(c.references.at(i))
+		}
+	default:
+		d.each(c, n, func(i int, text []byte) {
+			if last := len(d.texts) - 1; last < 0 || string(d.texts[last]) != string(text) {
+				d.texts = append(d.texts, text)
+			}
+			d.of[i] = uint8(len(d.texts) - 1)
+		})
+	}
+}
+
+// each calls visit with the texts of a column without a dictionary, one after the other.
+func (d *distinct) each(c *texts, n int, visit func(i int, text []byte)) {
+	if c.form != textsShared {
+		for i := range n {
+			var text []byte
+			text, d.memory = c.at(i, d.memory)
+			visit(i, text)
+		}
+		return
+	}
+	before := []byte(nil) // what stands between the affixes of the text before
+	for i := range n {
+		from := len(d.memory)
+		d.memory = append(d.memory, c.prefix...)
+		begin := len(d.memory)
+		d.memory = c.appendStored(append(d.memory, before[:c.shared.at(i)]...), i)
+		before = d.memory[begin:len(d.memory):len(d.memory)]
+		d.memory = append(d.memory, c.suffix...)
+		visit(i, d.memory[from:len(d.memory):len(d.memory)])
+	}
+}
+
+// unsafeString returns b as a text that is valid as long as b isn't changed.
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,0 +1,119 @@
+package page
+
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// LabelCondition is what the value of a label must be, other than that of the metric's name.
+type LabelCondition struct {
+	Name string
+	// Values are those that match, where they are known: none is empty, and no other matches.
+	Values []string
+	// Matches reports whether a value matches, which is empty for a series without the label. It may be called from several goroutines
+	// at once, and must not keep the value.
+	Matches func(value string) bool
+}
+
+// Selector finds the series in pages of labels, and in labels rows, that meet all of some conditions. It may be used from several
+// goroutines at once.
+type Selector struct {
+	conditions []LabelCondition
+	// terms are hashes of terms: of each list a series must have one. See AppendFilter.
+	terms [][]uint64
+}
+
+// NewSelector returns the selector of conditions.
+func NewSelector(conditions []LabelCondition) *Selector {
+	s := &Selector{conditions: conditions}
+	var term []byte
+	for _, c := range conditions {
+		term = format.AppendString(term[:0], c.Name)
+		switch n := len(term); {
+		case len(c.Values) > 0:
+			hashes := make([]uint64, len(c.Values))
+			for i, v := range c.Values {
+				hashes[i] = notZero(xxhash.Sum64(format.AppendString(term[:n], v)))
+			}
+			s.terms = append(s.terms, hashes)
+		case !c.Matches(""):
+			s.terms = append(s.terms, []uint64{notZero(xxhash.Sum64(term))})
+		}
+	}
+	return s
+}
+
+// Names reports whether some condition names the values that match: filters of pages that have none of them aren't likely to pass.
+func (s *Selector) Names() bool {
+	for _, c := range s.conditions {
+		if len(c.Values) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// MayMatch reports whether a page with this filter may have series that match; false: it has none.
+func (s *Selector) MayMatch(f *Filter) bool {
+	for _, hashes := range s.terms {
+		found := false
+		for _, h := range hashes {
+			if found = f.has(h); found {
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// MatchesRow reports whether the series of a labels row with this value matches. It is true for a value that can't be read.
+func (s *Selector) MatchesRow(value []byte) bool {
+	if len(value) == 0 || value[0] != format.LabelsVersion {
+		return true
+	}
+	for i := range s.conditions {
+		c := &s.conditions[i]
+		found := []byte(nil)
+		for rest := value[1:]; len(rest) > 0; {
+			name, after, err := format.CutString(rest)
+			if err != nil {
+				return true
+			}
+			v, after, err := format.CutString(after)
+			if err != nil {
+				return true
+			}
+			if rest = after; string(name) == c.Name {
+				found = v
+			}
+		}
+		if !c.Matches(unsafeString(found)) {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendEntries appends the entries of a page of labels that match, ascending, and those whose values aren't cut, which may match. It looks at
+// each text of a column that has a dictionary once.
+func (s *Selector) AppendEntries(dst []byte, p *Page) []byte {
+	m := matchers.Get().(*matcher)
+	defer m.release()
+	m.begin(p)
+	for i := range s.conditions {
+		if m.left == 0 {
+			return dst
+		}
+		m.apply(&s.conditions[i])
+	}
+	for i := range p.n {
+		if m.whole[i] || m.passes[i] {
+			dst = append(dst, byte(i))
+		}
+	}
+	return dst
+}

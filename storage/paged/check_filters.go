@@ -1,0 +1,108 @@
+package paged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+)
+
+// CheckFilters verifies the filters of a partition of raw, r5m or r1h: where readers go by them, each labels page must have one, with all of its
+// labels, and each filter a page. It calls report with what isn't so. Labels pages that can't be read are left out: Scan reports them.
+func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition engine.Key, report func(error)) error {
+	t := tablesOf(table)
+	if t == nil || r.o.None {
+		return nil
+	}
+	// Filters first: a page that is written meanwhile has one that isn't looked at.
+	x := filterCheck{r: r, t: t, partition: partition, filters: map[candidate][]byte{}}
+	ok, err := x.read(ctx)
+	if errors.Is(err, engine.ErrCorrupt) {
+		report(filtersDamaged(t, partition, err))
+		return nil
+	}
+	if err != nil || !ok {
+		return err
+	}
+	for row, err := range r.eng.Scan(ctx, x.rangeOf(format.KindLabels)) {
+		switch {
+		case errors.Is(err, engine.ErrCorrupt):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := x.page(ctx, row); err != nil {
+			report(damaged(t, partition, t.hold(row, nil), err))
+		}
+	}
+	for key := range x.filters {
+		if there, err := r.haveKey(ctx, t, partition, t.pageKey(format.KindFilter, 0, key.bits, key.first, key.version)); err != nil || !there {
+			return err // The window was dropped meanwhile.
+		}
+		p := &heldPage{kind: format.KindFilter, bits: key.bits, first: key.first, version: key.version}
+		report(damaged(t, partition, p, errors.New("a filter without its labels page")))
+	}
+	return nil
+}
+
+type filterCheck struct {
+	r         *Rows
+	t         *tables
+	partition engine.Key
+	filters   map[candidate][]byte
+}
+
+func (x *filterCheck) rangeOf(kind int64) engine.Range {
+	key := engine.Key{engine.Int(kind)}
+	return engine.Range{Table: x.t.pages, Partition: x.partition, From: key, To: key}
+}
+
+// read reads the filters. It returns false where readers don't go by them.
+func (x *filterCheck) read(ctx context.Context) (ok bool, err error) {
+	for row, err := range x.r.eng.Scan(ctx, x.rangeOf(format.KindFilter)) {
+		if err != nil {
+			return false, err
+		}
+		if row.Clustering[x.t.bits].Int == format.BitsUnfiltered {
+			return false, nil
+		}
+		if ok {
+			x.filters[x.keyOf(row.Clustering)] = append([]byte(nil), row.Value...)
+		}
+		ok = ok || row.Clustering[x.t.bits].Int == format.BitsFiltered
+	}
+	return ok, nil
+}
+
+func (x *filterCheck) keyOf(k engine.Key) candidate {
+	return candidate{int(k[x.t.bits].Int), strings.Clone(k[x.t.first].Text), strings.Clone(k[pageVersion].Text)}
+}
+
+// page returns an error if a labels page has no filter, or another page's.
+func (x *filterCheck) page(ctx context.Context, row engine.Row) error {
+	key := x.keyOf(row.Clustering)
+	value, there := x.filters[key]
+	delete(x.filters, key)
+	if !there {
+		if there, err := x.r.haveKey(ctx, x.t, x.partition, x.t.filterKey(row.Clustering)); there || err != nil {
+			return err
+		}
+		return errors.New("a labels page without its filter")
+	}
+	p, err := page.Parse(row.Value)
+	if err != nil {
+		return nil
+	}
+	f, err := page.ParseFilter(value)
+	if err == nil {
+		err = f.Check(p)
+	}
+	if err != nil {
+		return fmt.Errorf("its filter: %w", err)
+	}
+	return nil
+}

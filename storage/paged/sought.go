@@ -1,0 +1,262 @@
+package paged
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+)
+
+// Sought are the labels rows of a partition whose series a selector matches.
+type Sought struct {
+	Table     *engine.Table // raw, r5m or r1h
+	Partition engine.Key
+	Selector  *page.Selector
+	// BadFilter is called with an engine.ErrCorrupt of each filter that can't be read; nothing is missed for that.
+	BadFilter func(error)
+}
+
+// Candidates are the labels pages of a partition that may have series which are sought, by their filters.
+type Candidates struct {
+	Sought
+	// AllPages and AllSeries count the labels pages of the partition, and their entries; of a page whose filter can't be read, none.
+	AllPages, AllSeries int
+
+	r     *Rows
+	t     *tables
+	pages []candidate // in the order of keys
+	found locating
+}
+
+// candidate is a labels page.
+type candidate struct {
+	bits           int
+	first, version string
+}
+
+// Pages is how many pages Rows opens.
+func (c *Candidates) Pages() int { return len(c.pages) }
+
+// Candidates reads the filters of a partition. It returns nil where all labels rows have to be read by Scan, because pages without filters
+// may be there, or filters can't be read.
+func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, error) {
+	t := tablesOf(sought.Table)
+	if t == nil || r.o.None {
+		return nil, nil
+	}
+	c := &Candidates{Sought: sought, r: r, t: t}
+	filters := engine.Key{engine.Int(format.KindFilter)}
+	noted := false
+	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: sought.Partition, From: filters, To: filters}) {
+		switch {
+		case errors.Is(err, engine.ErrCorrupt):
+			sought.BadFilter(filtersDamaged(t, sought.Partition, err))
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case noted:
+			c.filter(row)
+			continue
+		case row.Clustering[t.bits].Int != format.BitsFiltered:
+			return nil, nil
+		}
+		noted = true
+	}
+	if noted {
+		return c, nil
+	}
+	if there, err := r.haveKey(ctx, t, sought.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil || there {
+		if errors.Is(err, engine.ErrCorrupt) {
+			err = nil // Scan reports it.
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// filtersDamaged returns the engine.ErrCorrupt that names the filters of a partition.
+func filtersDamaged(t *tables, partition engine.Key, err error) error {
+	return fmt.Errorf("paged: filters in table %s, partition %s: %w", t.pages, describe(t.pages.Partition, partition), err)
+}
+
+// filter looks at the row of a filter.
+func (c *Candidates) filter(row engine.Row) {
+	k := row.Clustering
+	c.AllPages++
+	f, err := page.ParseFilter(row.Value)
+	if err != nil {
+		p := c.t.hold(row, nil)
+		c.BadFilter(damaged(c.t, c.Partition, p, err))
+	} else if c.AllSeries += f.Entries; !c.Selector.MayMatch(&f) {
+		c.found.saw(k[pageVersion].Text)
+		return
+	}
+	c.pages = append(c.pages, candidate{int(k[c.t.bits].Int), strings.Clone(k[c.t.first].Text), strings.Clone(k[pageVersion].Text)})
+}
+
+// Located is where the series stand that Rows has yielded, for Wanted of some of them.
+func (c *Candidates) Located() *Located { return c.found.located() }
+
+// LabelsRow is a labels row, and the id of its series.
+type LabelsRow struct {
+	ID    string
+	Value []byte
+}
+
+// Rows returns the labels rows that match, in the order of the ids, each once, and some whose value can't be read. Rows that aren't in
+// pages are among them. charge is called with the bytes of each; its error ends the search. Where damage isn't nil, it is called as
+// Range.Damaged is by Scan. Rows is called once.
+func (c *Candidates) Rows(ctx context.Context, charge func(bytes int) error, damage func(engine.Damage)) ([]LabelsRow, error) {
+	f := finder{c: c, charge: charge}
+	kind := engine.Key{engine.Int(format.KindLabels)}
+	f.scan = scan{r: c.r, ctx: ctx, tables: c.t, rows: &engine.Range{Table: c.Table, Partition: c.Partition, From: kind, To: kind, Damaged: damage}}
+	// Pages before rows, see Rows outdo entries in the package's description.
+	if err := f.readPages(); err != nil {
+		return nil, err
+	}
+	if err := f.readRows(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(f.found, func(a, b LabelsRow) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(f.found, func(a, b LabelsRow) bool { return a.ID == b.ID }), nil
+}
+
+// finder reads the labels rows of candidates.
+type finder struct {
+	scan
+
+	c       *Candidates
+	charge  func(bytes int) error
+	found   []LabelsRow
+	next    int        // of c.pages
+	nextKey engine.Key // of that; nil: not made yet
+	x       identifier
+	entries []byte
+	value   []byte
+}
+
+// readPages reads the labels pages that may match.
+func (f *finder) readPages() error {
+	if len(f.c.pages) == 0 {
+		return nil
+	}
+	all := f.c.pages
+	pages := engine.Range{
+		Table: f.pages, Partition: f.c.Partition, Damaged: f.pagesDamaged(), From: f.keyOf(&all[0]), To: f.keyOf(&all[len(all)-1]),
+	}
+	for row, err := range f.passingOver(pages, passing{wanted: f.isNext, after: f.afterPage, most: passFilteredPages, again: func(_, next engine.Key) engine.Range {
+		pages.From = next
+		return pages
+	}}) {
+		if err != nil {
+			return err
+		}
+		if err := f.page(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passFilteredPages is how many labels pages that aren't candidates a scan passes over: those of one block of Pebble's, about.
+const passFilteredPages = 8
+
+func (f *finder) keyOf(c *candidate) engine.Key {
+	return f.pageKey(format.KindLabels, 0, c.bits, c.first, c.version)
+}
+
+// isNext reports whether a key is that of a candidate. Candidates before it are gone.
+func (f *finder) isNext(key engine.Key) bool {
+	for f.next < len(f.c.pages) {
+		if f.nextKey == nil {
+			f.nextKey = f.keyOf(&f.c.pages[f.next])
+		}
+		order := engine.Compare(f.nextKey, key)
+		if order > 0 {
+			return false
+		}
+		f.next++
+		f.nextKey = nil
+		if order == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// afterPage returns the key of the next candidate.
+func (f *finder) afterPage(engine.Key) engine.Key {
+	if f.next == len(f.c.pages) {
+		return nil
+	}
+	return f.keyOf(&f.c.pages[f.next])
+}
+
+// page adds the entries of a labels page that match.
+func (f *finder) page(row engine.Row) error {
+	before := len(f.found)
+	p, err := parse(row.Value)
+	if err == nil && p.Head().Kind != page.Labels {
+		err = fmt.Errorf("%w: a page of kind %d where only kind %d is", engine.ErrCorrupt, p.Head().Kind, page.Labels)
+	}
+	if err == nil {
+		err = f.match(row.Clustering, p)
+	}
+	if err != nil {
+		f.c.found.entries = f.c.found.entries[:0]
+		return f.unreadable(f.hold(row, nil), err)
+	}
+	f.c.found.saw(strings.Clone(row.Clustering[pageVersion].Text))
+	return f.chargeFrom(before)
+}
+
+// chargeFrom charges the rows that were found from one on.
+func (f *finder) chargeFrom(first int) error {
+	n := 0
+	for _, row := range f.found[first:] {
+		n += len(row.ID) + len(row.Value)
+	}
+	return f.charge(n)
+}
+
+func (f *finder) match(key engine.Key, p *page.Page) (err error) {
+	f.entries = f.c.Selector.AppendEntries(f.entries[:0], p)
+	for _, i := range f.entries {
+		if f.value, err = p.AppendValue(f.value[:0], int(i)); err != nil {
+			return fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+		}
+		id, err := f.x.id(f.value, metricOf(f.c.Partition))
+		if err != nil {
+			return fmt.Errorf("%w: entry %d: %w", engine.ErrCorrupt, i, err)
+		}
+		if first := key[f.first].Text; firstOf(string(id[:]), int(key[f.bits].Int)) != first {
+			return fmt.Errorf("%w: series %x isn't in its bucket", engine.ErrCorrupt, id)
+		}
+		found := LabelsRow{string(id[:]), bytes.Clone(f.value)}
+		f.found = append(f.found, found)
+		f.c.found.entries = append(f.c.found.entries, locatedEntry{found.ID, i})
+	}
+	return nil
+}
+
+// readRows reads the labels rows that aren't in pages.
+func (f *finder) readRows() error {
+	for row, err := range f.r.eng.Scan(f.ctx, *f.rows) {
+		if err != nil {
+			return err
+		}
+		if f.c.Selector.MatchesRow(row.Value) {
+			f.found = append(f.found, LabelsRow{strings.Clone(row.Clustering[f.series].Text), bytes.Clone(row.Value)})
+			if err := f.chargeFrom(len(f.found) - 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

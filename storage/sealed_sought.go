@@ -1,0 +1,223 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
+	"github.com/cassia-db/cassia/storage/paged"
+)
+
+// An index of all series of a metric in a window answers any matchers, and takes long to make where the series are many. Matchers that name
+// values are answered without it, by the filters of labels pages, as long as that costs less:
+//
+//	index in the cache ───────────────────────────────────────► look up
+//	few pages, or no filters ─────────────────► make the index ─► look up
+//	else ─► filters ─► pages that may match ─► an index of what matches, which is cached for these matchers
+//
+// Once such answers have taken about as long as the index would have, or where one would open half of the pages, the index is made, if it is small
+// enough to stay in the cache beside others.
+
+const (
+	// fewestPages is how many labels pages a metric has in a window at least for its filters to be used.
+	fewestPages = 8
+	// indexPages is how many pages are opened in the time that it takes to make one page's part of an index, or a few more.
+	indexPages = 8
+	// filtersOfPage is how many filters are read in the time that it takes to open a page, or more.
+	filtersOfPage = 16
+	// indexedBytes is about what a series takes in an index.
+	indexedBytes = 200
+	// indexShare is the share of the cache that one index may take to be made though filters could do without.
+	indexShare = 4
+)
+
+// errIndexBetter means that the index of all series is to be made.
+var errIndexBetter = errors.New("storage: the index of all series costs less")
+
+// sought is what matchers ask for of a metric's series.
+type sought struct {
+	selector *page.Selector
+	text     string // of the matchers
+}
+
+// newSought returns what can be looked up by filters; nil: nothing can.
+func newSought(matchers []*labels.Matcher) *sought {
+	var conditions []page.LabelCondition
+	var text []byte
+	for _, m := range matchers {
+		if m.Name == labels.MetricName {
+			continue
+		}
+		c := page.LabelCondition{Name: m.Name, Matches: m.Matches}
+		switch m.Type {
+		case labels.MatchEqual:
+			if m.Value != "" {
+				c.Values = []string{m.Value}
+			}
+		case labels.MatchRegexp:
+			if set := m.SetMatches(); !slices.Contains(set, "") {
+				c.Values = set
+			}
+		}
+		conditions = append(conditions, c)
+		text = binary.AppendUvarint(append(text, byte(m.Type)), uint64(len(m.Name)))
+		text = binary.AppendUvarint(append(text, m.Name...), uint64(len(m.Value)))
+		text = append(text, m.Value...)
+	}
+	s := &sought{selector: page.NewSelector(conditions), text: string(text)}
+	if !s.selector.Names() {
+		return nil
+	}
+	return s
+}
+
+// openedPages counts how many pages look-ups by filters have opened of a metric in a window, filters counted in.
+type openedPages struct{ atomic.Int64 }
+
+func (*openedPages) bytes() int64 { return 8 }
+
+// matchingSeries returns the series of a window's metric among which are those that match.
+func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *sought) (*metricSeries, error) {
+	c := r.catalog()
+	if q != nil && r.s.rows.HavePages() {
+		m, err := c.soughtSeries(ctx, &wm, q)
+		if !errors.Is(err, errIndexBetter) {
+			return m, err
+		}
+	}
+	return c.series(ctx, wm.window, wm.metric, wm.shards)
+}
+
+// soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.
+func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
+	w := wm.window
+	if r.s.cache.holds(cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: wm.metric}, w.version) {
+		return nil, errIndexBetter
+	}
+	loaded := false
+	key := cacheKey{kind: cachedSought, window: w.window, tenant: r.tenant, text: wm.metric + "\x00" + q.text}
+	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+		loaded = true
+		return r.loadSought(ctx, wm, q)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := v.(*metricSeries)
+	r.tellBad(m, loaded)
+	return m, nil
+}
+
+// loadSought reads the series that match.
+func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cached, error) {
+	l, err := r.newSeriesLoad(ctx, wm.window.window, wm.metric, wm.shards)
+	if err != nil {
+		return nil, err
+	}
+	wm.shards = l.shards
+	places := slices.Collect(r.s.places(l.shards))
+	found := make([]*paged.Candidates, len(places))
+	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
+		rows := l.rows(at)
+		found[i], err = r.s.rows.Candidates(ctx, paged.Sought{
+			Table: rows.Table, Partition: rows.Partition, Selector: q.selector,
+			BadFilter: func(err error) { r.s.noteFilter(rows.Table, err) },
+		})
+		if err == nil && found[i] == nil {
+			err = errIndexBetter
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.payFilters(ctx, wm, found)
+	if err != nil {
+		return nil, err
+	}
+	match, held := make([][]paged.LabelsRow, len(places)), r.newBudget()
+	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
+		rows := l.rows(at)
+		match[i], err = found[i].Rows(ctx, held.charge, func(d engine.Damage) { r.missed(&rows, d) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.m.located = map[format.ClassShard]*paged.Located{}
+	for i, at := range places {
+		for _, row := range match[i] {
+			if err := l.addLabels(row.ID, row.Value); err != nil {
+				return nil, err
+			}
+		}
+		l.setPlaces(at)
+		l.m.located[at] = found[i].Located()
+	}
+	l.finish()
+	l.m.spread(all)
+	return &l.m, nil
+}
+
+// payFilters counts what a look-up by filters is about to cost, and returns how many series the metric has, about; or errIndexBetter, where an index
+// of all is small enough to stay in the cache, and look-ups have cost as much, or this one would cost nearly as much.
+func (r catalogReader) payFilters(ctx context.Context, wm *windowMetric, found []*paged.Candidates) (series int64, err error) {
+	pages, all := 0, 0
+	for _, c := range found {
+		pages, all, series = pages+c.Pages(), all+c.AllPages, series+int64(c.AllSeries)
+	}
+	if all < fewestPages {
+		return 0, errIndexBetter
+	}
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedOpened, window: wm.window.window, tenant: r.tenant, text: wm.metric}, wm.window.version,
+		func() (cached, error) { return &openedPages{}, nil })
+	if err != nil {
+		return 0, err
+	}
+	before := v.(*openedPages).Add(int64(pages+all/filtersOfPage)) - int64(pages)
+	if fits := series*indexedBytes <= r.s.cache.capacity/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
+		return 0, errIndexBetter
+	}
+	return series, nil
+}
+
+// placeWorkers is how many places of a metric are read at once.
+const placeWorkers = 4
+
+// eachPlace calls do with the places, several at once, and their indices.
+func eachPlace(ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error) error {
+	if len(places) == 1 {
+		return do(ctx, 0, places[0])
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(placeWorkers)
+	for i, at := range places {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(ctx, i, at)
+		})
+	}
+	return g.Wait()
+}
+
+// spread sets where the series would be about among so many of the metric, by their ids, which are hashes.
+func (m *metricSeries) spread(all int64) {
+	m.at, m.all = make([]uint32, len(m.ids)), int(all)
+	next := uint32(0)
+	for i, id := range m.ids {
+		at := uint32(min(uint64(binary.BigEndian.Uint32(id[:]))*uint64(all)>>32, math.MaxUint32/2))
+		m.at[i] = max(at, next)
+		next = m.at[i] + 1
+	}
+}

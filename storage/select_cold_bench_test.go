@@ -1,0 +1,95 @@
+package storage
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+)
+
+// coldSeries are how many series the metric of BenchmarkSelectCold has in one window.
+const coldSeries = 1_000_000
+
+// coldLabels are the labels of series i: a host has 1,000 of them, an instance 100, and a pod 10.
+func coldLabels(i int) labels.Labels {
+	return labels.FromStrings(labels.MetricName, "bench_requests_total", "cluster", "eu-central-1", "code", []string{"200", "404", "500", "503"}[i/100_000%4],
+		"host", fmt.Sprintf("host-%d.example.com", i%1000), "instance", fmt.Sprintf("10.0.%d.%d:9100", i%10_000/256, i%10_000%256), "job", []string{"api", "web"}[i%2],
+		"path", fmt.Sprintf("/v1/items/%d", i/4000%250), "pod", fmt.Sprintf("web-%d-%x", i%1000, uint32(i%100_000)*2654435761))
+}
+
+// fillCold writes the samples of the series and seals them. It returns the times of the first and the last sample.
+func fillCold(b *testing.B, ts *testStore) (minT, maxT int64) {
+	base := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour).UnixMilli()
+	for from := 0; from < coldSeries; from += 50_000 {
+		batch := ts.NewBatch("default")
+		for i := from; i < from+50_000; i++ {
+			s, err := batch.Define(fmt.Appendf(nil, "%d", i), coldLabels(i))
+			require.NoError(b, err)
+			for k := range int64(2) {
+				require.NoError(b, batch.Float(s, base+(k+1)*15_000, 0, float64(i%100)))
+			}
+		}
+		require.NoError(b, batch.Commit(b.Context()))
+	}
+	before := cpuTime()
+	require.NoError(b, ts.SealAll(b.Context()))
+	b.Logf("sealing took %.2f µs of CPU a series", float64((cpuTime()-before).Microseconds())/coldSeries)
+	return base, base + 2*time.Hour.Milliseconds()
+}
+
+// BenchmarkSelectCold finds the series of one host, and then their samples, in a store that was just opened, of a metric with a million
+// series in one window. Blocks of Pebble's are neither in its cache nor decompressed; files are likely in the system's cache. read-kB/op are
+// those that the process read of files, indexes and the log included.
+func BenchmarkSelectCold(b *testing.B) {
+	ts := openUncheckedStore(b)
+	minT, maxT := fillCold(b, ts)
+	equal := func(name, value string) *labels.Matcher { return labels.MustNewMatcher(labels.MatchEqual, name, value) }
+	metric := equal(labels.MetricName, "bench_requests_total")
+	for _, q := range []struct {
+		name     string
+		matchers []*labels.Matcher
+	}{
+		{"1000 of a host", []*labels.Matcher{metric, equal("host", "host-7.example.com")}},
+		{"100 of an instance", []*labels.Matcher{metric, equal("instance", "10.0.0.7:9100")}},
+		{"10 of a pod", []*labels.Matcher{metric, equal("pod", coldLabels(7).Get("pod"))}},
+		{"none", []*labels.Matcher{metric, equal("host", "host-7")}},
+	} {
+		for _, list := range []bool{true, false} {
+			b.Run(q.name+map[bool]string{true: "/list", false: "/samples"}[list], func(b *testing.B) {
+				var cpu time.Duration
+				var read int64
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					ts.closeUnchecked()
+					ts.open()
+					runtime.GC()
+					fromRead, fromCPU := readBytes(b), cpuTime()
+					b.StartTimer()
+					benchSelect(b, ts, Query{Tenant: "default", Matchers: q.matchers, MinT: minT, MaxT: maxT}, list)
+					b.StopTimer()
+					cpu += cpuTime() - fromCPU
+					read += readBytes(b) - fromRead
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(cpu)/float64(b.N)/1e6, "cpu-ms/op")
+				b.ReportMetric(float64(read)/float64(b.N)/1e3, "read-kB/op")
+			})
+		}
+	}
+}
+
+// readBytes returns how many bytes the process has read so far by system calls; 0 where the system doesn't count them.
+func readBytes(b *testing.B) (n int64) {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0
+	}
+	_, err = fmt.Sscanf(string(text), "rchar: %d", &n)
+	require.NoError(b, err)
+	return n
+}
