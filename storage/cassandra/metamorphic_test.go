@@ -20,7 +20,7 @@ func TestMetamorphic(t *testing.T) {
 	subject := enginetest.Subject{
 		Open:   func(t testing.TB) engine.Engine { return openApart(t) },
 		Reopen: reopen,
-		NoDrop: true,
+		NoDrop: true, NoClear: true,
 	}
 	if *historyFile != "" {
 		enginetest.Replay(t, subject, *historyFile)

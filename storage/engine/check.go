@@ -3,18 +3,25 @@ package engine
 import "fmt"
 
 // CheckBatches returns an error if batches can't be written. Every engine calls it before it writes anything, so that
-// all of them refuse the same, and a refusal leaves nothing behind.
-func CheckBatches(batches []Batch) error {
+// all of them refuse the same, and a refusal leaves nothing behind. Those that take Clear call CheckClearing instead.
+func CheckBatches(batches []Batch) error { return checkBatches(batches, false) }
+
+// CheckClearing does as CheckBatches, for engines that take Clear.
+func CheckClearing(batches []Batch) error { return checkBatches(batches, true) }
+
+func checkBatches(batches []Batch, clears bool) error {
 	for i := range batches {
-		if err := CheckBatch(&batches[i]); err != nil {
+		if err := checkBatch(&batches[i], clears); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckBatch returns an error if a batch can't be written.
-func CheckBatch(b *Batch) error {
+// CheckBatch returns an error if a batch can't be written to an engine that doesn't take Clear.
+func CheckBatch(b *Batch) error { return checkBatch(b, false) }
+
+func checkBatch(b *Batch, clears bool) error {
 	t := b.Table
 	if t == nil {
 		return fmt.Errorf("%w: a batch without a table", ErrBadWrite)
@@ -28,7 +35,7 @@ func CheckBatch(b *Batch) error {
 	size := keySize(t.Partition, b.Partition)
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
-		if err := checkMutation(t, m); err != nil {
+		if err := checkMutation(t, m, clears); err != nil {
 			return fmt.Errorf("row of %s: %w", t, err)
 		}
 		size += keySize(t.Clustering, m.Clustering) + keySize(t.Clustering, m.To) + len(m.Value)
@@ -39,7 +46,10 @@ func CheckBatch(b *Batch) error {
 	return nil
 }
 
-func checkMutation(t *Table, m *Mutation) error {
+func checkMutation(t *Table, m *Mutation, clears bool) error {
+	if m.Op == Clear {
+		return checkClear(t, m, clears)
+	}
 	if err := CheckKey(t.Clustering, m.Clustering, false); err != nil {
 		return err
 	}
@@ -79,6 +89,24 @@ func checkDeleteRange(t *Table, m *Mutation) error {
 	}
 	if m.Clustering[last].Int > m.To[last].Int {
 		return fmt.Errorf("%w: a deleted range ends before it begins: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
+	}
+	return nil
+}
+
+func checkClear(t *Table, m *Mutation, clears bool) error {
+	if !clears {
+		return fmt.Errorf("%w: this engine removes no rows regardless of their timestamps", ErrBadWrite)
+	}
+	for _, bound := range []Key{m.Clustering, m.To} {
+		if err := CheckKey(t.Clustering, bound, true); err != nil {
+			return err
+		}
+		if len(bound) == 0 {
+			return fmt.Errorf("%w: a cleared range has no bound", ErrBadWrite)
+		}
+	}
+	if Compare(m.Clustering, m.To) > 0 {
+		return fmt.Errorf("%w: a cleared range ends before it begins", ErrBadWrite)
 	}
 	return nil
 }

@@ -92,6 +92,11 @@ const (
 	// DeleteRange removes the rows from Clustering to To, both included, which differ in the last field
 	// only (an integer), if they were written with this Timestamp or an earlier one.
 	DeleteRange
+	// Clear removes the rows from Clustering to To, both included and, as in Range, compared as far as they go, whatever
+	// their timestamps are and of converging tables, too. Each has at least one field. It is applied before the other mutations
+	// of its batch, all at once with them: their rows stand also where it has removed newer ones. Its Timestamp and Value don't
+	// count. Only engines within the process take it, see Clearing: others return ErrBadWrite.
+	Clear
 )
 
 // Mutation writes or deletes within a batch's partition.
@@ -148,6 +153,12 @@ type Versioned interface {
 	// scanned since it returned it first is what a scan would find now: no write was applied meanwhile, wholly or in part, whether its
 	// caller waited for it or not. ok is false if that isn't known, as while a write is under way.
 	Version(t *Table, partition Key) (version uint64, ok bool)
+}
+
+// Clearing is implemented by engines that may take Clear; others don't.
+type Clearing interface {
+	// TakesClear reports whether the engine does.
+	TakesClear() bool
 }
 
 // Caching is implemented by engines with a cache of rows that were read.

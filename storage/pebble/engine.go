@@ -90,6 +90,7 @@ type Engine struct {
 var (
 	_ engine.Engine        = (*Engine)(nil)
 	_ engine.Versioned     = (*Engine)(nil)
+	_ engine.Clearing      = (*Engine)(nil)
 	_ prometheus.Collector = (*Engine)(nil)
 )
 

@@ -28,7 +28,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
-	if err := engine.CheckBatches(batches); err != nil {
+	if err := engine.CheckClearing(batches); err != nil {
 		e.release()
 		return err
 	}
@@ -37,7 +37,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		return err
 	}
 	files, others := e.ingested(batches)
-	commits, deleted := e.encode(others)
+	commits, deleted, cleared := e.encode(others)
 	if len(commits) == 0 && len(files) == 0 {
 		e.release()
 		return nil
@@ -67,9 +67,13 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 				e.reclaimer.deleted(prefix)
 			}
 		}
+		e.reclaimer.cleared(cleared)
 		return nil
 	})
 }
+
+// TakesClear implements engine.Clearing.
+func (e *Engine) TakesClear() bool { return true }
 
 // apply applies batches of Pebble's, one after the other, and syncs them.
 func (e *Engine) apply(commits []*pebbledb.Batch) error {
@@ -127,8 +131,8 @@ func anyPut(batches []engine.Batch) bool {
 }
 
 // encode turns batches into Pebble's, as few as maxCommit allows. It also returns prefixes of the keys that
-// they delete: table and first field, which is a slot or a window in the tables that matter.
-func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte) {
+// they delete: table and first field, which is a slot or a window in the tables that matter; and the ranges that they clear.
+func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {
 		if len(batches[i].Mutations) == 0 {
@@ -142,22 +146,34 @@ func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, dele
 			deleted = append(deleted, slotPrefix(&batches[i]))
 		}
 	}
-	return commits, deleted
+	return commits, deleted, w.cleared
 }
 
 // batchWriter adds mutations to one of Pebble's batches, which copies them.
 type batchWriter struct {
 	batch    *pebbledb.Batch
 	key, end []byte
+	cleared  []keyRange
 }
 
-// add adds b's mutations and returns whether any of them deletes.
+// add adds b's mutations and returns whether any of them deletes. Those that clear come first: what follows in a batch of Pebble's
+// is newer.
 func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	t := b.Table
+	for i := range b.Mutations {
+		if m := &b.Mutations[i]; m.Op == engine.Clear {
+			_, start, end := bounds(&engine.Range{Table: t, Partition: b.Partition, From: m.Clustering, To: m.To})
+			_ = w.batch.DeleteRange(start, end, nil)
+			w.cleared = append(w.cleared, keyRange{start, end})
+		}
+	}
 	w.key = appendPartition(w.key[:0], t, b.Partition)
 	partition := len(w.key)
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
+		if m.Op == engine.Clear {
+			continue
+		}
 		w.key = appendKey(w.key[:partition], t.Clustering, m.Clustering)
 		deletes = deletes || m.Op != engine.Put
 		// Batches of Pebble that aren't indexed grow in memory: adding to them can't go wrong.

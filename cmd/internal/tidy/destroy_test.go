@@ -12,6 +12,7 @@ import (
 // mayDestroy are the files that make rows go, each with why.
 var mayDestroy = []string{
 	"storage/destroy.go",       // all that does
+	"storage/paged/compact.go", // what replaces chunks by a long one
 	"storage/paged/outdone.go", // what replaces a page by one without entries that rows outdo
 }
 
@@ -28,7 +29,7 @@ func destroys(n ast.Node) bool {
 		return ok && sel.Sel.Name == "Drop" && len(x.Args) == 3
 	case *ast.SelectorExpr:
 		of, ok := x.X.(*ast.Ident)
-		return ok && of.Name == "engine" && (x.Sel.Name == "Delete" || x.Sel.Name == "DeleteRange")
+		return ok && of.Name == "engine" && slices.Contains([]string{"Delete", "DeleteRange", "Clear"}, x.Sel.Name)
 	}
 	return false
 }

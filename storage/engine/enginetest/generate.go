@@ -82,6 +82,9 @@ func (g *generator) write() {
 }
 
 func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
+	if g.rng.IntN(25) == 0 {
+		return g.clear(table, partition)
+	}
 	s := step{verb: verbPut, table: table, key: partition, from: g.key(table.Clustering)}
 	if table.Converging {
 		s.timestamp = g.rng.Int64N(7) - 3
@@ -102,6 +105,21 @@ func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
 	default:
 		s.verb = verbDeleteRange
 		g.deleteRange(&s)
+	}
+	return s
+}
+
+// clear removes rows between two keys or prefixes, or that begin with one. Those of a table that doesn't converge may come back:
+// their content is the same.
+func (g *generator) clear(table *engine.Table, partition engine.Key) step {
+	bound := func() engine.Key { return g.key(table.Clustering[:1+g.rng.IntN(len(table.Clustering))]) }
+	s := step{verb: verbClear, table: table, key: partition, from: bound()}
+	s.to = s.from
+	if g.rng.IntN(2) == 0 {
+		s.to = bound()
+	}
+	if engine.Compare(s.from, s.to) > 0 {
+		s.from, s.to = s.to, s.from
 	}
 	return s
 }

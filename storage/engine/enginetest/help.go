@@ -66,6 +66,16 @@ func removeRange(from, to engine.Key) engine.Mutation {
 	return engine.Mutation{Op: engine.DeleteRange, Clustering: from, To: to, Timestamp: someTime}
 }
 
+func clearRange(from, to engine.Key) engine.Mutation {
+	return engine.Mutation{Op: engine.Clear, Clustering: from, To: to}
+}
+
+// takesClear reports whether an engine takes Clear.
+func takesClear(e engine.Engine) bool {
+	c, ok := e.(engine.Clearing)
+	return ok && c.TakesClear()
+}
+
 // id is a KindID value.
 func id(n byte) engine.Value { return engine.Text(strings.Repeat(string([]byte{n}), engine.IDLen)) }
 

@@ -17,13 +17,14 @@ import (
 //	put raw 3,0,"default","up",0 1,"0123456789abcdef",7,"fedcba9876543210" 100 "value"
 //	delete stage 5,1 "0123456789abcdef",7 100
 //	deleterange stage 5,1 "0123456789abcdef",7 "0123456789abcdef",9 100
+//	clear r5m 3,0,"default","up",0 1 1,"0123456789abcdef",9
 //	commit
 //	scan stage 5,1 "0123456789abcdef" - 0 rows
 //	drop raw 3
 //	cas store "name" "item" nil "value"
 //	reopen
 //
-// Puts and deletes belong to the Write that the next commit ends.
+// Puts, deletes and clears belong to the Write that the next commit ends.
 
 // step is one line of a history.
 type step struct {
@@ -31,7 +32,7 @@ type step struct {
 	table *engine.Table
 	// key is the partition, or a prefix of one for drop.
 	key engine.Key
-	// from and to are the clustering key of a put, delete or cas (from), and the bounds of a scan or deleterange.
+	// from and to are the clustering key of a put, delete or cas (from), and the bounds of a scan, deleterange or clear.
 	from, to  engine.Key
 	timestamp int64
 	value     []byte
@@ -45,6 +46,7 @@ const (
 	verbPut         = "put"
 	verbDelete      = "delete"
 	verbDeleteRange = "deleterange"
+	verbClear       = "clear"
 	verbScan        = "scan"
 	verbDrop        = "drop"
 	verbCAS         = "cas"
@@ -66,6 +68,8 @@ func (s step) String() string {
 		words = append(words, formatKey(s.from), strconv.FormatInt(s.timestamp, 10))
 	case verbDeleteRange:
 		words = append(words, formatKey(s.from), formatKey(s.to), strconv.FormatInt(s.timestamp, 10))
+	case verbClear:
+		words = append(words, formatKey(s.from), formatKey(s.to))
 	case verbScan:
 		what := "rows"
 		if s.keysOnly {
@@ -188,7 +192,7 @@ func parseStep(line string) (step, error) {
 	s := step{verb: w.next()}
 	switch s.verb {
 	case verbCommit, verbReopen, verbCrash, verbCompact:
-	case verbPut, verbDelete, verbDeleteRange, verbScan, verbDrop, verbCAS:
+	case verbPut, verbDelete, verbDeleteRange, verbClear, verbScan, verbDrop, verbCAS:
 		s.table, s.key = w.table(), w.key()
 		parseOperands(w, &s)
 	default:
@@ -208,6 +212,8 @@ func parseOperands(w *words, s *step) {
 		s.from, s.timestamp = w.key(), w.number()
 	case verbDeleteRange:
 		s.from, s.to, s.timestamp = w.key(), w.key(), w.number()
+	case verbClear:
+		s.from, s.to = w.key(), w.key()
 	case verbScan:
 		s.from, s.to, s.limit = w.key(), w.key(), int(w.number())
 		s.keysOnly = w.next() == "keys"

@@ -42,7 +42,7 @@ func TestModelAgainstItself(t *testing.T) {
 	for _, s := range generate(rand.New(rand.NewPCG(1, 0)), 8000, nil) {
 		verbs[s.verb]++
 	}
-	for _, verb := range []string{verbPut, verbDelete, verbDeleteRange, verbScan, verbDrop, verbCAS, verbCommit} {
+	for _, verb := range []string{verbPut, verbDelete, verbDeleteRange, verbClear, verbScan, verbDrop, verbCAS, verbCommit} {
 		require.Greater(t, verbs[verb], 10, verb)
 	}
 }

@@ -28,6 +28,8 @@ type Subject struct {
 	Compact func(t testing.TB, e engine.Engine)
 	// NoDrop: rows expire by themselves, so histories have no drops.
 	NoDrop bool
+	// NoClear: the engine doesn't take engine.Clear, so histories have none.
+	NoClear bool
 }
 
 // Metamorphic runs one history, made from seed, on a subject and on the plain model, and compares every
@@ -44,9 +46,9 @@ func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 		special = append(special, verbCompact)
 	}
 	history := generate(rand.New(rand.NewPCG(seed, 0)), steps, special)
-	if s.NoDrop {
-		history = slices.DeleteFunc(history, func(s step) bool { return s.verb == verbDrop })
-	}
+	history = slices.DeleteFunc(history, func(step step) bool {
+		return s.NoDrop && step.verb == verbDrop || s.NoClear && step.verb == verbClear
+	})
 	done := runHistory(t, s, history)
 	if t.Failed() {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("cassia-history-%d.txt", seed))
@@ -103,7 +105,7 @@ type run struct {
 // do takes one step on both engines and returns their answers as text.
 func (r *run) do(t *testing.T, s step) (model, subject string) {
 	switch s.verb {
-	case verbPut, verbDelete, verbDeleteRange:
+	case verbPut, verbDelete, verbDeleteRange, verbClear:
 		r.collect(s)
 	case verbCommit:
 		batches := r.pending
@@ -132,7 +134,7 @@ func (r *run) collect(s step) {
 		r.pending = append(r.pending, engine.Batch{Table: s.table, Partition: s.key})
 		n++
 	}
-	op := map[string]engine.Op{verbPut: engine.Put, verbDelete: engine.Delete, verbDeleteRange: engine.DeleteRange}[s.verb]
+	op := map[string]engine.Op{verbPut: engine.Put, verbDelete: engine.Delete, verbDeleteRange: engine.DeleteRange, verbClear: engine.Clear}[s.verb]
 	b := &r.pending[n-1]
 	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to, Timestamp: s.timestamp, Value: s.value})
 }

@@ -30,6 +30,13 @@ func testVersions(t *testing.T, e engine.Engine) {
 		"put":    func() { write(t, e, engine.Sealed, partition, put(mark(1), "")) },
 		"delete": func() { write(t, e, engine.Sealed, partition, remove(mark(1))) },
 		"drop":   func() { require.NoError(t, e.Drop(context.Background(), engine.Sealed, engine.Key{engine.Int(7)})) },
+		"clear": func() {
+			if takesClear(e) {
+				write(t, e, engine.Sealed, partition, clearRange(mark(1)[:1], mark(1)[:1]))
+			} else {
+				write(t, e, engine.Sealed, partition, remove(mark(1)))
+			}
+		},
 	} {
 		before := version()
 		change()

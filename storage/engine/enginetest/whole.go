@@ -226,6 +226,7 @@ func testDurable(t *testing.T, e engine.Engine, reopen Reopener, drops bool) {
 	rows := edgeRows(engine.Stage, 30)
 	writeShuffled(t, e, engine.Stage, stage, rows)
 	writeShuffled(t, e, engine.Raw, raw, edgeRows(engine.Raw, 30))
+	ring := durableClear(t, e)
 	mark := func(timestamp int64, value string) {
 		m := put(plainKey(engine.Low.Clustering), value)
 		m.Timestamp = timestamp
@@ -233,6 +234,7 @@ func testDurable(t *testing.T, e engine.Engine, reopen Reopener, drops bool) {
 	}
 	look := func(value string) {
 		requireRows(t, rows, scanPartition(t, e, engine.Stage, stage), "stage")
+		requireRows(t, ring, scanPartition(t, e, engine.R5m, plainKey(engine.R5m.Partition)), "r5m")
 		require.Equal(t, drops, len(scanPartition(t, e, engine.Raw, raw)) == 0, "raw")
 		requireRows(t, []row{{plainKey(engine.Low.Clustering), value}}, scanPartition(t, e, engine.Low, low), "low")
 		requireRows(t, []row{{plainKey(engine.Store.Clustering), "set"}}, scanPartition(t, e, engine.Store, store), "store")

@@ -115,6 +115,7 @@ type count struct {
 var (
 	_ engine.Engine    = (*Engine)(nil)
 	_ engine.Versioned = (*Engine)(nil)
+	_ engine.Clearing  = (*Engine)(nil)
 )
 
 // Wrap returns an engine that asks rule before each operation. Rules are called one at a time, and must
@@ -172,7 +173,7 @@ func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
 
 // Write implements engine.Engine. Each batch has its own fate; batches that pass are written together.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
-	if err := engine.CheckBatches(batches); err != nil {
+	if err := e.check(batches); err != nil {
 		return err
 	}
 	var now []engine.Batch
@@ -199,6 +200,19 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		return err
 	}
 	return first
+}
+
+func (e *Engine) check(batches []engine.Batch) error {
+	if e.TakesClear() {
+		return engine.CheckClearing(batches)
+	}
+	return engine.CheckBatches(batches)
+}
+
+// TakesClear implements engine.Clearing, where the engine does.
+func (e *Engine) TakesClear() bool {
+	c, is := e.inner.(engine.Clearing)
+	return is && c.TakesClear()
 }
 
 // Scan implements engine.Engine. The rule is asked when the scan is iterated.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,6 +88,43 @@ func TestRefusalsComeFirst(t *testing.T) {
 	bad.Partition = nil
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{mark(1, "a"), bad}), engine.ErrBadKey)
 	require.Zero(t, asked)
+}
+
+// TestClears loses a Clear, withholds one, and has one refused by an engine that takes none before the rule is asked.
+func TestClears(t *testing.T) {
+	clear := func(partition int64) engine.Batch {
+		b := mark(partition, "new")
+		bound := engine.Key{engine.Text("other")}
+		b.Mutations = append(b.Mutations, engine.Mutation{Op: engine.Clear, Clustering: bound, To: bound})
+		return b
+	}
+	fate := faultengine.Pass()
+	inner := memory.New()
+	e := faultengine.Wrap(inner, func(faultengine.Op) faultengine.Action { return fate })
+	for partition := range int64(2) {
+		b := mark(partition, "old")
+		b.Mutations[0].Clustering, b.Mutations[0].Timestamp = engine.Key{engine.Text("other")}, 9
+		require.NoError(t, e.Write(ctx, []engine.Batch{b}))
+	}
+	fate = faultengine.Lose(nil)
+	require.ErrorIs(t, e.Write(ctx, []engine.Batch{clear(0)}), faultengine.ErrFault)
+	require.Equal(t, []string{"new"}, values(t, inner, 0))
+	fate = faultengine.Withhold(nil)
+	b := clear(1)
+	require.ErrorIs(t, e.Write(ctx, []engine.Batch{b}), faultengine.ErrFault)
+	b.Mutations[1].To[0] = engine.Text("")
+	require.Equal(t, []string{"old"}, values(t, inner, 1))
+	require.NoError(t, e.ApplyWithheld(ctx))
+	require.Equal(t, []string{"new"}, values(t, inner, 1))
+
+	asked := false
+	server := faultengine.Wrap(memory.NewExpiring(time.Now), func(faultengine.Op) faultengine.Action {
+		asked = true
+		return faultengine.Withhold(nil)
+	})
+	require.False(t, server.TakesClear())
+	require.ErrorIs(t, server.Write(ctx, []engine.Batch{mark(1, "a"), clear(2)}), engine.ErrBadWrite)
+	require.False(t, asked)
 }
 
 func TestScanBreaksOff(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 // NewExpiring returns an empty engine on which rows go by themselves, by the clock now, as they do on Cassandra:
 //
 //   - Drop does nothing.
+//   - It doesn't take Clear.
 //   - A row that is past its time vanishes. Its timestamp counts on: a write with the same timestamp is void.
 //   - Of two puts with one timestamp the one that expires wins over the one that doesn't, and the later one over the
 //     earlier one; the value decides last.

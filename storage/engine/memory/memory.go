@@ -28,6 +28,7 @@ type Engine struct {
 var (
 	_ engine.Engine    = (*Engine)(nil)
 	_ engine.Versioned = (*Engine)(nil)
+	_ engine.Clearing  = (*Engine)(nil)
 )
 
 type partition struct {
@@ -63,20 +64,44 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if e.closed {
 		return engine.ErrClosed
 	}
-	if err := engine.CheckBatches(batches); err != nil {
+	if err := e.check(batches); err != nil {
 		return err
 	}
 	e.writes++
 	for _, b := range batches {
 		p := e.partition(b.Table, b.Partition)
 		for _, m := range b.Mutations {
+			if m.Op == engine.Clear {
+				p.clear(m.Clustering, m.To)
+			}
+		}
+		for _, m := range b.Mutations {
 			if e.now == nil {
 				m.Expires = 0
 			}
-			p.apply(m)
+			if m.Op != engine.Clear {
+				p.apply(m)
+			}
 		}
 	}
 	return nil
+}
+
+func (e *Engine) check(batches []engine.Batch) error {
+	if e.TakesClear() {
+		return engine.CheckClearing(batches)
+	}
+	return engine.CheckBatches(batches)
+}
+
+// TakesClear implements engine.Clearing: one whose rows expire imitates a server.
+func (e *Engine) TakesClear() bool { return e.now == nil }
+
+// clear removes the rows from one key to another. Deletes stay: a row that was deleted never comes to be.
+func (p *partition) clear(from, to engine.Key) {
+	p.rows = slices.DeleteFunc(p.rows, func(r row) bool {
+		return !r.deleted && engine.Compare(from, r.key) <= 0 && engine.Compare(r.key, to) <= 0
+	})
 }
 
 func (p *partition) apply(m engine.Mutation) {
