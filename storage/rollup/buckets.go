@@ -1,6 +1,11 @@
 package rollup
 
-import "github.com/prometheus/prometheus/model/histogram"
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+)
 
 // Buckets are buckets of one series as columns, by time. A bucket holds, of the samples in (its start, its end],
 // the values that PromQL's functions over ranges ask for. Buckets without samples aren't there.
@@ -77,3 +82,63 @@ const (
 
 	AllColumns Columns = 1<<iota - 1
 )
+
+// Slice returns the buckets [from, to), whose columns share memory with those of b. A column that isn't there stays so.
+func (b *Buckets) Slice(from, to int) Buckets {
+	n := len(b.End)
+	return Buckets{
+		Start: view(b.Start, n, from, to), End: view(b.End, n, from, to), Flags: view(b.Flags, n, from, to),
+		Count:  view(b.Count, n, from, to),
+		FirstT: view(b.FirstT, n, from, to), LastT: view(b.LastT, n, from, to),
+		FirstST: view(b.FirstST, n, from, to), LastST: view(b.LastST, n, from, to),
+		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
+		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
+		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to),
+		Correction: view(b.Correction, n, from, to),
+		Resets:     view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
+		Histograms: view(b.Histograms, n, from, to),
+	}
+}
+
+// Equal reports whether two have the same columns, bit for bit, without histograms.
+func (b *Buckets) Equal(o *Buckets) bool {
+	return b.Histograms == nil && o.Histograms == nil && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
+		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
+		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
+		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
+		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Correction, o.Correction) &&
+		slices.Equal(b.Resets, o.Resets) && slices.Equal(b.Changes, o.Changes)
+}
+
+func sameBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
+}
+
+// Keep removes the buckets from index at on, but for those of [from, to), which lie behind.
+func (b *Buckets) Keep(at, from, to int) {
+	n := len(b.End)
+	b.Start, b.End, b.Flags = keep(b.Start, n, at, from, to), keep(b.End, n, at, from, to), keep(b.Flags, n, at, from, to)
+	b.Count, b.Resets, b.Changes = keep(b.Count, n, at, from, to), keep(b.Resets, n, at, from, to), keep(b.Changes, n, at, from, to)
+	b.FirstT, b.LastT = keep(b.FirstT, n, at, from, to), keep(b.LastT, n, at, from, to)
+	b.FirstST, b.LastST = keep(b.FirstST, n, at, from, to), keep(b.LastST, n, at, from, to)
+	b.First, b.Last = keep(b.First, n, at, from, to), keep(b.Last, n, at, from, to)
+	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
+	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)
+	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
+}
+
+// keep is Buckets.Keep for a column of n buckets; one that isn't there stays so.
+func keep[T any](column []T, n, at, from, to int) []T {
+	if len(column) != n {
+		return column
+	}
+	return append(column[:at], column[from:to]...)
+}
+
+// view returns column[from:to] of n buckets, to which nothing can be appended in place; nil where the column isn't there.
+func view[T any](column []T, n, from, to int) []T {
+	if column == nil || len(column) != n {
+		return nil
+	}
+	return column[from:to:to]
+}

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -123,9 +122,6 @@ func (e *envelope) column(id int) []byte {
 // has reports whether a column is there.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
-// bodies is memory for bodies of chunks.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
-
 // besideBody is the room that is taken for what a chunk has besides its body, which is seldom more.
 const besideBody = 64
 
@@ -144,11 +140,9 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	}
 	first := b.End[0] / width
 	span := b.End[n-1]/width - first + 1
-	body := bodies.Get().(*[]byte)
-	defer bodies.Put(body)
-	e := encoder{body: (*body)[:0]}
+	e := encoders.Get().(*encoder)
+	defer e.release()
 	e.encode(b, width)
-	*body = e.body
 	begin, dst := len(dst), slices.Grow(dst, len(e.body)+besideBody)
 	dst = append(dst, chunkFormat)
 	dst = binary.AppendUvarint(dst, uint64(width))

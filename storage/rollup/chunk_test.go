@@ -52,21 +52,9 @@ func requireSame(t testing.TB, want, got *Buckets, name string) {
 	}
 }
 
-// pieces cuts buckets into those that fit a chunk.
 func (b *Buckets) slice(from, to int) *Buckets {
-	c := &Buckets{
-		Start: b.Start[from:to], End: b.End[from:to], Flags: b.Flags[from:to], Count: b.Count[from:to],
-		FirstT: b.FirstT[from:to], LastT: b.LastT[from:to], First: b.First[from:to], Last: b.Last[from:to],
-		Min: b.Min[from:to], Max: b.Max[from:to], Sum: b.Sum[from:to], SumLow: b.SumLow[from:to],
-		Correction: b.Correction[from:to], Resets: b.Resets[from:to], Changes: b.Changes[from:to],
-	}
-	if b.FirstST != nil {
-		c.FirstST, c.LastST = b.FirstST[from:to], b.LastST[from:to]
-	}
-	if b.Histograms != nil {
-		c.Histograms = b.Histograms[from:to]
-	}
-	return c
+	c := b.Slice(from, to)
+	return &c
 }
 
 // eachChunk hands over the chunks of all kinds of samples, and the buckets in them.

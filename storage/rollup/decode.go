@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -35,6 +36,17 @@ func Decode(b []byte, want Columns, into *Buckets) error {
 
 // smallChunk is up to how many buckets no memory is needed besides the stack's.
 const smallChunk = 32
+
+// wide is memory for the columns of larger ones.
+var wide = sync.Pool{New: func() any { return new([]int64) }}
+
+// wideSpace returns n zeros, which go back to wide.
+func wideSpace(n int) *[]int64 {
+	p := wide.Get().(*[]int64)
+	*p = slices.Grow((*p)[:0], n)[:n]
+	clear(*p)
+	return p
+}
 
 // decoder reads the columns of one chunk.
 type decoder struct {
@@ -199,15 +211,17 @@ func (d *decoder) numbers(id int, x []uint32, what string) error {
 		return nil
 	}
 	var small [smallChunk]int64
-	wide := small[:]
+	numbers := small[:]
 	if d.full > smallChunk {
-		wide = make([]int64, d.full)
+		p := wideSpace(d.full)
+		defer wide.Put(p)
+		numbers = *p
 	}
-	wide = wide[:d.full]
-	if err := decodeInts(d.e.column(id), wide, what); err != nil {
+	numbers = numbers[:d.full]
+	if err := decodeInts(d.e.column(id), numbers, what); err != nil {
 		return err
 	}
-	for i, v := range wide {
+	for i, v := range numbers {
 		if v < 0 || v > math.MaxUint32 {
 			return fmt.Errorf("%w: %d %s", ErrCorrupt, v, what)
 		}

@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -11,6 +12,29 @@ type encoder struct {
 	there uint32
 	size  [columnsEnd]int
 	body  []byte
+	// integers is memory for columns until they are written, of which so many are taken.
+	integers []int64
+	taken    int
+}
+
+// encoders is memory of encoders.
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
+
+// take returns n zeros, valid until the chunk is written.
+func (e *encoder) take(n int) []int64 {
+	if e.taken+n > len(e.integers) { // Those that were taken keep the memory before.
+		e.integers, e.taken = make([]int64, max(2*len(e.integers), n, 1024)), 0
+	}
+	x := e.integers[e.taken : e.taken+n : e.taken+n]
+	e.taken += n
+	clear(x)
+	return x
+}
+
+// release gives the encoder's memory back.
+func (e *encoder) release() {
+	*e = encoder{body: e.body[:0], integers: e.integers}
+	encoders.Put(e)
 }
 
 // columns that a bucket takes part in.
@@ -95,8 +119,7 @@ func allZero(x []int64) bool {
 func (e *encoder) encode(b *Buckets, width int64) {
 	n := len(b.End)
 	parts := partsOf(b)
-	ends, flags := make([]int64, n), make([]int64, n)
-	firstT, lastT := make([]int64, n), make([]int64, n)
+	ends, flags, firstT, lastT := e.take(n), e.take(n), e.take(n), e.take(n)
 	for i, end := range b.End {
 		ends[i] = (end - b.End[0]) / width
 		flags[i] = int64(b.Flags[i])
@@ -109,20 +132,22 @@ func (e *encoder) encode(b *Buckets, width int64) {
 		e.ints(columnEnds, ends)
 	}
 	e.ints(columnFlags, flags)
-	e.ints(columnCount, widen(gather(b.Count, parts, full)))
+	e.ints(columnCount, e.widen(gather(b.Count, parts, full)))
 	e.ints(columnFirstT, gather(firstT, parts, full))
 	e.ints(columnLastT, gather(lastT, parts, full))
 	if b.FirstST != nil {
 		e.starts(b, parts)
 	}
 	e.floats(b, parts)
-	e.ints(columnResets, widen(gather(b.Resets, parts, full)))
-	e.ints(columnChanges, widen(gather(b.Changes, parts, full)))
+	e.ints(columnResets, e.widen(gather(b.Resets, parts, full)))
+	e.ints(columnChanges, e.widen(gather(b.Changes, parts, full)))
 	e.histograms(b)
 }
 
-func widen(x []uint32) []int64 {
-	wide := make([]int64, len(x))
+func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }
+
+// widen fills wide, as long as x, and returns it.
+func widen(wide []int64, x []uint32) []int64 {
 	for i, v := range x {
 		wide[i] = int64(v)
 	}
@@ -131,16 +156,17 @@ func widen(x []uint32) []int64 {
 
 // floats writes the columns of floats.
 func (e *encoder) floats(b *Buckets, parts []part) {
-	l := takeLanes(b, parts)
+	l := e.lanes(b, parts)
 	if len(l.first) == 0 {
 		return
 	}
 	from := len(e.body)
-	e.body = l.appendFirst(e.body)
+	e.body = l.appendFirst(e.body, e.take(len(l.first)-1))
 	e.put(columnFirst, from)
-	e.ints(columnLast, l.fromFirst())
-	e.ints(columnMin, l.below())
-	e.ints(columnMax, l.above())
+	n := len(l.first)
+	e.ints(columnLast, l.fromFirst(e.take(n)))
+	e.ints(columnMin, l.below(e.take(n)))
+	e.ints(columnMax, l.above(e.take(n)))
 	e.sums(b, parts, &l)
 	e.corrections(b, parts, &l)
 }

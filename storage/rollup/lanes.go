@@ -29,15 +29,15 @@ type lanes struct {
 	sum                   []int64 // of sums; nil where they have none
 }
 
-// takeLanes turns values into integers.
-func takeLanes(b *Buckets, parts []part) lanes {
+// lanes turns values into integers.
+func (e *encoder) lanes(b *Buckets, parts []part) lanes {
 	columns := [4][]float64{
 		gather(b.First, parts, ofFloats), gather(b.Last, parts, ofFloats),
 		gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats),
 	}
 	l := lanes{form: chooseForm(columns[:])}
 	for k, into := range []*[]int64{&l.first, &l.last, &l.min, &l.max} {
-		m := make([]int64, len(columns[k]))
+		m := e.take(len(columns[k]))
 		for i, v := range columns[k] {
 			m[i] = l.integer(v)
 		}
@@ -80,9 +80,9 @@ func (l *lanes) integer(v float64) int64 {
 	return m
 }
 
-func (l *lanes) appendFirst(dst []byte) []byte {
+// appendFirst appends the column of first values; follows has room for all but one of them.
+func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	dst = binary.AppendVarint(append(dst, byte(l.form)), l.first[0])
-	follows := make([]int64, len(l.first)-1)
 	for i := range follows {
 		follows[i] = l.first[i+1] - l.last[i]
 	}
@@ -92,24 +92,22 @@ func (l *lanes) appendFirst(dst []byte) []byte {
 	return dst
 }
 
-func (l *lanes) fromFirst() []int64 {
-	x := make([]int64, len(l.first))
+// fromFirst, below and above fill x with a column, and return it.
+func (l *lanes) fromFirst(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.last[i] - v
 	}
 	return x
 }
 
-func (l *lanes) below() []int64 {
-	x := make([]int64, len(l.first))
+func (l *lanes) below(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = min(v, l.last[i]) - l.min[i]
 	}
 	return x
 }
 
-func (l *lanes) above() []int64 {
-	x := make([]int64, len(l.first))
+func (l *lanes) above(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.max[i] - max(v, l.last[i])
 	}
@@ -188,10 +186,10 @@ func (l *lanes) floats(v []float64, m []int64) {
 	}
 }
 
-// cost estimates how many bits integers take.
-func cost(x []int64) (n int) {
-	for _, v := range x {
-		n += bits.Len64(chunk.Zigzag(v))
+// costOver estimates how many bits the distances of integers from others take.
+func costOver(x, p []int64) (n int) {
+	for i, v := range x {
+		n += bits.Len64(chunk.Zigzag(v - p[i]))
 	}
 	return n
 }

@@ -24,7 +24,7 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 	if !allZero(first) {
 		e.relative(columnFirstST, first, base, gather(b.FirstT, parts, full))
 	}
-	if !allZero(minus(last, first)) {
+	if !allZero(e.minus(last, first)) {
 		e.relative(columnLastST, last, first, gather(b.LastT, parts, full))
 	}
 }
@@ -32,9 +32,9 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 // relative writes x as it is shorter: relative to far, or to own.
 func (e *encoder) relative(id int, x, far, own []int64) {
 	from := len(e.body)
-	e.body = appendInts(append(e.body, startsFar), minus(x, far))
+	e.body = appendInts(append(e.body, startsFar), e.minus(x, far))
 	middle := len(e.body)
-	e.body = appendInts(append(e.body, startsOwn), minus(x, own))
+	e.body = appendInts(append(e.body, startsOwn), e.minus(x, own))
 	if middle-from <= len(e.body)-middle {
 		e.body = e.body[:middle]
 	} else {
@@ -43,8 +43,8 @@ func (e *encoder) relative(id int, x, far, own []int64) {
 	e.put(id, from)
 }
 
-func minus(x, y []int64) []int64 {
-	z := make([]int64, len(x))
+func (e *encoder) minus(x, y []int64) []int64 {
+	z := e.take(len(x))
 	for i, v := range x {
 		z[i] = v - y[i]
 	}

@@ -75,10 +75,10 @@ func floatInteger(v float64) int64 {
 	return chunk.OrderedBits(v)
 }
 
-// integers returns the integers of v in the form of the lanes, and how many floats v lies above those; ok reports
-// whether all have integers.
-func (l *lanes) integers(v []float64) (m, above []int64, ok bool) {
-	m, above = make([]int64, len(v)), make([]int64, len(v))
+// integersOf returns the integers of v in the form of the lanes, and how many floats v lies above those; nil: not all have integers.
+func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
+	m, above = e.take(len(v)), e.take(len(v))
+	ok := false
 	for i, x := range v {
 		switch l.form {
 		case formBits:
@@ -89,10 +89,10 @@ func (l *lanes) integers(v []float64) (m, above []int64, ok bool) {
 			m[i], above[i], ok = chunk.NearMantissa(x, l.form)
 		}
 		if !ok {
-			return nil, nil, false
+			return nil, nil
 		}
 	}
-	return m, above, true
+	return m, above
 }
 
 // guess is a prediction, and of which kind.
@@ -109,11 +109,11 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 	if m != nil {
 		least := math.MaxInt
 		for _, g := range guesses {
-			if c := cost(minus(m, g.p)); c < least {
+			if c := costOver(m, g.p); c < least {
 				best, least = g, c
 			}
 		}
-		residues := minus(m, best.p)
+		residues := e.minus(m, best.p)
 		if id == columnSum && best.kind == byEnds && allZero(residues) && allZero(above) {
 			return true
 		}
@@ -136,12 +136,11 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 
 // sums writes the columns of sums.
 func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
-	high, count := gather(b.Sum, parts, ofFloats), widen(gather(b.Count, parts, ofFloats))
-	m, above, _ := l.integers(high)
+	high, count := gather(b.Sum, parts, ofFloats), e.widen(gather(b.Count, parts, ofFloats))
+	m, above := e.integersOf(high, l)
 	guesses := [...]guess{{kind: byEnds}, {kind: byExtreme}, {kind: byBoth}}
-	n, memory := len(high), make([]int64, len(guesses)*len(high))
 	for i := range guesses {
-		guesses[i].p = memory[i*n : (i+1)*n : (i+1)*n]
+		guesses[i].p = e.take(len(high))
 		l.predictSums(guesses[i].kind, guesses[i].p, count)
 	}
 	if e.predicted(columnSum, high, m, above, guesses[:]...) { // Else a reader has none to predict corrections from.
@@ -168,13 +167,13 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	if len(v) == 0 {
 		return
 	}
-	guesses := []guess{{kind: byMax, p: make([]int64, len(v))}}
+	guesses := []guess{{kind: byMax, p: e.take(len(v))}}
 	l.predictCorrections(byMax, guesses[0].p, at, resets, count)
 	if l.sum != nil {
-		guesses = append(guesses, guess{kind: bySum, p: make([]int64, len(v))})
+		guesses = append(guesses, guess{kind: bySum, p: e.take(len(v))})
 		l.predictCorrections(bySum, guesses[1].p, at, resets, count)
 	}
-	m, above, _ := l.integers(v)
+	m, above := e.integersOf(v, l)
 	e.predicted(columnCorrection, v, m, above, guesses...)
 }
 
@@ -186,7 +185,7 @@ const lowUnits = 0
 
 // lows writes the column of low sums.
 func (e *encoder) lows(low, least, greatest []float64) {
-	units := make([]int64, len(low))
+	units := e.take(len(low))
 	none, exact := true, true
 	for i, v := range low {
 		none = none && math.Float64bits(v) == 0
@@ -212,7 +211,9 @@ func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error 
 	var small [smallChunk]int64
 	residues := small[:]
 	if len(m) > smallChunk {
-		residues = make([]int64, len(m))
+		p := wideSpace(len(m))
+		defer wide.Put(p)
+		residues = *p
 	}
 	residues = residues[:len(m)]
 	rest, err := chunk.DecodeInts(b, residues)

@@ -21,7 +21,9 @@ func (d *decoder) values(want Columns) error {
 	var small [2 * smallChunk]int64
 	space := small[:]
 	if d.floats > smallChunk {
-		space = make([]int64, 2*d.floats)
+		p := wideSpace(2 * d.floats)
+		defer wide.Put(p)
+		space = *p
 	}
 	local := *d // so that the space may stay on the stack
 	local.l.first, local.l.last = space[:d.floats], space[d.floats:][:d.floats]
@@ -64,7 +66,9 @@ func (d *decoder) derived(want Columns) error {
 	space := small[:]
 	n := d.floats
 	if n > smallChunk {
-		space = make([]int64, 5*n)
+		p := wideSpace(5 * n)
+		defer wide.Put(p)
+		space = *p
 	}
 	local := *d
 	local.l.min, local.l.max = space[:n], space[n:][:n]
@@ -155,7 +159,7 @@ func (d *decoder) floatCounts(count []int64) error {
 		if err := d.counts(all); err != nil {
 			return err
 		}
-		copy(count, widen(gather(all, d.parts, ofFloats)))
+		widen(count, gather(all, d.parts, ofFloats))
 	}
 	for _, c := range count {
 		if c <= 0 {
@@ -217,7 +221,9 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	var small [4 * smallChunk]int64
 	space := small[:]
 	if d.n > smallChunk {
-		space = make([]int64, 4*d.n)
+		p := wideSpace(4 * d.n)
+		defer wide.Put(p)
+		space = *p
 	}
 	resets := space[:d.full]
 	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
