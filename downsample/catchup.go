@@ -27,12 +27,15 @@ func Everything(settle time.Duration) Range {
 
 // Plan is what there is to do in a range, the oldest first. A step is a slot of a partition, to seal or to roll up.
 //
-//	NewPlan ──► Run: seal Slots ──► move the marks ──► roll up Windows
+//	NewPlan ──► Run: seal Slots ──► move the marks ──► roll up Windows ──► compact
 //
 // It may be run beside servers over the same engine, stopped at any moment, and made and run anew.
 type Plan struct {
+	Range   Range
 	Slots   []storage.Staged
 	Windows []storage.Unrolled
+	// Compact are windows of rollups that are over, and whose chunks become long ones.
+	Compact []storage.Compactable
 	// Expired are slots of which the raw window is past the retention that the store was opened with: the plan
 	// leaves them to a server, for sealing them here keeps none of their samples if it keeps them longer.
 	Expired []storage.Staged
@@ -43,7 +46,7 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	if err := store.WaitReady(ctx); err != nil {
 		return nil, err
 	}
-	p := &Plan{}
+	p := &Plan{Range: r}
 	for i := range store.Partitions() {
 		list, err := store.Staged(ctx, i, r.Settle.Milliseconds())
 		if err != nil {
@@ -61,13 +64,22 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	}
 	slices.SortStableFunc(p.Slots, func(a, b storage.Staged) int { return cmp.Compare(a.Slot, b.Slot) })
 	var err error
-	p.Windows, err = store.Unrolled(ctx, max(r.MinMS, -maxTime), min(r.MaxMS, maxTime))
+	if p.Windows, err = store.Unrolled(ctx, max(r.MinMS, -maxTime), min(r.MaxMS, maxTime)); err != nil {
+		return nil, err
+	}
+	p.Compact, err = r.compactable(ctx, store)
 	return p, err
+}
+
+// compactable lists the windows of rollups to compact that touch the range.
+func (r *Range) compactable(ctx context.Context, store *storage.Store) ([]storage.Compactable, error) {
+	list, err := store.Compactable(ctx)
+	return slices.DeleteFunc(list, func(c storage.Compactable) bool { return c.EndMS < r.MinMS || c.StartMS >= r.MaxMS }), err
 }
 
 // Steps is how many steps there are.
 func (p *Plan) Steps() int {
-	n := len(p.Slots)
+	n := len(p.Slots) + len(p.Compact)
 	for i := range p.Windows {
 		n += p.Windows[i].Seals
 	}
@@ -84,6 +96,8 @@ type Done struct {
 	Slots, Repaired, Left, Samples int
 	// Windows got their rollups, Series were rolled up for it, each counted once a slot.
 	Windows, Series int
+	// Compacted are windows of rollups in which Chunks became parts of long ones.
+	Compacted, Chunks int
 	// Failed steps may work when the plan is made anew.
 	Failed int
 }
@@ -152,6 +166,30 @@ func (x *run) all(p *Plan) error {
 			}
 			x.done.Windows++
 			x.done.Series += series
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.compact(p)
+}
+
+// compact makes long chunks in all windows that are over once the rest is done.
+func (x *run) compact(p *Plan) error {
+	list, err := p.Range.compactable(x.ctx, x.store)
+	if err != nil {
+		return err
+	}
+	x.done.All += len(list) - len(p.Compact)
+	for _, c := range list {
+		err := x.step(fmt.Sprintf("compacting the %s rollups until %s of tenant %q", c.Resolution, shortTime(c.EndMS), c.Tenant), 1, func() error {
+			stats, err := x.store.Compact(x.ctx, c, func() {})
+			if err != nil {
+				return fmt.Errorf("compacting the %s rollups until %s of tenant %q: %w", c.Resolution, shortTime(c.EndMS), c.Tenant, err)
+			}
+			x.done.Compacted++
+			x.done.Chunks += stats.Chunks
 			return nil
 		})
 		if err != nil {

@@ -4,7 +4,7 @@
 //
 //	every Interval, what has waited longest first:
 //
-//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp ──► rest ──► …
+//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp, Compact ──► rest ──► …
 //	                        │ error                                                               │ error
 //	                        └──► each by itself ──► next round                                    └──► minutes later
 //
@@ -13,7 +13,7 @@
 //
 // A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
 // to work: it is sealed again, and the rollups of the buckets it touches are made anew. What an earlier release
-// has sealed without rollups is worked off when no slot waits.
+// has sealed without rollups is worked off when no slot waits, and then windows of rollups that are over, and rest, are compacted.
 //
 // Where several processes share an engine, leases divide the partitions among those that downsample: each does
 // rounds over its own, and lets go of what others have sealed of the rest (Store.Forget).

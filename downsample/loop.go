@@ -21,13 +21,14 @@ type Loop struct {
 	held  atomic.Pointer[[]bool]
 	swept time.Time // when the last sweep began
 	// looked is when all that waits was listed last of a partition, under mu.
-	looked   map[int]time.Time
-	pacer    *pacer
-	worker   *worker // the pacer's first, which does the tasks of a single worker
-	progress progress
-	backlog  backlog
-	metrics  metrics
-	failures atomic.Int64 // of steps of rounds
+	looked      map[int]time.Time
+	pacer       *pacer
+	worker      *worker // the pacer's first, which does the tasks of a single worker
+	progress    progress
+	backlog     backlog
+	compactions compactions
+	metrics     metrics
+	failures    atomic.Int64 // of steps of rounds
 }
 
 // New makes a loop over a store. The store outlives it.

@@ -10,11 +10,12 @@ import (
 // metrics are the counters. Gauges are computed when they are scraped, so that a lag grows even
 // while nothing moves.
 type metrics struct {
-	rounds   prometheus.Counter
-	failures prometheus.Counter
-	sealed   prometheus.Counter
-	repaired prometheus.Counter
-	rolled   prometheus.Counter
+	rounds    prometheus.Counter
+	failures  prometheus.Counter
+	sealed    prometheus.Counter
+	repaired  prometheus.Counter
+	rolled    prometheus.Counter
+	compacted prometheus.Counter
 }
 
 func newMetrics(l *Loop, r prometheus.Registerer) metrics {
@@ -47,13 +48,15 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		func() float64 { _, took := l.pacer.under(); return took.Seconds() })
 	gauge("unrolled_windows", "Windows of raw rows that an earlier release sealed without rollups, which this process is to make.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
+	gauge("uncompacted_windows", "Windows of rollups that are over and wait to be compacted.", func() float64 { return float64(l.compactions.count()) })
 	seconds("worked_seconds_total", "Time spent on working off.", func() time.Duration { w, _ := l.pacer.spent(); return w })
 	seconds("rested_seconds_total", "Time spent on resting between, so that writes and queries aren't slowed down.", func() time.Duration { _, r := l.pacer.spent(); return r })
 	return metrics{
-		rounds:   counter("rounds_total", "Rounds over all partitions."),
-		failures: counter("failures_total", "Steps of rounds that failed; the next round tries them again."),
-		sealed:   counter("sealed_slots_total", "Slots sealed, counted once a partition."),
-		repaired: counter("repaired_slots_total", "Slots among them that had been sealed before: samples came late, and rollups were made anew."),
-		rolled:   counter("rolled_windows_total", "Windows of raw rows whose missing rollups were made."),
+		rounds:    counter("rounds_total", "Rounds over all partitions."),
+		failures:  counter("failures_total", "Steps of rounds that failed; the next round tries them again."),
+		sealed:    counter("sealed_slots_total", "Slots sealed, counted once a partition."),
+		repaired:  counter("repaired_slots_total", "Slots among them that had been sealed before: samples came late, and rollups were made anew."),
+		compacted: counter("compacted_windows_total", "Windows of rollups that were compacted."),
+		rolled:    counter("rolled_windows_total", "Windows of raw rows whose missing rollups were made."),
 	}
 }

@@ -32,6 +32,7 @@ type Status struct {
 	// Share is for which share of the time it works, at most, while it doesn't lag.
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
+	Compaction CompactionStatus  `json:"compaction"`
 	Tasks      []TaskStatus      `json:"failing_chores"`
 	Partitions []PartitionStatus `json:"partitions"`
 }
@@ -86,6 +87,25 @@ type WindowStatus struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
+// CompactionStatus is which windows of rollups wait to be compacted.
+type CompactionStatus struct {
+	Windows int                `json:"windows"`
+	First   []CompactionWindow `json:"first"` // some of them, the oldest first
+}
+
+// CompactionWindow is a window of rollups. RestsSince is since when nothing was written to it; Again is true if it was compacted before.
+type CompactionWindow struct {
+	Tenant      string    `json:"tenant"`
+	Resolution  string    `json:"resolution"`
+	Start       time.Time `json:"start"`
+	End         time.Time `json:"end"`
+	Again       bool      `json:"again"`
+	RestsSince  time.Time `json:"rests_since,omitzero"`
+	Failures    int       `json:"failures"`
+	LastError   string    `json:"last_error,omitempty"`
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
+}
+
 // TaskStatus is something beside sealing that fails.
 type TaskStatus struct {
 	Task        string    `json:"chore"`
@@ -107,7 +127,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 		Alarm: lag > alarmLag, LagSeconds: lag.Seconds(), LagLimitSeconds: alarmLag.Seconds(), WaitingSlots: waiting,
 		StuckPartitions: append([]int{}, l.progress.stuck()...), Doing: doing, DoingSeconds: took.Seconds(),
 		WorkedSeconds: worked.Seconds(), RestedSeconds: rested.Seconds(), Share: l.opts.Share,
-		Rollups: l.backlog.status(l.owns),
+		Rollups: l.backlog.status(l.owns), Compaction: l.compactions.status(),
 	}
 	l.progress.status(&s)
 	for p := range s.Partitions {

@@ -57,7 +57,7 @@ func TestChunksAreKept(t *testing.T) {
 		kept, rows := ts.chunkMemory, ts.rows
 		ts.chunkMemory = newChunkMemory(0)
 		require.Equal(t, got, ts.all("ann"))
-		ts.openRows() // They remember facts about segments.
+		ts.openRows(&settings{}) // They remember facts about segments.
 		require.Equal(t, got, ts.all("ann"))
 		require.Positive(t, counter.rawScans())
 		ts.chunkMemory, ts.rows = kept, rows

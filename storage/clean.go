@@ -314,7 +314,7 @@ func (c *cleaner) flush(ctx context.Context) error {
 	if err := c.mark(ctx); err != nil {
 		return err
 	}
-	if err := c.s.eng.Write(ctx, []engine.Batch{c.batch}); err != nil {
+	if err := c.s.rows.WriteRows(ctx, []engine.Batch{c.batch}); err != nil {
 		return fmt.Errorf("storage: writing cleaned rows: %w", err)
 	}
 	c.batch.Mutations, c.bytes, c.rows = nil, 0, 0

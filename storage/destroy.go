@@ -21,6 +21,7 @@ import (
 //	deleteHeld    held        they are stored, or nobody needs them
 //	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
 //	removeOutdone pages       of their entries those that rows or others outdo, which readers see instead
+//	compact       r5m, r1h    chunks that a long chunk stands for, written at once with it
 //
 // Besides, rows expire by themselves on engines that do so, at the time that they were written with: see expiresAfter.
 
@@ -230,6 +231,11 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 // removeOutdone removes from the pages of a partition the entries of some series that rows have taken the place of, or other entries, which
 // become rows before.
 func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries) error {
+	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) { // Parts of long chunks that rows outdo go with this.
+		if _, err := s.compactPartition(ctx, res, partition, func() {}); err != nil {
+			return fmt.Errorf("storage: removing from long chunks of %s what was rewritten: %w", format.TableOf(res), err)
+		}
+	}
 	ids := make(map[string]bool, len(series))
 	for id := range series {
 		ids[id] = true
@@ -243,7 +249,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	}
 	for _, batches := range [][]engine.Batch{rows, pages} {
 		if err == nil && len(batches) > 0 {
-			err = s.eng.Write(ctx, batches)
+			err = s.rows.WriteRows(ctx, batches)
 		}
 	}
 	if err != nil {

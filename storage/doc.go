@@ -23,6 +23,14 @@
 // Over Pebble, the rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in
 // pages, and yields them as rows again.
 //
+// # The way of a window of rollups
+//
+//	the window is over and rests:
+//
+//	r5m, r1h: chunks, and entries of pages ─► Compact ─► a long chunk for each series and day (5m), or window (1h) ─► noted
+//
+// compact.go; paged/compact.go, paged/long.go
+//
 // # The way of a query
 //
 //	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
@@ -89,6 +97,8 @@
 //   - Page: the labels, or the chunks of one start, of up to 256 series that were new in a window, in one row: see package paged.
 //     Entry: a row of raw, r5m or r1h that stands in a page. A row with the same key that names more deletes, or has a higher
 //     version, outdoes it.
+//   - Long chunk: the rollup chunks of a series in an interval, a day at 5m or a window at 1h, as one row; its parts are those chunks. A row
+//     or an entry with a higher version than a part's outdoes it.
 //   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
 //     (decisions/017). Gap of a horizon: windows whose rows were written with a shorter time to live, and have vanished.

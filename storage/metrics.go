@@ -25,6 +25,8 @@ type metrics struct {
 	deletes        prometheus.Counter
 	orphans        prometheus.Counter
 	corrupt        *prometheus.CounterVec
+	longChunks     *prometheus.CounterVec
+	leftSeries     *prometheus.CounterVec
 }
 
 func newMetrics(s *Store, r prometheus.Registerer) *metrics {
@@ -77,6 +79,10 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		droppedWindows: counter("dropped_windows_total", "Windows that retention dropped."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they could be sealed."),
 		orphans:        counter("orphan_samples_total", "Samples left out of the stage because the write they came with was never acknowledged."),
+		longChunks: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compacted_chunks_total",
+			Help: "Rollup chunks that became parts of long chunks, by resolution."}, []string{"resolution"}),
+		leftSeries: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compaction_left_series_total",
+			Help: "Series that compaction left as they are, since a chunk can't be read or they are too large, by resolution."}, []string{"resolution"}),
 		corrupt: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_corrupt_rows_total",
 			Help: "Rows skipped because they are corrupt, by table."}, []string{"table"}),
 	}

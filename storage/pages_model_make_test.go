@@ -26,6 +26,9 @@ import (
 //	expire                 advances horizons, and drops
 //	pass DURATION          passes in steps of 12 hours, with an expire in each
 //	skew DURATION          how far the clock is off from now on
+//	compact                compacts rollups; the answers stay the same
+//	cutcompact N           the same, ended at a step of the engine's
+//	besidecompact G AT N   the same, while samples are written and sealed, and queries go on
 //	restart LEAST CLASSES RAW 5M 1H    ends, and starts with other options: LEAST new series make pages; CLASSES is
 //	                       none, or groups with a class of their own, those of class x before a slash, and of y behind it
 type pagesMaker struct {

@@ -38,21 +38,10 @@ type pagesRun struct {
 }
 
 func runPages(h history) string {
-	r := &pagesRun{opts: DefaultOptions(), model: newPagesModel(), classesOf: map[byte]map[int64]bool{}}
-	var kind, base string
-	if _, err := fmt.Sscanf(h[0], "pages base=%s engine=%s", &base, &kind); err != nil {
-		return err.Error()
+	r, problem := newPagesRun(h[0])
+	if problem != "" {
+		return problem
 	}
-	var err error
-	if r.base, err = time.Parse(time.RFC3339, base); err != nil {
-		return err.Error()
-	}
-	if r.disk, err = newProtocolDisk(kind); err != nil {
-		return err.Error()
-	}
-	r.opts.Partitions, r.opts.AddClasses, r.opts.seams.still = 2, true, true
-	r.opts.Now = func() time.Time { return r.base.Add(r.passed.get() + r.off.get()) }
-	r.opts.Elapsed = r.passed.get
 	r.start()
 	defer r.stop()
 	for i, line := range h[1:] {
@@ -70,6 +59,26 @@ func runPages(h history) string {
 		return "at the end: " + r.problem
 	}
 	return ""
+}
+
+// newPagesRun prepares a run by the first line of a history, or returns a problem of that line.
+func newPagesRun(first string) (r *pagesRun, problem string) {
+	r = &pagesRun{opts: DefaultOptions(), model: newPagesModel(), classesOf: map[byte]map[int64]bool{}}
+	var kind, base string
+	if _, err := fmt.Sscanf(first, "pages base=%s engine=%s", &base, &kind); err != nil {
+		return nil, err.Error()
+	}
+	var err error
+	if r.base, err = time.Parse(time.RFC3339, base); err != nil {
+		return nil, err.Error()
+	}
+	if r.disk, err = newProtocolDisk(kind); err != nil {
+		return nil, err.Error()
+	}
+	r.opts.Partitions, r.opts.AddClasses, r.opts.seams.still = 2, true, true
+	r.opts.Now = func() time.Time { return r.base.Add(r.passed.get() + r.off.get()) }
+	r.opts.Elapsed = r.passed.get
+	return r, ""
 }
 
 func (r *pagesRun) fail(format string, args ...any) {
@@ -156,6 +165,12 @@ func (r *pagesRun) line(words []string) {
 		r.stop()
 		r.configure(words[1:])
 		r.start()
+	case "compact":
+		r.compact()
+	case "cutcompact":
+		r.cutCompact(int(number(words, 1)))
+	case "besidecompact":
+		r.compactBeside(r.samples(words[1:]))
 	default:
 		r.fail("no operation %q", words[0])
 	}

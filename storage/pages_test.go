@@ -332,6 +332,7 @@ func TestCleaningOfPagesIsCutShort(t *testing.T) {
 		require.NoError(t, m.SealAll(t.Context()))
 		m.deleteGroup()
 		m.Store.eng = &stopsAtPages{m.eng, writes}
+		m.openRows(&settings{})
 		require.ErrorIs(t, m.CleanTombstones(t.Context(), "default"), engine.ErrUnavailable)
 		require.Equal(t, 1, m.openDeletes())
 		require.NotEqual(t, [resolutions]bool{}, m.hasDeleted("default"))

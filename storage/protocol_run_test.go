@@ -346,6 +346,8 @@ func (r *protocolRun) operation(line string) error {
 		r.tolerate("cleaning", r.store.CleanTombstones(ctx, arg(1)))
 	case "workoff":
 		r.tolerate("making rollups anew", r.store.WorkOffDeletes(ctx, arg(1)))
+	case "compact":
+		r.compact(ctx)
 	case "late":
 		r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
 	default:
@@ -385,12 +387,6 @@ func (r *protocolRun) sealOne(partition, nth string) error {
 		}
 	}
 	return nil
-}
-
-// hasNothing reports whether a seal would find nothing to do.
-func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
-	empty, err := s.empty(ctx, stageTable, format.StagePartition(w.Slot, w.Partition))
-	return empty && len(w.pending) == 0, err
 }
 
 // round is what the sealing loop does in one round.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -247,4 +248,10 @@ func TestLetGoWaitsForTheHead(t *testing.T) {
 	require.NoError(t, b.Float(s, at+1, 0, 2))
 	require.NoError(t, b.Commit(t.Context()))
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}, {at + 1, 2}}}, ts.all("ann"))
+}
+
+// hasNothing reports whether a seal would find nothing to do.
+func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
+	empty, err := s.empty(ctx, stageTable, format.StagePartition(w.Slot, w.Partition))
+	return empty && len(w.pending) == 0, err
 }

@@ -259,7 +259,7 @@ func (x *rowWriter) write() error {
 	}
 	write := x.s.rows.Write
 	if x.remade {
-		write = x.s.eng.Write
+		write = x.s.rows.WriteRows
 	}
 	if err := write(x.ctx, batches); err != nil {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)

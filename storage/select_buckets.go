@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
@@ -134,12 +135,15 @@ func (sel *selection) rank(a, b sealedChunk) int {
 func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
-	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
+	if err := decodeRollup(c.data, sel.columns, into); err != nil {
 		sel.r.corrupt(&CorruptRowError{
 			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})
 		return
+	}
+	if rollup.IsLong(c.data) {
+		sel.keepAsked(src.window, before, into)
 	}
 	ends := into.End[before:]
 	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
@@ -171,6 +175,28 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 	}
 }
 
+// keepAsked removes the buckets from an index on that lie outside of the slots of a window that are asked for: a long chunk has more.
+func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets) {
+	p, ends := sel.r.s.period, into.End[index:]
+	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
+	to := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotEnd(w.slots[len(w.slots)-1]) })
+	if to-from < len(ends) {
+		into.Keep(index, index+from, index+max(from, to))
+	}
+}
+
+// decodeRollup appends the buckets of a chunk, or of a long one.
+func decodeRollup(data []byte, columns rollup.Columns, into *rollup.Buckets) error {
+	if !rollup.IsLong(data) {
+		return rollup.Decode(data, columns, into)
+	}
+	var long rollup.Long
+	if err := long.Parse(data); err != nil {
+		return err
+	}
+	return rollup.Decode(long.Chunk, columns, into)
+}
+
 // allRolled reports whether rollups answer for all slots from that of one bucket to that of another.
 func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	first, last := sel.r.s.period.SlotOf(firstEnd), sel.r.s.period.SlotOf(lastEnd)
@@ -189,6 +215,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)
 	w := f.wanted(wants, from, to)
+	w.Long = !slices.ContainsFunc(wants, func(w want) bool { return !w.alone })
 	if (to-from)*2 <= windowMSOf(of.window) {
 		w.PassOver = 0
 	}
@@ -196,6 +223,9 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
 		for string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
+		}
+		if interval, long := format.LongStart(start); long {
+			start = interval
 		}
 		return f.take(wants[0], start, row)
 	})

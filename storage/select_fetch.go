@@ -162,7 +162,9 @@ type want struct {
 	source uint32
 	at     uint32 // its place among the series that its metric has in the window
 	series uint32 // its place in the group
-	of     *SelectedSeries
+	// alone: no other source has chunks of the series in the window.
+	alone bool
+	of    *SelectedSeries
 	// deletes are those that are about the series, where the rollups of some slot were made without one.
 	deletes format.Tombstones
 }
@@ -175,9 +177,10 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 		if len(sel.uncleaned) > 0 {
 			deletes = sel.r.deletes.OfSeries(s.Labels)
 		}
-		for _, p := range sel.parts[s.from:s.to] {
+		parts := sel.parts[s.from:s.to]
+		for _, p := range parts {
 			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s, deletes: deletes})
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s, deletes: deletes})
 			}
 		}
 	}
@@ -203,6 +206,20 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	if l.err = g.Wait(); l.err == nil {
 		l.order(len(series), got)
 	}
+}
+
+// isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
+func (sel *selection) isAlone(parts []part, source uint32) bool {
+	window, n := sel.sources[source].window.window, 0
+	if format.ResolutionOf(window) == rollup.Raw {
+		return false
+	}
+	for _, p := range parts {
+		if p.source != inHead && sel.sources[p.source].window.window == window {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // order puts the chunks in the order of their series.

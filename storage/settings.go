@@ -24,8 +24,8 @@ const (
 	formatClasses = 2
 	// formatPages is that of a store with pages: a release without them would miss the series in these.
 	formatPages = 3
-	// formatFilters is that of a store whose labels pages may have filters: a release without these would write pages that have none beside
-	// those that have.
+	// formatFilters is that of a store whose labels pages may have filters, and whose rollups may be long chunks: a release without these would write
+	// pages that have none beside those that have, and miss buckets.
 	formatFilters = 4
 )
 
@@ -52,6 +52,8 @@ type settings struct {
 	Periods    []format.Period `json:"periods"`
 	// Classes are only ever added to.
 	Classes []knownClass `json:"classes,omitempty"`
+	// Long are the windows of rollups that may have long chunks, in order.
+	Long []int64 `json:"long,omitempty"`
 }
 
 var (
@@ -264,12 +266,23 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 
 // withPages raises the format of a store in which pages are about to be written, so that a release which can't read them refuses it.
 func withPages(ctx context.Context, eng engine.Engine, have settings) error {
-	for try := 1; have.Format < formatFilters; try++ {
+	if have.Format >= formatFilters {
+		return nil
+	}
+	return changeSettings(ctx, eng, func(s *settings) bool {
+		raised := s.Format < formatFilters
+		s.Format = max(s.Format, formatFilters)
+		return raised
+	})
+}
+
+// changeSettings changes the settings that are stored, unless change returns false. It may be called several times.
+func changeSettings(ctx context.Context, eng engine.Engine, change func(*settings) bool) error {
+	for try := 1; ; try++ {
 		now, before, err := readSettings(ctx, eng)
-		if err != nil || now.Format >= formatFilters {
+		if err != nil || !change(&now) {
 			return err
 		}
-		now.Format = formatFilters
 		after, err := json.Marshal(now)
 		if err != nil {
 			return err
@@ -279,10 +292,9 @@ func withPages(ctx context.Context, eng engine.Engine, have settings) error {
 			return nil
 		}
 		if err != nil || try == addTries {
-			return fmt.Errorf("storage: raising the format of the store to %d: %w", formatFilters, cmp.Or(err, errOthersAdd))
+			return fmt.Errorf("storage: changing the settings of the store: %w", cmp.Or(err, errOthersAdd))
 		}
 	}
-	return nil
 }
 
 // addTries is how often the settings are changed, where others change the settings meanwhile or no answer comes.

@@ -261,6 +261,7 @@ type Store struct {
 	cache       *cache
 	chunkMemory *chunkMemory
 	metrics     *metrics
+	compacting  compacting
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
@@ -293,7 +294,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.caching, _ = engine.As[engine.Caching](eng)
 	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
-	s.openRows()
+	s.openRows(&have)
 	if s.rows.HavePages() && !opts.ReadOnly {
 		if err := withPages(ctx, eng, have); err != nil {
 			return nil, err
@@ -332,10 +333,11 @@ func expiresRows(eng engine.Engine) bool {
 
 // openRows decides where the rows of series stand. Where several processes write them, or where they vanish by themselves, all are the
 // engine's own.
-func (s *Store) openRows() {
+func (s *Store) openRows(have *settings) {
 	s.rows = paged.New(s.eng, paged.Options{
 		None: s.opts.Shared || expiresRows(s.eng), Write: !s.opts.ReadOnly, Least: s.opts.seams.pageSeries,
 	})
+	s.rows.ListLong(have.Long)
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

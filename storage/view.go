@@ -36,7 +36,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
-	s.openRows()
+	s.openRows(&have)
 	s.join()
 	s.metrics = newMetrics(s, nil)
 	return View{s}, nil

@@ -102,3 +102,33 @@ func StagePartition(slot int64, partition int) engine.Key {
 func PendingPartition(partition int, hour int64) engine.Key {
 	return engine.Key{engine.Int(int64(partition)), engine.Int(hour)}
 }
+
+// LongShift is by how much the start in the key of a long chunk is less than that of its interval: all long chunks of a series stand before
+// its chunks.
+const LongShift = 1 << 62
+
+// LongKey is the clustering key of a long chunk in tables r5m and r1h: start is that of its interval, see LongInterval.
+func LongKey(series string, start int64) engine.Key { return RollupKey(series, start-LongShift) }
+
+// LongStart returns the start of the interval of a long chunk, from the start in a clustering key; ok is false if that is the key of a chunk.
+func LongStart(start int64) (interval int64, ok bool) {
+	if start >= -LongShift/2 {
+		return 0, false
+	}
+	return start + LongShift, true
+}
+
+// LongInterval returns the start of the interval whose chunks may be one long chunk, of a chunk that starts at a time, milliseconds: a day at 5m, a
+// window at 1h.
+func LongInterval(res rollup.Resolution, start int64) int64 {
+	width := LongWidthMS(res)
+	return FloorDiv(start, width) * width
+}
+
+// LongWidthMS is how long an interval of LongInterval is, milliseconds.
+func LongWidthMS(res rollup.Resolution) int64 {
+	if res == rollup.OneHour {
+		return Window1hMS
+	}
+	return DayMS
+}

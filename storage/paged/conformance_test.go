@@ -30,6 +30,12 @@ func (l *layered) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row
 	return l.rows.Scan(ctx, r)
 }
 
+// TakesClear implements engine.Clearing.
+func (l *layered) TakesClear() bool {
+	c, ok := l.Engine.(engine.Clearing)
+	return ok && c.TakesClear()
+}
+
 // Write and Scan keep what engine.Engine promises.
 func TestConformance(t *testing.T) {
 	ends := enginetest.Without("Durable", "what is in memory ends with the process")

@@ -50,6 +50,7 @@ type history struct {
 
 	limits limits
 	ids    int64
+	long   bool // the window may have long chunks
 	// deletes are how many each raw chunk names that was written.
 	deletes map[string]int
 	// lookUps are answers of Candidates, of any time. unfiltered are the segments that have, or had, pages without filters.
@@ -73,6 +74,7 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 		h.limits = limits{
 			entries: 3 + h.rng.IntN(20), bucket: 2 + h.rng.IntN(60), labelsBytes: 300 + h.rng.IntN(2000), dataBytes: 200 + h.rng.IntN(1000),
 			entryBytes: 90 + h.rng.IntN(200), batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3), filtered: h.rng.IntN(60),
+			compactBytes: 1 + h.rng.IntN(1+h.rng.IntN(20_000)),
 		}
 	}
 	h.ids = pick(h.rng, []int64{1, 2000, 8 << 20})
@@ -82,7 +84,7 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 
 // checkWritten verifies what pages promise of a batch.
 func checkWritten(t testing.TB, b *engine.Batch, l limits) {
-	require.NoError(t, engine.CheckBatch(b))
+	require.NoError(t, engine.CheckClearing([]engine.Batch{*b}))
 	if b.Table != engine.RawPages && b.Table != engine.R5mPages && b.Table != engine.R1hPages {
 		return
 	}
@@ -114,6 +116,9 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 func (h *history) reopen() {
 	h.rows = New(h.eng, Options{Write: h.rng.IntN(8) > 0, Least: 2, IDsBytes: h.ids, WrittenBytes: h.ids, OpenedBytes: h.ids})
 	h.rows.limits = h.limits
+	if h.long {
+		h.rows.ListLong([]int64{testWindow})
+	}
 }
 
 func (h *history) run(steps int) {
@@ -128,6 +133,8 @@ func (h *history) run(steps int) {
 				h.asBefore()
 			}
 			h.reopen()
+		case n < 10 && h.rng.IntN(2) == 0:
+			h.compact(pick(h.rng, rowTables[1:]), h.metric())
 		case n < 10:
 			h.outdone(pick(h.rng, rowTables), h.metric(), h.rng.IntN(3) > 0)
 		case n < 15:
@@ -143,6 +150,9 @@ func (h *history) run(steps int) {
 	for metric := range h.all {
 		for _, table := range rowTables {
 			h.outdone(table, metric, true)
+			if table != engine.Raw && h.long {
+				h.compact(table, metric)
+			}
 			h.compare(engine.Range{Table: table, Partition: partitionOf(metric)})
 			require.NoError(h.t, h.rows.CheckFilters(h.t.Context(), table, partitionOf(metric), func(err error) { require.NoError(h.t, err) }))
 		}
@@ -296,6 +306,24 @@ func (h *history) outdone(table *engine.Table, metric string, all bool) {
 	require.Empty(h.t, pages)
 }
 
+// compact makes long chunks of a partition, and looks for rows and entries that they stand for.
+func (h *history) compact(table *engine.Table, metric string) {
+	require.NoError(h.t, h.rows.BeginLong(h.t.Context(), testWindow))
+	h.long = true
+	c := compactionOf(table, metric)
+	c.Between = func() {
+		if h.rng.IntN(4) == 0 {
+			h.scan()
+		}
+	}
+	_, err := h.rows.Compact(h.t.Context(), c)
+	require.NoError(h.t, err)
+	requireAllJoined(h.t, h.eng, table, partitionOf(metric))
+	done, err := h.rows.Compact(h.t.Context(), c)
+	require.NoError(h.t, err)
+	require.Zero(h.t, done, "there is nothing left")
+}
+
 // requireNothingOutdone compares all entries of some series with the rows of their keys, and those of rollups with each other.
 func requireNothingOutdone(t testing.TB, eng engine.Engine, table *engine.Table, partition engine.Key, ids map[string]bool) {
 	t.Helper()
@@ -401,6 +429,7 @@ func (h *history) requireChunks(w Wanted) {
 		return !ids[row.key[of.series].Text] || start < w.First || start > w.Last
 	})
 	w.NoVersions, w.Remember = h.rng.IntN(2) == 0, h.rng.IntN(3) > 0
+	w.Long = table != engine.Raw && !w.KeysOnly && h.rng.IntN(2) == 0
 	times := 1
 	if w.Remember {
 		times += h.rng.IntN(2)
@@ -408,6 +437,9 @@ func (h *history) requireChunks(w Wanted) {
 	for range times {
 		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
 		require.NoError(h.t, err)
+		if w.Long {
+			got = takeApart(h.t, got, w.First, w.Last)
+		}
 		if table == engine.Raw && w.NoVersions && len(got) == len(want) {
 			sameVersions(want, got)
 		}

@@ -251,14 +251,26 @@ func (c *outdone) copy(m engine.Mutation) {
 
 // without adds the batch that removes from a page the entries that rows outdo, if there are any.
 func (c *outdone) without(p *heldPage, found map[rowKey]ranks) {
+	b := removal(c.tables, c.partition, p, func(p *heldPage, i int, value []byte) bool {
+		x, ok := found[c.rowKey(p, i, value)]
+		return ok && x.row > c.rank(value)
+	})
+	if len(b.Mutations) > 0 {
+		c.batches = append(c.batches, b)
+	}
+}
+
+// removal returns the batch that writes a page without the entries that go, if any are left, and deletes it; it is empty if none goes, or the page
+// can't be read.
+func removal(t *tables, partition engine.Key, p *heldPage, goes func(p *heldPage, i int, value []byte) bool) (b engine.Batch) {
 	var values [][]byte
 	var at []byte
 	for i := range p.page.Len() {
 		value, err := p.page.AppendValue(nil, i)
 		if err != nil {
-			return
+			return b
 		}
-		if x, ok := found[c.rowKey(p, i, value)]; ok && x.row > c.rank(value) {
+		if goes(p, i, value) {
 			continue
 		}
 		position := byte(i)
@@ -268,17 +280,17 @@ func (c *outdone) without(p *heldPage, found map[rowKey]ranks) {
 		values, at = append(values, value), append(at, position)
 	}
 	if len(values) == p.page.Len() {
-		return
+		return b
 	}
-	b := engine.Batch{Table: c.pages, Partition: c.partition}
+	b = engine.Batch{Table: t.pages, Partition: partition}
 	if len(values) > 0 {
-		value := page.Append(nil, page.Head{Kind: c.data, Labels: p.page.Head().Labels, At: positions(at)}, values)
+		value := page.Append(nil, page.Head{Kind: t.data, Labels: p.page.Head().Labels, At: positions(at)}, values)
 		b.Mutations = append(b.Mutations, engine.Mutation{
-			Clustering: c.pageKey(p.kind, p.start, p.bits, p.first, versionOf(value)), Timestamp: latest(p.start), Value: value,
+			Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, versionOf(value)), Timestamp: latest(p.start), Value: value,
 		})
 	}
 	b.Mutations = append(b.Mutations, engine.Mutation{
-		Op: engine.Delete, Clustering: c.pageKey(p.kind, p.start, p.bits, p.first, p.version), Timestamp: latest(p.start),
+		Op: engine.Delete, Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, p.version), Timestamp: latest(p.start),
 	})
-	c.batches = append(c.batches, b)
+	return b
 }

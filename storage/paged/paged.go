@@ -2,6 +2,7 @@ package paged
 
 import (
 	"crypto/sha256"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -47,6 +48,8 @@ type limits struct {
 	batchBytes  int // of pages
 	gatherBytes int // pages of a level that a reader holds, but for those of one bucket
 	fewest      int // entries of a page: fewer stay rows
+	// compactBytes is about how many bytes of rows Compact replaces at once: writers wait meanwhile.
+	compactBytes int
 	// filtered is how many new series a write has of a partition, at least, for the filters of its labels pages to have bits.
 	filtered int
 }
@@ -54,7 +57,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10,
 	}
 }
 
@@ -68,7 +71,10 @@ type Rows struct {
 	// written and opened are pages of chunks, by their versions.
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
-	facts           *factMemory
+	long            *longWindows
+	// rollups is held by writers of rollups, and by Compact while it reads and writes a piece: nothing may come between.
+	rollups *sync.RWMutex
+	facts   *factMemory
 	// filtered are the segments of labels pages of which it is known whether those written next get filters.
 	filtered *lru[string, *filterChoice]
 }
@@ -92,7 +98,8 @@ func New(eng engine.Engine, o Options) *Rows {
 		eng: eng, o: o, limits: defaultLimits(),
 		ids:     newLRU[labelsKey, ids](o.IDsBytes),
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
-		levels:   &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
+		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
+		long:   newLongWindows(), rollups: new(sync.RWMutex),
 		facts:    &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
 		filtered: newLRU[string, *filterChoice](levelMemoryBytes),
 	}

@@ -40,8 +40,12 @@ type scan struct {
 	rows   *engine.Range
 	wanted *wanted    // nil: all rows of the range are
 	needed *page.Part // of rollups; nil: all
-	yield  func(engine.Row, error) bool
-	n      int // rows yielded
+	// long: the window may have long chunks. takeLong: they are yielded as they are, see Wanted.
+	long, takeLong bool
+	// dropped, if set, is called with the id of a series that has rows which parts of a long chunk outdo.
+	dropped func(id string)
+	yield   func(engine.Row, error) bool
+	n       int // rows yielded
 	// entries is memory of units.
 	entries []entry
 	reports reports
@@ -52,6 +56,10 @@ func (s *scan) all() error {
 	run := s.run
 	if s.r.o.None {
 		run = s.passOn
+	} else if window := s.rows.Partition; !s.isRaw() && len(window) > 0 {
+		if s.long = s.r.long.begin(window[0].Int); !s.long {
+			defer s.r.long.end(window[0].Int)
+		}
 	}
 	err := run()
 	if err == nil {
@@ -164,7 +172,10 @@ func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 
 // passOn yields the rows of the whole range as the engine has them.
 func (s *scan) passOn() error {
-	for row, err := range s.engineRows(*s.rows) {
+	if s.long {
+		return s.plain(s.rows.From, s.rows.To)
+	}
+	for row, err := range s.engineRows(*s.rows, nil) {
 		if err != nil {
 			return err
 		}
@@ -177,7 +188,7 @@ func (s *scan) passOn() error {
 
 // plain yields the rows between two keys as the engine has them.
 func (s *scan) plain(from, to engine.Key) error {
-	for row, err := range s.engineRows(s.part(from, to)) {
+	for row, err := range s.engineRows(s.part(from, to), nil) {
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,8 @@ type Wanted struct {
 	Damaged    func(engine.Damage) // as in engine.Range
 	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
 	Columns rollup.Columns
+	// Long: of r5m and r1h, long chunks are yielded as they are, with the key of format.LongKey, where all of one counts.
+	Long bool
 	// Remember: what this process remembers of the partition may be used, and damage that came to its rows since isn't noticed then.
 	Remember bool
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
@@ -50,7 +52,8 @@ func (w *Wanted) Range() engine.Range {
 func (r *Rows) Chunks(ctx context.Context, w Wanted) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		t, rows := tablesOf(w.Table), w.Range()
-		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, yield: yield, wanted: &wanted{Wanted: w, tables: t}}
+		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, takeLong: w.Long, yield: yield}
+		s.wanted = &wanted{Wanted: w, tables: t, long: &s.long}
 		if w.Columns != 0 && w.Columns != rollup.AllColumns {
 			s.needed = page.PartOf(w.Columns)
 		}
@@ -65,7 +68,8 @@ type wanted struct {
 	Wanted
 	*tables
 
-	at int // index in IDs where the last id was found, or would be
+	long *bool // the window may have long chunks
+	at   int   // index in IDs where the last id was found, or would be
 }
 
 // find returns the index of the first id that isn't before an id, and whether it is that id. It is quick where one row follows another.
@@ -86,6 +90,22 @@ func (w *wanted) row(key engine.Key) bool {
 	return mine && w.starts(key[w.start].Int)
 }
 
+// engineRow reports whether a row of the engine is needed: it is wanted, or a long chunk that may have chunks that are. Where there may be long
+// chunks, so are all rows of a series up to the last that is wanted: a scan that began anew between them wouldn't find a long chunk that has
+// taken the place of some meanwhile.
+func (w *wanted) engineRow(key engine.Key) bool {
+	if !*w.long || w.isRaw() {
+		return w.row(key)
+	}
+	if _, mine := w.find(key[w.series].Text); !mine {
+		return false
+	}
+	if interval, long := format.LongStart(key[w.start].Int); long {
+		return interval+w.longWidth() > w.First
+	}
+	return key[w.start].Int <= w.Last
+}
+
 // starts reports whether chunks of a start are wanted.
 func (w *wanted) starts(start int64) bool { return w.First <= start && start <= w.Last }
 
@@ -100,10 +120,13 @@ func (w *wanted) afterRow(key engine.Key) engine.Key {
 		return engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(w.IDs[i])}
 	}
 	if mine && start > w.Last {
-		i++
+		i, mine = i+1, false
 	}
 	if i == len(w.IDs) {
 		return nil
+	}
+	if *w.long {
+		return format.LongKey(w.IDs[i], w.First-w.longWidth()+1)
 	}
 	return format.RollupKey(w.IDs[i], w.First)
 }
@@ -147,18 +170,27 @@ func (w *wanted) from(id string) (next string, ok bool) {
 // passPages is how many pages that aren't wanted a scan passes over: a page is one block of Pebble's, or several.
 const passPages = 2
 
-// engineRows yields the rows of a part of the range as the engine has them, those that aren't wanted left out.
-func (s *scan) engineRows(part engine.Range) iter.Seq2[engine.Row, error] {
-	w := s.wanted
-	if w == nil {
-		return s.r.eng.Scan(s.ctx, part)
+// engineRows yields the rows of a part of the range out of those that the engine has, those that aren't wanted left out, and long chunks taken
+// apart. entries are those of pages in the part.
+func (s *scan) engineRows(part engine.Range, entries []entry) iter.Seq2[engine.Row, error] {
+	read := part
+	read.From = s.fromLong(part.From)
+	s.widen(&read)
+	rows := s.r.eng.Scan(s.ctx, read)
+	if w := s.wanted; w != nil {
+		rows = s.passingOver(read, passing{wanted: w.engineRow, after: w.afterRow, most: w.PassOver, again: func(at, next engine.Key) engine.Range {
+			if s.rows.Damaged != nil && !s.long {
+				s.reached(at)
+			}
+			rest := s.part(next, part.To)
+			s.widen(&rest)
+			return rest
+		}})
 	}
-	return s.passingOver(part, passing{wanted: w.row, after: w.afterRow, most: w.PassOver, again: func(at, next engine.Key) engine.Range {
-		if s.rows.Damaged != nil {
-			s.reached(at)
-		}
-		return s.part(next, part.To)
-	}})
+	if !s.long {
+		return rows
+	}
+	return s.longRows(part, rows, entries)
 }
 
 // enginePages yields the pages of a level as the engine has them, those that aren't wanted left out.

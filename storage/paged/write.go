@@ -18,11 +18,12 @@ import (
 // day, see latest. The batch becomes several then, of rows and of pages, each atomic.
 // It keeps references to values, which mustn't be changed later.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
+	defer r.beginWrite(batches)()
 	if r.o.None || !r.o.Write {
 		return r.eng.Write(ctx, batches)
 	}
 	found := r.findNew(batches)
-	if len(found) == 0 || engine.CheckBatches(batches) != nil { // The engine returns the error.
+	if len(found) == 0 || engine.CheckClearing(batches) != nil { // The engine returns the error.
 		return r.eng.Write(ctx, batches)
 	}
 	r.chooseBits(found)
@@ -55,6 +56,27 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		r.written.add(w.of.clone(), w.open, w.of.size(w.bytes))
 	}
 	return nil
+}
+
+// WriteRows applies batches as engine.Engine.Write does: all rows are written as they are.
+func (r *Rows) WriteRows(ctx context.Context, batches []engine.Batch) error {
+	defer r.beginWrite(batches)()
+	failed := true
+	defer func() { r.levels.wrote(batches, failed) }()
+	err := r.eng.Write(ctx, batches)
+	failed = err != nil
+	return err
+}
+
+// beginWrite keeps Compact from reading rollups and replacing them until the function that it returns is called.
+func (r *Rows) beginWrite(batches []engine.Batch) (end func()) {
+	for i := range batches {
+		if t := batches[i].Table; t == engine.R5m || t == engine.R1h {
+			r.rollups.RLock()
+			return r.rollups.RUnlock
+		}
+	}
+	return func() {}
 }
 
 // newSeries are the series of a batch that are packed, in the order of their ids.

@@ -46,6 +46,7 @@ var sharedNames = map[string]shared{
 	"Op":          {"storage/engine storage/engine/faultengine", "what an engine is asked to do: a mutation, and a call that may fail"},
 	"Options":     {why: "what a package is told when it starts: every package may have its own"},
 	"Page":        {"cmd/internal/manual storage/page", "of the manual, and of values"},
+	"Part":        {"storage/page storage/rollup", "of what is stored together: fields of a page, and a chunk in a long one"},
 	"Plan":        {"adapter/importer downsample", "what there is to do: of an import, of downsampling"},
 	"Point":       {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB, as it is stored and as it is imported"},
 	"Process":     {"cmd/internal/promrig storage/membership", "a program that tests start, and what processes over one store tell of themselves"},

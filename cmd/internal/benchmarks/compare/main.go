@@ -140,7 +140,7 @@ func compare(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	systems := []system{prometheus{s.prometheus}, cassia{s.cassia}}
+	systems := []system{prometheus{s.prometheus}, cassia{s.cassia, time.Since(time.UnixMilli(s.workload.StartMs)) > 7*24*time.Hour}}
 	if s.victoria != "" {
 		systems = slices.Insert(systems, 1, system(victoria{s.victoria}))
 	}

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/bench"
@@ -86,7 +92,11 @@ func (victoria) finish(ctx context.Context, url string) error {
 
 func (victoria) disk(dir string) (int64, int64, error) { return everything(dir) }
 
-type cassia struct{ path string }
+type cassia struct {
+	path string
+	// weeks: the load has weeks of rollups that are over, which are compacted.
+	weeks bool
+}
 
 func (cassia) name() string { return "cassia" }
 
@@ -96,7 +106,58 @@ func (c cassia) program(dir, address string) (promrig.Program, error) {
 	return promrig.Cassia(c.path, dir, address, "--retention.raw=365d"), nil
 }
 
-func (cassia) finish(ctx context.Context, url string) error { return promrig.Post(ctx, url+"/-/seal") }
+// finish seals all, and waits until rollups are compacted, which the background does minutes later.
+func (c cassia) finish(ctx context.Context, url string) error {
+	if err := promrig.Post(ctx, url+"/-/seal"); err != nil || !c.weeks {
+		return err
+	}
+	const rounds, waiting = "cassia_downsample_rounds_total", "cassia_downsample_uncompacted_windows"
+	begun := 0.0
+	for {
+		values, err := gauges(ctx, url, rounds, waiting)
+		if err != nil {
+			return err
+		}
+		if begun == 0 {
+			begun = values[rounds]
+		}
+		if values[rounds] >= begun+2 && values[waiting] == 0 { // Listed by the first of them.
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// gauges reads metrics without labels.
+func gauges(ctx context.Context, url string, names ...string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		if values[name], err = strconv.ParseFloat(value, 64); err != nil {
+			return nil, fmt.Errorf("metric %s: %w", name, err)
+		}
+	}
+	if len(values) != len(names) {
+		return nil, fmt.Errorf("%s/metrics has %d of %d metrics", url, len(values), len(names))
+	}
+	return values, nil
+}
 
 func (cassia) disk(dir string) (int64, int64, error) { return everything(dir) }
 

@@ -39,6 +39,7 @@ interface Work {
   doing?: string;
   worked_seconds: number;
   rested_seconds: number;
+  compaction: { windows: number; first: { tenant: string; resolution: string; start: string; end: string; last_error?: string }[] };
   rollups: { windows: number; first: { tenant: string; start: string; end: string; seals: number; last_error?: string }[] };
   failing_chores: { chore: string; failures: number; last_error: string }[];
   partitions: Partition[] | null;
@@ -64,6 +65,7 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Sealed" value={w ? count(w.sealed_slots) : '…'} note="slots, since the start" />
         <Stat name="Repaired" value={w ? count(w.repaired_slots) : '…'} note="slots, for late data" />
         <Stat name="Without rollups" value={w ? count(w.rollups.windows) : '…'} note="windows, to be worked off" />
+        <Stat name="To compact" value={w ? count(w.compaction.windows) : '…'} note="windows of rollups that are over" />
         <Stat name="At work" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)} %` : '…'} note={w?.doing || (w?.last_round ? `looked ${since(w.last_round)}` : 'of the time')} />
       </div>
       {w && <Troubles work={w} />}
@@ -87,7 +89,7 @@ export function Downsampling({ tenant }: ViewProps) {
 }
 
 function Troubles({ work: w }: { work: Work }) {
-  const none = !w.halted && !w.alarm && !w.stuck_partitions.length && !w.failing_chores.length && !w.rollups.first.some((f) => f.last_error);
+  const none = !w.halted && !w.alarm && !w.stuck_partitions.length && !w.failing_chores.length && !w.rollups.first.some((f) => f.last_error) && !w.compaction.first.some((f) => f.last_error);
   if (none) return null;
   return (
     <div>
@@ -95,6 +97,7 @@ function Troubles({ work: w }: { work: Work }) {
       {w.alarm && <Notice tone="error" title={`Sealing is ${duration(w.lag_seconds)} behind.`}>See the errors of partitions below, and the process’ log for “sealing failed”. Over Cassandra, more processes with --target=downsample divide the work.</Notice>}
       {w.stuck_partitions.length > 0 && <Notice tone="warning" title={`The work of ${plural(w.stuck_partitions.length, 'partition')} fails again and again: ${w.stuck_partitions.join(', ')}.`} />}
       {w.failing_chores.map((c) => <Notice key={c.chore} tone="warning" title={`${c.chore} has failed ${plural(c.failures, 'time')}.`}>{c.last_error}</Notice>)}
+      {w.compaction.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.resolution + f.start} tone="warning" title={`Compacting the ${f.resolution} rollups from ${day(f.start)} on of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
       {w.rollups.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Rolling up ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
     </div>
   );

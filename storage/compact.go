@@ -1,0 +1,296 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// compactAfter is how long after its end a window of rollups is over: most of its last slot has been sealed then.
+const compactAfter = 3 * time.Hour
+
+// scansEnd is how long the first compaction of a window waits for scans of it that began before.
+const scansEnd = 10 * time.Second
+
+// Compactable is a window of a tenant's rollups that is over, so that the chunks of its series may become long ones.
+type Compactable struct {
+	Tenant     string
+	Window     int64
+	Resolution rollup.Resolution
+	// StartMS and EndMS are what the window spans, milliseconds.
+	StartMS, EndMS int64
+	// Again is true if the window was compacted, and has been written to since.
+	Again bool
+
+	marks uint64 // the version of its marks
+}
+
+// CompactStats counts what Compact has done.
+type CompactStats struct {
+	Series int // that got long chunks, each counted once for each class and shard
+	Chunks int // that became parts of these
+	Left   int // series with several chunks that stay as they are, since one can't be read, or they are too large
+}
+
+// compacting remembers which windows are compacted.
+type compacting struct {
+	mu sync.Mutex // of changes
+	of map[string]compactedWindows
+}
+
+// compactedWindows are the windows of a tenant that were compacted, by number, with the version of their marks then.
+type compactedWindows map[int64]uint64
+
+// compactedRow is a row of table store: {"windows":{"2199023256246":"9f0c…"}}.
+type compactedRow struct {
+	Windows map[int64]string `json:"windows"`
+}
+
+var compactedPartition = engine.Key{engine.Text("compacted")}
+
+// Compacts reports whether rollups are compacted: where this process is the only one that writes rows, and they don't vanish by themselves.
+func (s *Store) Compacts() bool { return !s.opts.ReadOnly && s.mayCompact() }
+
+func (s *Store) mayCompact() bool {
+	clearing, ok := engine.As[engine.Clearing](s.eng)
+	return s.rows.HavePages() && ok && clearing.TakesClear()
+}
+
+// Compactable lists the windows of rollups that are over, and weren't compacted since they were written to, the oldest first.
+func (s *Store) Compactable(ctx context.Context) ([]Compactable, error) {
+	if !s.mayCompact() {
+		return nil, nil
+	}
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []Compactable
+	for _, tenant := range tenants {
+		done, err := s.compactedOf(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for _, res := range compactedResolutions {
+			list, err := s.compactableOf(ctx, tenant, res, done)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, list...)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Compactable) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	return found, nil
+}
+
+// compactedResolutions are those whose chunks are compacted.
+var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour}
+
+func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows) (found []Compactable, err error) {
+	last := s.period.WindowAt(res, s.opts.Now().Add(-compactAfter).UnixMilli()) - 1
+	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range windows {
+		marks, err := s.versionOfMarks(ctx, tenant, w)
+		if err != nil {
+			return nil, err
+		}
+		version, again := done[w]
+		if marks == 0 || again && marks == version {
+			continue
+		}
+		start, end := s.period.WindowSpan(w)
+		found = append(found, Compactable{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks})
+	}
+	return found, nil
+}
+
+// versionOfMarks returns the version of a window's marks; 0: it has none.
+func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64) (uint64, error) {
+	if m, ok, err := s.recalledMarks(ctx, tenant, window); ok || err != nil {
+		if err != nil {
+			return 0, err
+		}
+		return m.version, nil
+	}
+	var m marksReader
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
+		if err != nil {
+			return 0, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+		}
+		m.add(row)
+	}
+	return m.marks().version, nil
+}
+
+// Same reports whether two are the same window, to which nothing was written between.
+func (c *Compactable) Same(o *Compactable) bool {
+	return c.Tenant == o.Tenant && c.Window == o.Window && c.marks == o.marks
+}
+
+// Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
+// is called between pieces of the work.
+func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (stats CompactStats, err error) {
+	if err := s.Ready(); err != nil {
+		return stats, err
+	}
+	if err := s.member.MayWrite(); err != nil {
+		return stats, err
+	}
+	if err := s.beginLong(ctx, c.Window); err != nil {
+		return stats, err
+	}
+	names, err := s.metricsIn(ctx, c.Tenant, c.Window)
+	if err != nil {
+		return stats, err
+	}
+	for _, metric := range names {
+		done, err := s.compactMetric(ctx, &c, metric, between)
+		stats.Series, stats.Chunks, stats.Left = stats.Series+done.Series, stats.Chunks+done.Chunks, stats.Left+done.Left
+		if err != nil {
+			return stats, fmt.Errorf("storage: compacting window %d of %q, metric %q: %w", c.Window, c.Tenant, metric, err)
+		}
+	}
+	s.metrics.longChunks.WithLabelValues(c.Resolution.String()).Add(float64(stats.Chunks))
+	s.metrics.leftSeries.WithLabelValues(c.Resolution.String()).Add(float64(stats.Left))
+	return stats, s.noteCompacted(ctx, &c)
+}
+
+// beginLong lists a window as one that may have long chunks: durable before the first one is written.
+func (s *Store) beginLong(ctx context.Context, window int64) error {
+	if !s.rows.HasLong(window) {
+		err := changeSettings(ctx, s.eng, func(have *settings) bool {
+			at, known := slices.BinarySearch(have.Long, window)
+			if !known {
+				have.Long = slices.Insert(have.Long, at, window)
+			}
+			return !known
+		})
+		if err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, scansEnd)
+	defer cancel()
+	err := s.rows.BeginLong(ctx, window)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w; it is tried again", engine.ErrUnavailable, err)
+	}
+	return err
+}
+
+func (s *Store) compactMetric(ctx context.Context, c *Compactable, metric string, between func()) (done paged.Compacted, err error) {
+	shards, err := s.readShards(ctx, c.Window, c.Tenant, metric)
+	if err != nil {
+		return done, err
+	}
+	for at := range s.places(shards) {
+		d, err := s.compactPartition(ctx, c.Resolution, format.SeriesPartition(c.Window, c.Tenant, metric, at), between)
+		done.Series, done.Chunks, done.Left = done.Series+d.Series, done.Chunks+d.Chunks, done.Left+d.Left
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (s *Store) compactPartition(ctx context.Context, res rollup.Resolution, partition engine.Key, between func()) (paged.Compacted, error) {
+	if s.caching != nil {
+		defer s.caching.ReadOnce()()
+	}
+	return s.rows.Compact(ctx, paged.Compaction{
+		Resolution: res, Partition: partition, Between: between,
+		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
+	})
+}
+
+// compactedOf returns the windows of a tenant that were compacted. They don't change.
+func (s *Store) compactedOf(ctx context.Context, tenant string) (compactedWindows, error) {
+	s.compacting.mu.Lock()
+	defer s.compacting.mu.Unlock()
+	if done, ok := s.compacting.of[tenant]; ok {
+		return done, nil
+	}
+	done, _, err := s.readCompacted(ctx, tenant)
+	if err == nil {
+		s.compacting.set(tenant, done)
+	}
+	return done, err
+}
+
+func (c *compacting) set(tenant string, done compactedWindows) {
+	if c.of == nil || len(c.of) >= maxHorizonMemory {
+		c.of = map[string]compactedWindows{}
+	}
+	c.of[tenant] = done
+}
+
+// readCompacted reads them, and the row. One that can't be read counts as none: the windows are looked through again.
+func (s *Store) readCompacted(ctx context.Context, tenant string) (done compactedWindows, value []byte, err error) {
+	item := engine.Key{engine.Text(tenant)}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: compactedPartition, From: item, To: item}) {
+		if err != nil {
+			return nil, nil, fmt.Errorf("storage: reading which windows of %q are compacted: %w", tenant, err)
+		}
+		value = bytes.Clone(row.Value)
+	}
+	done = compactedWindows{}
+	var row compactedRow
+	if value != nil && json.Unmarshal(value, &row) == nil {
+		for window, version := range row.Windows {
+			if n, err := strconv.ParseUint(version, 16, 64); err == nil {
+				done[window] = n
+			}
+		}
+	}
+	return done, value, nil
+}
+
+// noteCompacted notes that a window was compacted, and forgets those that are gone.
+func (s *Store) noteCompacted(ctx context.Context, c *Compactable) error {
+	s.compacting.mu.Lock()
+	defer s.compacting.mu.Unlock()
+	done, before, err := s.readCompacted(ctx, c.Tenant)
+	if err != nil {
+		return err
+	}
+	listed, err := s.windowsOf(ctx, c.Tenant, -allWindows, allWindows)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(done, func(window int64, _ uint64) bool { return !slices.Contains(listed, window) })
+	done[c.Window] = c.marks
+	row := compactedRow{Windows: map[int64]string{}}
+	for window, version := range done {
+		row.Windows[window] = strconv.FormatUint(version, 16)
+	}
+	after, err := json.Marshal(row)
+	if err != nil {
+		return err
+	}
+	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, compactedPartition, engine.Key{engine.Text(c.Tenant)}, before, after)
+	if err == nil && !ok {
+		err = errOthersAdd
+	}
+	if err != nil {
+		delete(s.compacting.of, c.Tenant) // Unknown after a failed write.
+		return fmt.Errorf("storage: noting that window %d of %q was compacted: %w", c.Window, c.Tenant, err)
+	}
+	s.compacting.set(c.Tenant, done)
+	return nil
+}
