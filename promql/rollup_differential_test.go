@@ -24,7 +24,7 @@ import (
 //	buckets, windows moved or widened    the evaluator's for those windows, scaled where the function grows with them
 //	samples made of buckets              Prometheus' function on these
 //
-// And whatever is missing for want of samples is reported in one info, or is an error where a function can't be answered.
+// Over Pebble, windows of rollups that are over are compacted. And whatever is missing for want of samples is reported in one info, or is an error where a function can't be answered.
 func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -48,6 +48,7 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 			store := rolled(t, eng, all, 5*24*time.Hour, 20*24*time.Hour)
 			require.NotZero(t, eng.lost)
 			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all), queries: on.queries, total: map[string]int{}}
+			c.compacts = on.engine == "Pebble"
 			c.young()
 			eng.slots = nil
 			c.old()
@@ -92,6 +93,12 @@ func (m *markless) Write(ctx context.Context, batches []engine.Batch) error {
 	return m.Engine.Write(ctx, kept)
 }
 
+// TakesClear implements engine.Clearing, where the engine does.
+func (m *markless) TakesClear() bool {
+	c, ok := engine.As[engine.Clearing](m.Engine)
+	return ok && c.TakesClear()
+}
+
 // rollupContest asks queries while the data grow old.
 type rollupContest struct {
 	t                *testing.T
@@ -99,6 +106,7 @@ type rollupContest struct {
 	store, reference *rolledStore
 	truths           truths
 	queries          int
+	compacts         bool
 	total            map[string]int // outcomes of all
 }
 
@@ -142,6 +150,7 @@ func (c *rollupContest) old() {
 		{"5m is gone", rolledTo + 40*day},
 	} {
 		c.passes(time.UnixMilli(age.horizon))
+		c.compact()
 		for _, mode := range rollupModes {
 			c.ask(age.about, mode, c.queries)
 		}
@@ -149,7 +158,23 @@ func (c *rollupContest) old() {
 	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "left out", "refused"} {
 		require.Greater(c.t, c.total[what], c.queries/10, what)
 	}
+	require.Equal(c.t, c.compacts, c.total["compacted chunks"] > 0)
 	c.t.Log(c.total)
+}
+
+// compact compacts the rollups that are over.
+func (c *rollupContest) compact() {
+	if !c.compacts {
+		return
+	}
+	list, err := c.store.Compactable(c.t.Context())
+	require.NoError(c.t, err)
+	for _, w := range list {
+		stats, err := c.store.Compact(c.t.Context(), w, func() {})
+		require.NoError(c.t, err)
+		require.Zero(c.t, stats.Left)
+		c.total["compacted chunks"] += stats.Chunks
+	}
 }
 
 // ask asks so many queries that are one fragment, half as many composed of several, and some of dashboards.
