@@ -82,7 +82,7 @@ type besideRead struct {
 }
 
 func besideReads(rng *rand.Rand) (reads []besideRead) {
-	for range 4 {
+	for range 2 {
 		first, n := rng.IntN(20), rng.IntN(14)
 		passOver, some := []int{0, 1, 3, 20}[rng.IntN(4)], rng.IntN(2) == 0
 		for _, long := range []bool{false, true} {
@@ -102,7 +102,7 @@ func besideReads(rng *rand.Rand) (reads []besideRead) {
 			}})
 		}
 	}
-	for range 3 {
+	for range 1 {
 		from, to, slot, keys, limit := rng.IntN(6), rng.IntN(6), rng.IntN(20), rng.IntN(2) == 0, rng.IntN(30)
 		reads = append(reads, besideRead{fmt.Sprintf("rows from %d to %d, from slot %d, keys only: %t, up to %d", from, to, slot, keys, limit), func(x *besideRig) []testRow {
 			r := engine.Range{Table: x.table, Partition: partitionOf("up"), KeysOnly: keys, Limit: limit,
@@ -135,7 +135,7 @@ func readBeside(t *testing.T, table *engine.Table, state string, r besideRead) {
 	x.eng.steps = 0
 	want := r.read(x)
 	steps := x.eng.steps
-	for at := 1; at <= steps; at += 1 + steps/20 {
+	for at := 1; at <= steps; at += 1 + steps/12 {
 		x := newBesideRig(t, table, state)
 		x.eng.steps, x.eng.at, x.eng.end = 0, at, x.compact
 		got := r.read(x)
