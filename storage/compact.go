@@ -159,15 +159,24 @@ func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (sta
 	if err != nil {
 		return stats, err
 	}
+	var damaged error // of the first metric with rows that can't be read: others don't wait for it
 	for _, metric := range names {
 		done, err := s.compactMetric(ctx, &c, metric, between)
 		stats.Series, stats.Chunks, stats.Left = stats.Series+done.Series, stats.Chunks+done.Chunks, stats.Left+done.Left
-		if err != nil {
-			return stats, fmt.Errorf("storage: compacting window %d of %q, metric %q: %w", c.Window, c.Tenant, metric, err)
+		if err == nil {
+			continue
 		}
+		err = fmt.Errorf("storage: compacting window %d of %q, metric %q: %w", c.Window, c.Tenant, metric, err)
+		if !errors.Is(err, engine.ErrCorrupt) {
+			return stats, err
+		}
+		damaged = cmp.Or(damaged, err)
 	}
 	s.metrics.longChunks.WithLabelValues(c.Resolution.String()).Add(float64(stats.Chunks))
 	s.metrics.leftSeries.WithLabelValues(c.Resolution.String()).Add(float64(stats.Left))
+	if damaged != nil {
+		return stats, damaged
+	}
 	return stats, s.noteCompacted(ctx, &c)
 }
 

@@ -240,18 +240,9 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	for id := range series {
 		ids[id] = true
 	}
-	rows, pages, err := s.rows.Outdone(ctx, format.TableOf(res), partition, ids)
-	for i := range rows {
-		for j := range rows[i].Mutations {
-			m := &rows[i].Mutations[j]
-			m.Timestamp = s.timestampOf(res, m.Clustering[2].Int, rollup.VersionOf(m.Value))
-		}
-	}
-	for _, batches := range [][]engine.Batch{rows, pages} {
-		if err == nil && len(batches) > 0 {
-			err = s.rows.WriteRows(ctx, batches)
-		}
-	}
+	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, func(start int64, version uint64) int64 {
+		return s.timestampOf(res, start, version)
+	})
 	if err != nil {
 		return fmt.Errorf("storage: removing from pages of %s what was rewritten: %w", format.TableOf(res), err)
 	}

@@ -22,10 +22,8 @@ const (
 	formatFirst = 1
 	// formatClasses is that of a store with classes: a release without them would miss their rows.
 	formatClasses = 2
-	// formatPages is that of a store with pages: a release without them would miss the series in these.
-	formatPages = 3
-	// formatFilters is that of a store whose labels pages may have filters, and whose rollups may be long chunks: a release without these would write
-	// pages that have none beside those that have, and miss buckets.
+	// formatFilters is that of a store with pages, whose labels pages may have filters, and whose rollups may be long chunks: a release without pages, or
+	// filters and long chunks (3), would miss series and buckets, and write pages without filters beside those that have some.
 	formatFilters = 4
 )
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -79,8 +80,8 @@ type compactor struct {
 	bytes int
 	last  string // of the series that were written again, if the next one follows it; "": none
 	rows  map[string][]rollup.Part
-	// stale are series with rows that their long chunks outdo.
-	stale map[string]bool
+	// stale are series with rows that their long chunks outdo, or the other way round; broken are those with long chunks that can't be read.
+	stale, broken map[string]bool
 
 	// of a series:
 	id       string
@@ -108,7 +109,8 @@ func (c *compacted) interval(res rollup.Resolution) int64 {
 }
 
 func (x *compactor) begin(from string) {
-	x.from, x.done, x.bytes, x.last, x.rows, x.stale = from, Compacted{}, 0, "", map[string][]rollup.Part{}, map[string]bool{}
+	x.from, x.done, x.bytes, x.last, x.rows = from, Compacted{}, 0, "", map[string][]rollup.Part{}
+	x.stale, x.broken = map[string]bool{}, map[string]bool{}
 	x.batch = engine.Batch{Table: x.tables.rows, Partition: x.Partition}
 	x.id, x.chunks = "", x.chunks[:0]
 }
@@ -121,8 +123,8 @@ func (x *compactor) piece() (next string, more bool, err error) {
 		Table: x.tables.rows, Partition: x.Partition,
 		From: engine.Key{engine.Int(format.KindChunk), engine.Text(x.from)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}
-	stale := func(id string) { x.stale[strings.Clone(id)] = true }
-	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, dropped: stale, yield: func(row engine.Row, _ error) bool {
+	note := func(in map[string]bool) func(string) { return func(id string) { in[strings.Clone(id)] = true } }
+	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, stale: note(x.stale), broken: note(x.broken), yield: func(row engine.Row, _ error) bool {
 		if id := row.Clustering[x.series].Text; id != x.id {
 			x.finish()
 			if x.bytes >= x.r.limits.compactBytes {
@@ -159,35 +161,81 @@ func (x *compactor) finish() {
 	}
 	defer func() { x.chunks = x.chunks[:0] }()
 	x.puts, x.parts = x.puts[:0], x.parts[:0]
+	if x.broken[x.id] {
+		x.leave()
+		return
+	}
 	if !x.several() && !x.stale[x.id] {
 		x.last = ""
 		x.heads()
 		return
 	}
-	joined, size := 0, 0
+	joined, ok := x.joinAll()
+	if !ok && x.stale[x.id] { // Whatever is outdone goes, as of samples that were deleted.
+		joined, ok = 0, x.takeApart()
+	}
+	if !ok {
+		x.leave()
+		return
+	}
+	x.rows[x.id] = slices.Clone(x.parts)
+	x.done.Series, x.done.Chunks = x.done.Series+1, x.done.Chunks+joined
+	x.add()
+}
+
+// joinAll adds to puts what is written of the series, intervals with several chunks as one; joined is how many chunks these have. ok is false if it can't be
+// written like that.
+func (x *compactor) joinAll() (joined int, ok bool) {
 	for from, to := 0, 0; from < len(x.chunks); from = to {
 		interval := x.chunks[from].interval(x.Resolution)
 		for to = from; to < len(x.chunks) && x.chunks[to].interval(x.Resolution) == interval; to++ {
 		}
 		m, err := x.join(interval, x.chunks[from:to])
 		if err != nil || len(m.Value) > engine.MaxValue/2 {
-			x.leave()
-			return
+			return 0, false
 		}
 		if to-from > 1 {
 			joined += to - from
 		}
 		x.puts = append(x.puts, m)
-		size += mutationBytes(&m)
 	}
-	if size > engine.MaxBatch/2 {
-		x.leave()
-		return
+	return joined, x.fits()
+}
+
+// takeApart adds the chunks of the series to puts as they are.
+func (x *compactor) takeApart() (ok bool) {
+	x.puts, x.parts = x.puts[:0], x.parts[:0]
+	for _, c := range x.chunks {
+		m := engine.Mutation{Clustering: format.RollupKey(x.id, c.start), Value: c.value, Expires: x.Expires}
+		if c.long {
+			if x.memory.Parse(c.value) != nil {
+				return false
+			}
+			m.Clustering, x.parts = format.LongKey(x.id, c.start), append(x.parts, x.memory.Parts...)
+		} else {
+			x.parts = append(x.parts, rollup.Part{Start: c.start, Version: rollup.VersionOf(c.value)})
+		}
+		m.Timestamp = x.Timestamp(x.parts[len(x.parts)-1].Start, x.parts[len(x.parts)-1].Version)
+		x.puts = append(x.puts, m)
 	}
-	x.rows[x.id] = slices.Clone(x.parts)
-	x.done.Series, x.done.Chunks, x.bytes = x.done.Series+1, x.done.Chunks+joined, x.bytes+size
+	return x.fits()
+}
+
+// fits reports whether puts are few enough for one write.
+func (x *compactor) fits() bool {
+	size := 0
+	for i := range x.puts {
+		size += mutationBytes(&x.puts[i])
+	}
+	return size <= engine.MaxBatch/2
+}
+
+// add adds puts to the batch, and removes all rows of the series before. Ranges of series that follow each other are one, unless one that is broken
+// lies between: no row of it may have been yielded.
+func (x *compactor) add() {
 	key := engine.Key{engine.Int(format.KindChunk), engine.Text(x.id)}
-	if n := len(x.batch.Mutations); x.last != "" {
+	between := func(id string) bool { return x.last < id && id < x.id }
+	if n := len(x.batch.Mutations); x.last != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(x.broken)), between) {
 		for i := n - 1; ; i-- { // The range that ends with the series before.
 			if m := &x.batch.Mutations[i]; m.Op == engine.Clear {
 				m.To = key
@@ -196,6 +244,9 @@ func (x *compactor) finish() {
 		}
 	} else {
 		x.batch.Mutations = append(x.batch.Mutations, engine.Mutation{Op: engine.Clear, Clustering: key, To: key})
+	}
+	for i := range x.puts {
+		x.bytes += mutationBytes(&x.puts[i])
 	}
 	x.batch.Mutations, x.last = append(x.batch.Mutations, x.puts...), x.id
 }
@@ -225,7 +276,7 @@ func (x *compactor) heads() {
 // leave leaves a series as it is.
 func (x *compactor) leave() {
 	x.last = ""
-	if len(x.chunks) > 1 {
+	if len(x.chunks) > 1 || x.broken[x.id] {
 		x.done.Left++
 	}
 }

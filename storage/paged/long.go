@@ -173,10 +173,14 @@ func (x *longReader) holdLong(id string, interval int64, value []byte) error {
 func (x *longReader) unreadableLong(interval int64, err error) error {
 	err = fmt.Errorf("%w: paged: table %s, partition %s, the long chunk of series %x from %d on: %w", engine.ErrCorrupt, x.tables.rows,
 		describe(x.tables.rows.Partition, x.scan.rows.Partition), x.id, interval, err)
-	if x.scan.rows.Damaged == nil {
+	switch {
+	case x.broken != nil:
+		x.broken(x.id)
+	case x.scan.rows.Damaged == nil:
 		return err
+	default:
+		x.pageDamaged(err)
 	}
-	x.pageDamaged(err)
 	return nil
 }
 
@@ -221,15 +225,20 @@ func (x *longReader) choose() {
 			switch {
 			case found && l.parts[at].Version >= rollup.VersionOf(c.value):
 				c.key = false
-				if x.dropped != nil {
-					x.dropped(x.id)
-				}
+				x.isStale()
 			case found:
 				l.parts, l.cut = slices.Delete(l.parts, at, at+1), true
+				x.isStale()
 			case at < len(l.parts) && c.start >= l.start:
 				l.cut = true
 			}
 		}
+	}
+}
+
+func (x *longReader) isStale() {
+	if x.stale != nil {
+		x.stale(x.id)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // rows are copies, as rows, of rollups in pages that outdo others: a reader that has read the page of the better one before it was
 // written, and that of the worse one after it was removed, finds the row. Their mutations have no timestamp.
 //
-// The caller sets the timestamps of rows, writes these, and then pages; no other caller does so for the partition meanwhile. It sets when
+// The caller sets the timestamps of rows, writes these, and then pages; nobody else removes entries of the partition meanwhile. It sets when
 // they expire: as rows of the partition do. Rows that outdo entries have been written before.
 func (r *Rows) Outdone(ctx context.Context, table *engine.Table, partition engine.Key, series map[string]bool) (rows, pages []engine.Batch, err error) {
 	t := tablesOf(table)
@@ -42,6 +42,28 @@ func (r *Rows) Outdone(ctx context.Context, table *engine.Table, partition engin
 		}
 	}
 	return c.copies, c.batches, nil
+}
+
+// RemoveOutdone writes what Outdone returns, and lets nobody compact rollups meanwhile, who removes entries as well. timestamp is that of
+// a rollup of a start and version, microseconds.
+func (r *Rows) RemoveOutdone(ctx context.Context, table *engine.Table, partition engine.Key, series map[string]bool, timestamp func(start int64, version uint64) int64) error {
+	if t := tablesOf(table); t != nil && !t.isRaw() {
+		r.rollups.Lock()
+		defer r.rollups.Unlock()
+	}
+	rows, pages, err := r.Outdone(ctx, table, partition, series)
+	for i := range rows {
+		for j := range rows[i].Mutations {
+			m := &rows[i].Mutations[j]
+			m.Timestamp = timestamp(m.Clustering[2].Int, rollup.VersionOf(m.Value))
+		}
+	}
+	for _, batches := range [][]engine.Batch{rows, pages} {
+		if err == nil && len(batches) > 0 {
+			err = r.writeRows(ctx, batches)
+		}
+	}
+	return err
 }
 
 // outdone looks for entries that rows, or other entries, outdo.

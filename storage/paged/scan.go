@@ -42,10 +42,11 @@ type scan struct {
 	needed *page.Part // of rollups; nil: all
 	// long: the window may have long chunks. takeLong: they are yielded as they are, see Wanted.
 	long, takeLong bool
-	// dropped, if set, is called with the id of a series that has rows which parts of a long chunk outdo.
-	dropped func(id string)
-	yield   func(engine.Row, error) bool
-	n       int // rows yielded
+	// stale, if set, is called with the id of a series that has rows which parts of a long chunk outdo, or parts that rows outdo. broken, if set, takes
+	// the ids of series with long chunks that can't be read, which are left out.
+	stale, broken func(id string)
+	yield         func(engine.Row, error) bool
+	n             int // rows yielded
 	// entries is memory of units.
 	entries []entry
 	reports reports

@@ -61,6 +61,11 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 // WriteRows applies batches as engine.Engine.Write does: all rows are written as they are.
 func (r *Rows) WriteRows(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
+	return r.writeRows(ctx, batches)
+}
+
+// writeRows is WriteRows for who keeps Compact away.
+func (r *Rows) writeRows(ctx context.Context, batches []engine.Batch) error {
 	failed := true
 	defer func() { r.levels.wrote(batches, failed) }()
 	err := r.eng.Write(ctx, batches)
