@@ -232,6 +232,9 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 // become rows before.
 func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries) error {
 	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) { // Parts of long chunks that rows outdo go with this.
+		if err := s.beginLong(ctx, partition[0].Int); err != nil { // A compaction may still wait for scans that began before.
+			return err
+		}
 		if _, err := s.compactPartition(ctx, res, partition, func() {}); err != nil {
 			return fmt.Errorf("storage: removing from long chunks of %s what was rewritten: %w", format.TableOf(res), err)
 		}
