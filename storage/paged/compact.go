@@ -77,7 +77,8 @@ type compactor struct {
 	from  string // the first id
 	done  Compacted
 	batch engine.Batch
-	bytes int
+	bytes int    // that are written
+	seen  int    // rows that were read
 	last  string // of the series that were written again, if the next one follows it; "": none
 	rows  map[string][]rollup.Part
 	// stale are series with rows that their long chunks outdo, or the other way round; broken are those with long chunks that can't be read.
@@ -109,7 +110,7 @@ func (c *compacted) interval(res rollup.Resolution) int64 {
 }
 
 func (x *compactor) begin(from string) {
-	x.from, x.done, x.bytes, x.last, x.rows = from, Compacted{}, 0, "", map[string][]rollup.Part{}
+	x.from, x.done, x.bytes, x.seen, x.last, x.rows = from, Compacted{}, 0, 0, "", map[string][]rollup.Part{}
 	x.stale, x.broken = map[string]bool{}, map[string]bool{}
 	x.batch = engine.Batch{Table: x.tables.rows, Partition: x.Partition}
 	x.id, x.chunks = "", x.chunks[:0]
@@ -127,12 +128,13 @@ func (x *compactor) piece() (next string, more bool, err error) {
 	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, stale: note(x.stale), broken: note(x.broken), yield: func(row engine.Row, _ error) bool {
 		if id := row.Clustering[x.series].Text; id != x.id {
 			x.finish()
-			if x.bytes >= x.r.limits.compactBytes {
+			if x.bytes >= x.r.limits.compactBytes || x.seen >= x.r.limits.compactRows {
 				next, more = strings.Clone(id), true
 				return false
 			}
 			x.id = strings.Clone(id)
 		}
+		x.seen++
 		c := compacted{start: row.Clustering[x.start].Int, value: bytes.Clone(row.Value)}
 		if interval, long := format.LongStart(c.start); long {
 			c.start, c.long = interval, true

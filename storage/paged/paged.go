@@ -52,12 +52,14 @@ type limits struct {
 	compactBytes int
 	// filtered is how many new series a write has of a partition, at least, for the filters of its labels pages to have bits.
 	filtered int
+	// compactRows is after how many rows that it has read Compact lets writers go on, where it replaces fewer bytes.
+	compactRows int
 }
 
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10, compactRows: 4 << 10,
 	}
 }
 
