@@ -326,6 +326,9 @@ func (x *compactor) decode(c *compacted) error {
 	if err != nil {
 		return err
 	}
+	if before > 0 && x.whole.End[before-1] > c.start { // That bucket would be given back by this part. A long chunk comes first.
+		return fmt.Errorf("%w: a bucket that ends at %d before a chunk of %d", engine.ErrCorrupt, x.whole.End[before-1], c.start)
+	}
 	if !c.long {
 		x.parts = append(x.parts, rollup.Part{Start: c.start, Version: info.Version})
 	}
@@ -338,7 +341,7 @@ func (x *compactor) decode(c *compacted) error {
 		return nil
 	case info.Width != x.Resolution.Width():
 		return fmt.Errorf("%w: buckets of %d ms", engine.ErrCorrupt, info.Width)
-	case ends[0] <= c.start, before > 0 && ends[0] <= x.whole.End[before-1], format.LongInterval(x.Resolution, ends[len(ends)-1]-1) != c.interval(x.Resolution):
+	case ends[0] <= c.start, format.LongInterval(x.Resolution, ends[len(ends)-1]-1) != c.interval(x.Resolution):
 		return fmt.Errorf("%w: a chunk of %d has buckets from %d to %d", engine.ErrCorrupt, c.start, ends[0], ends[len(ends)-1])
 	}
 	return nil
