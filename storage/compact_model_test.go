@@ -163,6 +163,7 @@ func TestCompactedPagesAnswerAsOthers(t *testing.T) {
 			require.Empty(t, problem)
 			r.start()
 			for _, line := range h[1:] {
+				r.bounds() // Queries beside a line are judged by them.
 				r.line(strings.Fields(line))
 			}
 			answers[i] = r.exact(seed)
