@@ -119,7 +119,7 @@ func (c *compactions) count() int {
 
 // compact compacts windows of rollups that are over, the oldest first, until the next round is due.
 func (l *Loop) compact(ctx context.Context, began time.Time) {
-	if !l.store.Compacts() || l.owned() == 0 || l.backlog.count(l.owns) > 0 {
+	if !l.store.Compacts() || l.owned() == 0 {
 		return
 	}
 	l.worker.work(ctx, "listing windows to compact", l.lag, func(func()) {
@@ -129,6 +129,9 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 			l.compactions.set(list, l.opts.Now())
 		}
 	})
+	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // It makes rollups of the same windows.
+		return
+	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
 		c, ok := l.compactions.pick(l.opts.Now())
 		if !ok {

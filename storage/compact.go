@@ -152,6 +152,9 @@ func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (sta
 	if err := s.member.MayWrite(); err != nil {
 		return stats, err
 	}
+	if !s.mayCompact() {
+		return stats, fmt.Errorf("%w: rollups of this engine aren't compacted", engine.ErrBadWrite)
+	}
 	if err := s.beginLong(ctx, c.Window); err != nil {
 		return stats, err
 	}
@@ -219,11 +222,12 @@ func (s *Store) compactMetric(ctx context.Context, c *Compactable, metric string
 }
 
 func (s *Store) compactPartition(ctx context.Context, res rollup.Resolution, partition engine.Key, between func()) (paged.Compacted, error) {
+	reading := func() (done func()) { return func() {} }
 	if s.caching != nil {
-		defer s.caching.ReadOnce()()
+		reading = s.caching.ReadOnce
 	}
 	return s.rows.Compact(ctx, paged.Compaction{
-		Resolution: res, Partition: partition, Between: between,
+		Resolution: res, Partition: partition, Reading: reading, Between: between,
 		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
 	})
 }

@@ -22,7 +22,8 @@ type Compaction struct {
 	// Timestamp returns the timestamp of the row of a chunk with a start and a version, microseconds.
 	Timestamp func(start int64, version uint64) int64
 	Expires   int64 // of the rows that are written, seconds since 1970; 0: never
-	// Between is called between pieces of the work, without locks.
+	// Reading is called before the rows of a piece are read, and what it returns afterwards. Between is called between pieces of the work, without locks.
+	Reading func() (done func())
 	Between func()
 }
 
@@ -120,6 +121,7 @@ func (x *compactor) begin(from string) {
 func (x *compactor) piece() (next string, more bool, err error) {
 	x.r.rollups.Lock()
 	defer x.r.rollups.Unlock()
+	defer x.Reading()()
 	rows := engine.Range{
 		Table: x.tables.rows, Partition: x.Partition,
 		From: engine.Key{engine.Int(format.KindChunk), engine.Text(x.from)}, To: engine.Key{engine.Int(format.KindChunk)},
@@ -399,32 +401,23 @@ func (x *compactor) listPages() (list []engine.Key, err error) {
 	return list, nil
 }
 
-// removeEntries removes from pages what rows of the piece stand for now.
+// removeEntries removes from pages what rows of the piece stand for now. Where another compaction has rewritten pages since they were listed, it lists
+// them anew.
 func (x *compactor) removeEntries() error {
-	ids := make([]string, 0, len(x.rows))
-	for id := range x.rows {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	var batches []engine.Batch
-	for at, key := range x.pages {
-		first := key[x.first].Text
-		if i := sort.SearchStrings(ids, first); i == len(ids) || ids[i] > lastOf(first, int(key[x.bits].Int)) {
-			continue
-		}
-		b, err := x.withoutEntries(key)
-		if err != nil {
-			return err
-		}
-		if len(b.Mutations) > 0 {
-			batches = append(batches, b)
-			x.pages[at] = b.Mutations[0].Clustering // Of the page that takes its place, if one does: the next piece may have entries there.
-		}
-	}
-	if len(batches) == 0 {
+	if len(x.rows) == 0 {
 		return nil
 	}
-	err := x.r.eng.Write(x.ctx, batches)
+	ids := slices.Sorted(maps.Keys(x.rows))
+	batches, gone, err := x.removals(ids)
+	if err == nil && gone {
+		if x.pages, err = x.listPages(); err == nil {
+			batches, _, err = x.removals(ids)
+		}
+	}
+	if err != nil || len(batches) == 0 {
+		return err
+	}
+	err = x.r.eng.Write(x.ctx, batches)
 	x.r.levels.wrote(batches, err != nil)
 	if err != nil {
 		return fmt.Errorf("paged: removing entries from pages of %s: %w", x.tables.rows, err)
@@ -432,19 +425,51 @@ func (x *compactor) removeEntries() error {
 	return nil
 }
 
-// withoutEntries returns what removes from a page those of its entries that rows stand for; nothing if it has none, or can't be read.
-func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, err error) {
+// removals returns what removes entries of series, whose ids are in order, from the pages that may have some, and has pages be those that there will be. gone
+// is true if one isn't there any more.
+func (x *compactor) removals(ids []string) (batches []engine.Batch, gone bool, err error) {
+	left := make([]engine.Key, 0, len(x.pages))
+	for _, key := range x.pages {
+		first := key[x.first].Text
+		if i := sort.SearchStrings(ids, first); i == len(ids) || ids[i] > lastOf(first, int(key[x.bits].Int)) {
+			left = append(left, key)
+			continue
+		}
+		b, there, err := x.withoutEntries(key)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !there:
+			gone = true
+			continue
+		case len(b.Mutations) == 0:
+			left = append(left, key)
+			continue
+		}
+		batches = append(batches, b)
+		if m := &b.Mutations[0]; m.Op == engine.Put { // The page that takes its place: the next piece may have entries there.
+			left = append(left, m.Clustering)
+		}
+	}
+	x.pages = left
+	return batches, gone, nil
+}
+
+// withoutEntries returns what removes from a page those of its entries that rows stand for; nothing if it has none, or can't be read. there is false if
+// there is no such page.
+func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, there bool, err error) {
 	for row, err := range x.r.eng.Scan(x.ctx, engine.Range{Table: x.tables.pages, Partition: x.Partition, From: key, To: key}) {
 		if err != nil {
-			return b, fmt.Errorf("paged: reading a page of %s: %w", x.tables.rows, err)
+			return b, true, fmt.Errorf("paged: reading a page of %s: %w", x.tables.rows, err)
 		}
+		there = true
 		p := x.hold(row, nil)
-		if there, err := x.r.open(x.ctx, x.tables, x.Partition, p); err != nil || !there {
+		if open, err := x.r.open(x.ctx, x.tables, x.Partition, p); err != nil || !open {
 			continue // Readers name it.
 		}
-		return removal(x.tables, x.Partition, p, x.stands), nil
+		return removal(x.tables, x.Partition, p, x.stands), true, nil
 	}
-	return b, nil
+	return b, there, nil
 }
 
 // stands reports whether a row stands for an entry of a page.

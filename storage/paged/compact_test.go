@@ -14,7 +14,7 @@ import (
 // compactionOf is the compaction of a metric's rollups.
 func compactionOf(table *engine.Table, metric string) Compaction {
 	return Compaction{
-		Resolution: resolutionOf(table), Partition: partitionOf(metric), Between: func() {},
+		Resolution: resolutionOf(table), Partition: partitionOf(metric), Between: func() {}, Reading: func() func() { return func() {} },
 		Timestamp: func(start int64, version uint64) int64 { return (start+slotMS)*1000 + int64(version) },
 	}
 }
