@@ -130,7 +130,7 @@ func (x *compactor) piece() (next string, more bool, err error) {
 	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, stale: note(x.stale), broken: note(x.broken), yield: func(row engine.Row, _ error) bool {
 		if id := row.Clustering[x.series].Text; id != x.id {
 			x.finish()
-			if x.bytes >= x.r.limits.compactBytes || x.seen >= x.r.limits.compactRows {
+			if x.id != "" && (x.bytes >= x.r.limits.compactBytes || x.seen >= x.r.limits.compactRows) {
 				next, more = strings.Clone(id), true
 				return false
 			}

@@ -74,7 +74,7 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 		h.limits = limits{
 			entries: 3 + h.rng.IntN(20), bucket: 2 + h.rng.IntN(60), labelsBytes: 300 + h.rng.IntN(2000), dataBytes: 200 + h.rng.IntN(1000),
 			entryBytes: 90 + h.rng.IntN(200), batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3), filtered: h.rng.IntN(60),
-			compactBytes: 1 + h.rng.IntN(1+h.rng.IntN(20_000)),
+			compactBytes: 1 + h.rng.IntN(1+h.rng.IntN(20_000)), compactRows: 1 + h.rng.IntN(300),
 		}
 	}
 	h.ids = pick(h.rng, []int64{1, 2000, 8 << 20})
