@@ -187,7 +187,7 @@ func (x *compactor) finish() {
 	x.add()
 }
 
-// joinAll adds to puts what is written of the series, intervals with several chunks as one; joined is how many chunks these have. ok is false if it can't be
+// joinAll adds the rows of the series to puts, one for intervals with several chunks; joined is how many chunks these have. ok is false if it can't be
 // written like that.
 func (x *compactor) joinAll() (joined int, ok bool) {
 	for from, to := 0, 0; from < len(x.chunks); from = to {
