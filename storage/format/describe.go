@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Describe returns what a row of a table holds, for people. An error names the corrupt field.
@@ -26,7 +27,7 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 		}
 		return strconv.FormatInt(v, 10), nil
 	case engine.Raw, engine.R5m, engine.R1h:
-		return describeSealed(partition, row)
+		return describeSealed(t, partition, row)
 	case engine.Metadata:
 		m, err := ParseMetadata(row.Value)
 		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err
@@ -59,11 +60,14 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 	return "-", nil
 }
 
-func describeSealed(partition engine.Key, row engine.Row) (string, error) {
+func describeSealed(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
 	if row.Clustering[0].Int == KindLabels {
 		var builder labels.ScratchBuilder
 		ls, err := ParseLabels(row.Value, partition[3].Text, &builder)
 		return ls.String(), err
+	}
+	if t != engine.Raw {
+		return describeRollup(row.Value)
 	}
 	if row.Clustering[0].Int == KindExemplars {
 		return describeExemplars(row.Value)
@@ -85,6 +89,31 @@ func describeSealed(partition engine.Key, row engine.Row) (string, error) {
 		words += fmt.Sprintf(", first %v, last %v", samples.V[0], samples.V[n-1])
 	}
 	return words, nil
+}
+
+// describeRollup describes a rollup chunk, or a long one.
+func describeRollup(b []byte) (string, error) {
+	words, data := fmt.Sprintf("%d bytes", len(b)), b
+	if rollup.IsLong(b) {
+		var long rollup.Long
+		if err := long.Parse(b); err != nil {
+			return "", err
+		}
+		words, data = fmt.Sprintf("%s, the chunks of %d starts", words, len(long.Parts)), long.Chunk
+	}
+	info, err := rollup.Header(data)
+	if err != nil {
+		return "", err
+	}
+	var buckets rollup.Buckets
+	if err := rollup.Decode(data, rollup.AllColumns, &buckets); err != nil {
+		return "", err
+	}
+	if info.Count == 0 {
+		return words + ", all of it was deleted", nil
+	}
+	width := time.Duration(info.Width) * time.Millisecond
+	return fmt.Sprintf("%s, %d buckets of %v, that end from %s to %s", words, info.Count, width, Instant(info.MinEnd), Instant(info.MaxEnd)), nil
 }
 
 func describeBlob(b []byte) (string, error) {
