@@ -197,7 +197,7 @@ func nth(v []float64, k int) float64 {
 	}
 	from, to := nans, len(v)-1
 	for from < to {
-		pivot := v[from+(to-from)/2]
+		pivot := median(v[from], v[from+(to-from)/2], v[to])
 		i, j := from, to
 		for i <= j {
 			for v[i] < pivot {
@@ -223,6 +223,8 @@ func nth(v []float64, k int) float64 {
 	}
 	return v[k]
 }
+
+func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
 // least returns the first of v in the same order.
 func least(v []float64) float64 {

@@ -66,51 +66,8 @@ func (w *sortedWindow) at(i, j int) (a, b float64) {
 	if !w.loose {
 		return w.values[i], w.values[j]
 	}
-	nans := 0
-	for at, x := range w.values {
-		if x != x {
-			w.values[at], w.values[nans] = w.values[nans], x
-			nans++
-		}
-	}
-	if i < nans {
-		return w.values[i], w.values[j] // The quantile is NaN whatever comes next.
-	}
-	rest := w.values[nans:]
-	selectNth(rest, i-nans)
-	if a = w.values[i]; i == j {
+	if a = nth(w.values, i); i == j {
 		return a, a
 	}
-	return a, slices.Min(w.values[j:])
+	return a, least(w.values[j:])
 }
-
-// selectNth rearranges values, without NaNs, so that v[n] is the one that comes n-th in order, those before it aren't greater, and those after
-// it aren't less: Hoare's selection.
-func selectNth(v []float64, n int) {
-	for from, to := 0, len(v)-1; from < to; {
-		pivot := median(v[from], v[from+(to-from)/2], v[to])
-		i, j := from, to
-		for i <= j {
-			for v[i] < pivot {
-				i++
-			}
-			for v[j] > pivot {
-				j--
-			}
-			if i <= j {
-				v[i], v[j] = v[j], v[i]
-				i, j = i+1, j-1
-			}
-		}
-		switch {
-		case n <= j:
-			to = j
-		case n >= i:
-			from = i
-		default:
-			return
-		}
-	}
-}
-
-func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }

@@ -38,13 +38,6 @@ type Compactable struct {
 	marks uint64 // the version of its marks
 }
 
-// CompactStats counts what Compact has done.
-type CompactStats struct {
-	Series int // that got long chunks, each counted once for each class and shard
-	Chunks int // that became parts of these
-	Left   int // series with several chunks that stay as they are, since one can't be read, or they are too large
-}
-
 // compacting remembers which windows are compacted.
 type compacting struct {
 	mu sync.Mutex // of changes
@@ -128,14 +121,11 @@ func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64)
 		}
 		return m.version, nil
 	}
-	var m marksReader
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
-		if err != nil {
-			return 0, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
-		}
-		m.add(row)
+	m, err := s.scanMarks(ctx, tenant, window, nil)
+	if err != nil {
+		return 0, err
 	}
-	return m.marks().version, nil
+	return m.version, nil
 }
 
 // Same reports whether two are the same window, to which nothing was written between.
@@ -145,7 +135,7 @@ func (c *Compactable) Same(o *Compactable) bool {
 
 // Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
 // is called between pieces of the work.
-func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (stats CompactStats, err error) {
+func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (stats paged.Compacted, err error) {
 	if err := s.Ready(); err != nil {
 		return stats, err
 	}
@@ -165,7 +155,7 @@ func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (sta
 	var damaged error // of the first metric with rows that can't be read: others don't wait for it
 	for _, metric := range names {
 		done, err := s.compactMetric(ctx, &c, metric, between)
-		stats.Series, stats.Chunks, stats.Left = stats.Series+done.Series, stats.Chunks+done.Chunks, stats.Left+done.Left
+		stats.Add(done)
 		if err == nil {
 			continue
 		}
@@ -213,7 +203,7 @@ func (s *Store) compactMetric(ctx context.Context, c *Compactable, metric string
 	}
 	for at := range s.places(shards) {
 		d, err := s.compactPartition(ctx, c.Resolution, format.SeriesPartition(c.Window, c.Tenant, metric, at), between)
-		done.Series, done.Chunks, done.Left = done.Series+d.Series, done.Chunks+d.Chunks, done.Left+d.Left
+		done.Add(d)
 		if err != nil {
 			return done, err
 		}

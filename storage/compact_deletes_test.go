@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -89,7 +90,7 @@ func (m *deleteModel) deleteOver() {
 }
 
 // compacts compacts all that is over, and holds that nothing else is answered than before.
-func (m *deleteModel) compacts(when string) CompactStats {
+func (m *deleteModel) compacts(when string) paged.Compacted {
 	m.t.Helper()
 	var before [resolutions]map[string]string
 	for res := range rollup.Resolution(resolutions) {

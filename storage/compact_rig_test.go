@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -32,10 +33,10 @@ func (e *cuttingEngine) TakesClear() bool { return takesClear(e.Engine) }
 func (e *stepEngine) TakesClear() bool { return !e.shared && e.inner.TakesClear() }
 
 // compactAll compacts all windows that are over, and calls between between pieces of the work.
-func (s *Store) compactAll(ctx context.Context, between func()) (all CompactStats, err error) {
+func (s *Store) compactAll(ctx context.Context, between func()) (all paged.Compacted, err error) {
 	list, err := s.Compactable(ctx)
 	for i := 0; i < len(list) && err == nil; i++ {
-		var done CompactStats
+		var done paged.Compacted
 		done, err = s.Compact(ctx, list[i], between)
 		all.Series, all.Chunks, all.Left = all.Series+done.Series, all.Chunks+done.Chunks, all.Left+done.Left
 	}

@@ -112,23 +112,27 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	partition := format.SealedPartition(window, tenant)
 	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func() (cached, error) {
-		var m marksReader
 		damaged := false
-		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Sealed, Partition: partition, KeysOnly: true, Damaged: func(engine.Damage) { damaged = true },
-		}) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
-			}
-			m.add(row)
+		m, err := s.scanMarks(ctx, tenant, window, func(engine.Damage) { damaged = true })
+		if err == nil && damaged {
+			err = errDamagedList
 		}
-		if damaged {
-			return nil, errDamagedList
-		}
-		return m.marks(), nil
+		return m, err
 	})
 	if err != nil || !ok {
 		return nil, false, err
 	}
 	return v.(*windowMarks), true, nil
+}
+
+// scanMarks reads the marks of a window. Damage is handled as in engine.Range.
+func (s *Store) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
+	var m marksReader
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+		}
+		m.add(row)
+	}
+	return m.marks(), nil
 }

@@ -35,7 +35,8 @@ type Compacted struct {
 	Left int
 }
 
-func (c *Compacted) add(o Compacted) {
+// Add adds the counts of another compaction.
+func (c *Compacted) Add(o Compacted) {
 	c.Series, c.Chunks, c.Left = c.Series+o.Series, c.Chunks+o.Chunks, c.Left+o.Left
 }
 
@@ -54,11 +55,11 @@ func (r *Rows) Compact(ctx context.Context, c Compaction) (done Compacted, err e
 		return done, err
 	}
 	for from, more := noID, true; more; {
-		x.begin(from)
-		if from, more, err = x.piece(); err != nil {
+		x.begin()
+		if from, more, err = x.piece(from); err != nil {
 			return done, err
 		}
-		done.add(x.done)
+		done.Add(x.done)
 		c.Between()
 	}
 	return done, nil
@@ -75,7 +76,6 @@ type compactor struct {
 	pages []engine.Key
 
 	// of a piece:
-	from  string // the first id
 	done  Compacted
 	batch engine.Batch
 	bytes int    // that are written
@@ -110,21 +110,21 @@ func (c *compacted) interval(res rollup.Resolution) int64 {
 	return format.LongInterval(res, c.start)
 }
 
-func (x *compactor) begin(from string) {
-	x.from, x.done, x.bytes, x.seen, x.last, x.rows = from, Compacted{}, 0, 0, "", map[string][]rollup.Part{}
+func (x *compactor) begin() {
+	x.done, x.bytes, x.seen, x.last, x.rows = Compacted{}, 0, 0, "", map[string][]rollup.Part{}
 	x.stale, x.broken = map[string]bool{}, map[string]bool{}
 	x.batch = engine.Batch{Table: x.tables.rows, Partition: x.Partition}
 	x.id, x.chunks = "", x.chunks[:0]
 }
 
 // piece replaces some series, from one on. It returns the id where the next piece begins.
-func (x *compactor) piece() (next string, more bool, err error) {
+func (x *compactor) piece(from string) (next string, more bool, err error) {
 	x.r.rollups.Lock()
 	defer x.r.rollups.Unlock()
 	defer x.Reading()()
 	rows := engine.Range{
 		Table: x.tables.rows, Partition: x.Partition,
-		From: engine.Key{engine.Int(format.KindChunk), engine.Text(x.from)}, To: engine.Key{engine.Int(format.KindChunk)},
+		From: engine.Key{engine.Int(format.KindChunk), engine.Text(from)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}
 	note := func(in map[string]bool) func(string) { return func(id string) { in[strings.Clone(id)] = true } }
 	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, stale: note(x.stale), broken: note(x.broken), yield: func(row engine.Row, _ error) bool {
@@ -210,12 +210,12 @@ func (x *compactor) joinAll() (joined int, ok bool) {
 func (x *compactor) takeApart() (ok bool) {
 	x.puts, x.parts = x.puts[:0], x.parts[:0]
 	for _, c := range x.chunks {
-		m := engine.Mutation{Clustering: format.RollupKey(x.id, c.start), Value: c.value, Expires: x.Expires}
+		m := engine.Mutation{Clustering: x.keyOf(&c), Value: c.value, Expires: x.Expires}
 		if c.long {
 			if x.memory.Parse(c.value) != nil {
 				return false
 			}
-			m.Clustering, x.parts = format.LongKey(x.id, c.start), append(x.parts, x.memory.Parts...)
+			x.parts = append(x.parts, x.memory.Parts...)
 		} else {
 			x.parts = append(x.parts, rollup.Part{Start: c.start, Version: rollup.VersionOf(c.value)})
 		}
@@ -223,6 +223,14 @@ func (x *compactor) takeApart() (ok bool) {
 		x.puts = append(x.puts, m)
 	}
 	return x.fits()
+}
+
+// keyOf returns the key of the row of a chunk of the series.
+func (x *compactor) keyOf(c *compacted) engine.Key {
+	if c.long {
+		return format.LongKey(x.id, c.start)
+	}
+	return format.RollupKey(x.id, c.start)
 }
 
 // fits reports whether puts are few enough for one write.
@@ -300,12 +308,7 @@ func (x *compactor) join(interval int64, chunks []compacted) (m engine.Mutation,
 		m.Timestamp = max(m.Timestamp, x.Timestamp(p.Start, p.Version))
 	}
 	if len(chunks) == 1 {
-		m.Clustering, m.Value = format.RollupKey(x.id, interval), chunks[0].value
-		if !chunks[0].long {
-			m.Clustering = format.RollupKey(x.id, chunks[0].start)
-		} else {
-			m.Clustering = format.LongKey(x.id, interval)
-		}
+		m.Clustering, m.Value = x.keyOf(&chunks[0]), chunks[0].value
 		return m, nil
 	}
 	if x.whole.Len() > rollup.MaxBuckets || len(parts) > rollup.MaxParts {
@@ -475,14 +478,6 @@ func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, there bool, 
 // stands reports whether a row stands for an entry of a page.
 func (x *compactor) stands(p *heldPage, i int, value []byte) bool {
 	parts := x.rows[p.id(i)]
-	at, found := slices.BinarySearchFunc(parts, p.start, func(p rollup.Part, start int64) int {
-		switch {
-		case p.Start < start:
-			return -1
-		case p.Start > start:
-			return 1
-		}
-		return 0
-	})
+	at, found := findPart(parts, p.start)
 	return found && parts[at].Version >= rollup.VersionOf(value)
 }

@@ -221,7 +221,7 @@ func (x *longReader) choose() {
 		c := &x.chunks[i]
 		for j := range x.longs {
 			l := &x.longs[j]
-			at, found := slices.BinarySearchFunc(l.parts, c.start, func(p rollup.Part, start int64) int { return cmp.Compare(p.Start, start) })
+			at, found := findPart(l.parts, c.start)
 			switch {
 			case found && l.parts[at].Version >= rollup.VersionOf(c.value):
 				c.key = false
@@ -240,6 +240,11 @@ func (x *longReader) isStale() {
 	if x.stale != nil {
 		x.stale(x.id)
 	}
+}
+
+// findPart returns where in the order of starts the part of a start is, or would be.
+func findPart(parts []rollup.Part, start int64) (at int, found bool) {
+	return slices.BinarySearchFunc(parts, start, func(p rollup.Part, start int64) int { return cmp.Compare(p.Start, start) })
 }
 
 // hasEntries reports whether pages have chunks of the series.
