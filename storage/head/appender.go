@@ -42,10 +42,10 @@ func (a *Appender) Begin() { a.gens, a.streams = a.gens[:0], a.streams[:0] }
 
 // Stage adds samples to the blobs of their streams, but for those that repeat the one before; it returns how many these are.
 func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats int) {
-	a.touch(samples)
 	life := &a.h.life
 	life.RLock()
 	defer life.RUnlock()
+	a.touch(samples)
 	period := a.h.period
 	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
 	for i := range samples {
@@ -90,7 +90,7 @@ func (a *Appender) revive(s *Series) *Series {
 }
 
 // touch reads what Stage is about to read of every series, in loops so short that the processor waits for
-// many cache lines at a time instead of one after the other.
+// many cache lines at a time instead of one after the other. The caller holds life: another goroutine may revive a series meanwhile.
 func (a *Appender) touch(samples []Sample) {
 	for i := range samples {
 		if st := samples[i].Series.cur; st != nil {

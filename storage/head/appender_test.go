@@ -2,6 +2,7 @@ package head
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -113,6 +114,28 @@ func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	h.Release(SlotPartition{}, closed)
 	require.Equal(t, 1, h.GC())
 	require.Zero(t, h.Bytes())
+}
+
+// TestStageBesideRevival stages samples of a series that the head has let go of while another goroutine, as one that follows the blobs of
+// other processes, revives it; run it with -race.
+func TestStageBesideRevival(t *testing.T) {
+	h := newTestHead(t)
+	other, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "other"), nil) // It keeps the tenant.
+	require.NoError(t, err)
+	h.appender.Begin()
+	h.appender.Stage([]Sample{{Series: other, T: 2 * testSlot}}, nil)
+	h.appender.Publish(time.Time{})
+	for at := int64(1); at < 100; at++ {
+		var revival sync.WaitGroup
+		revival.Go(func() { h.reinsert(h.series) })
+		runtime.Gosched()
+		require.Equal(t, 1, h.stage(at))
+		revival.Wait()
+		h.appender.Publish(time.Time{})
+		closed, _ := h.Close(SlotPartition{})
+		h.Release(SlotPartition{}, closed)
+		require.Equal(t, 1, h.GC())
+	}
 }
 
 // TestQueriesBesideCommits reads while samples come and generations are closed and released.
