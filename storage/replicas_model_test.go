@@ -50,15 +50,16 @@ func (r *modelReplica) scrape(now time.Time) {
 	}
 }
 
-// setClock has the replica's clock be ahead, or not. No two of its times are the same.
-func (r *modelReplica) setClock(rng *rand.Rand, changes int) {
-	unique := time.Duration(changes) * time.Millisecond
-	r.ahead, r.further = 0, unique
+// setClock has the replica's clock be ahead, or not. No two samples of a series have the same time, for one of them would replace the other:
+// milliseconds are those of round, below 128, and 128 times those of the series that is further, so that sums of the two differ as well.
+func (r *modelReplica) setClock(rng *rand.Rand, round int) {
+	unique := time.Duration(round+1) * time.Millisecond
+	r.ahead, r.further = 0, 128*unique
 	if rng.IntN(2) == 0 {
 		r.ahead = time.Duration(rng.IntN(300))*time.Second + unique
 	}
 	if rng.IntN(2) == 0 {
-		r.further = time.Duration(rng.IntN(290))*time.Second + unique
+		r.further = time.Duration(rng.IntN(280))*time.Second + 128*unique
 	}
 }
 
@@ -134,7 +135,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 				p.crash(rng.IntN(2))
 			case 2:
 				if ahead {
-					replicas[rng.IntN(n)].setClock(rng, round+1)
+					replicas[rng.IntN(n)].setClock(rng, round)
 				}
 			case 3:
 				if play.deletes {
