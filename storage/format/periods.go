@@ -141,14 +141,15 @@ func (p *Periods) Partitions() int {
 	return list[len(list)-1].Partitions // They never become fewer.
 }
 
-// PartitionOf returns the partition, in a slot, of a series with a hash; first is its partition in the first period.
-func (p *Periods) PartitionOf(slot int64, hash uint64, first int) int {
+// PartitionOf returns the partition, in a slot, of a series; first is its partition in the first period. hash returns its hash, which isn't
+// asked for where there is one period.
+func (p *Periods) PartitionOf(slot int64, first int, hash func() uint64) int {
 	list := p.All()
 	if len(list) == 1 {
 		return first
 	}
 	n := list[0].Partitions
-	return first + n*PartitionOf(remix(hash), p.OfSlot(slot).Partitions/n)
+	return first + n*PartitionOf(remix(hash()), p.OfSlot(slot).Partitions/n)
 }
 
 // remix makes another hash of a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable

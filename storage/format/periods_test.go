@@ -86,10 +86,10 @@ func TestPeriodsOfPartitions(t *testing.T) {
 	count := make([]int, 24)
 	for range 24_000 {
 		hash := rand.Uint64()
-		home := PartitionOf(hash, first.Partitions)
-		require.Equal(t, home, p.PartitionOf(p.SlotOf(noon.UnixMilli()), hash, home))
+		home, of := PartitionOf(hash, first.Partitions), func() uint64 { return hash }
+		require.Equal(t, home, p.PartitionOf(p.SlotOf(noon.UnixMilli()), home, of))
 		last := p.SlotOf(noon.Add(90 * 24 * time.Hour).UnixMilli())
-		at := p.PartitionOf(last, hash, home)
+		at := p.PartitionOf(last, home, of)
 		require.Equal(t, home, at%first.Partitions)
 		count[at]++
 	}

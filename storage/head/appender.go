@@ -59,7 +59,7 @@ func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats
 			s = a.revive(s)
 			e.Series = s
 		}
-		st := s.cur
+		st := s.cur.Load()
 		if st == nil || st.gen.builder == nil || st.gen.slot.slot != slot {
 			st = a.headChunkFor(s, slot)
 		}
@@ -93,7 +93,7 @@ func (a *Appender) revive(s *Series) *Series {
 // many cache lines at a time instead of one after the other. The caller holds life: another goroutine may revive a series meanwhile.
 func (a *Appender) touch(samples []Sample) {
 	for i := range samples {
-		if st := samples[i].Series.cur; st != nil {
+		if st := samples[i].Series.cur.Load(); st != nil {
 			a.touched = append(a.touched, st)
 		}
 	}
@@ -124,7 +124,7 @@ func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	if isNew {
 		a.h.grew(st, chunkBytes)
 	}
-	s.cur = st
+	s.cur.Store(st)
 	return st
 }
 

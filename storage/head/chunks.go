@@ -6,11 +6,11 @@ import (
 	"sort"
 )
 
-// Chunks holds the head chunks of a series, of which most have one at a time, or none, in the order of their slots. A copy stays
+// Chunks holds the head chunks of a series, of which most have one at a time, or none. A copy stays
 // as it is when head chunks come or go. Copies share memory, so only one of them may be extended, by With.
 type Chunks struct {
-	one  *Chunk
-	many *[]*Chunk // nil: there is no other one
+	one  *Chunk    // nil: there are none. Where there are several, any of them.
+	many *[]*Chunk // all, in the order of their slots; nil: there is no other one
 }
 
 // All yields the head chunks.
@@ -30,7 +30,7 @@ func (l Chunks) All() iter.Seq[*Chunk] {
 	}
 }
 
-func (l Chunks) IsEmpty() bool { return l.one == nil && l.many == nil }
+func (l Chunks) IsEmpty() bool { return l.one == nil }
 
 // With returns the list with one head chunk more. A series of which months are sent has hundreds, so that one of the last slot is
 // appended, in amortized constant time: into spare capacity, which lies beyond the length of all copies.
@@ -43,7 +43,7 @@ func (l Chunks) With(st *Chunk) Chunks {
 		if l.one.gen.start > st.gen.start {
 			list[0], list[1] = st, l.one
 		}
-		return Chunks{many: &list}
+		return Chunks{l.one, &list}
 	}
 	list := *l.many
 	if last := list[len(list)-1]; last.gen.start <= st.gen.start {
@@ -51,7 +51,7 @@ func (l Chunks) With(st *Chunk) Chunks {
 	} else {
 		list = slices.Insert(slices.Clone(list), l.from(st.gen.start+1), st)
 	}
-	return Chunks{many: &list}
+	return Chunks{l.one, &list}
 }
 
 // from returns how many head chunks are of slots that start before a time. There are several of them.
@@ -87,8 +87,12 @@ func (l Chunks) Without(st *Chunk) Chunks {
 		return l
 	}
 	list := slices.DeleteFunc(slices.Clone(*l.many), func(other *Chunk) bool { return other == st })
-	if len(list) == 1 {
-		return Chunks{one: list[0]}
+	last := list[len(list)-1]
+	switch {
+	case len(list) == 1:
+		return Chunks{one: last}
+	case l.one == st:
+		return Chunks{last, &list}
 	}
-	return Chunks{many: &list}
+	return Chunks{l.one, &list}
 }

@@ -134,11 +134,11 @@ func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 		}
 		return st, false
 	}
-	if st = s.chunks.of(g); st != nil {
+	if st = s.chunks().of(g); st != nil {
 		return st, false
 	}
 	st = newChunk(g, s)
-	s.chunks = s.chunks.With(st)
+	s.setChunks(s.chunks().With(st))
 	g.chunks = append(g.chunks, st)
 	return st, true
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/format"
@@ -127,11 +126,7 @@ func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error)
 	if s != nil {
 		return s, nil
 	}
-	hash := xxhash.New()
-	_, _ = hash.WriteString(t.name)
-	_, _ = hash.Write([]byte{0})
-	_, _ = hash.Write(set)
-	s = &Series{id: id, labels: ls, sum: hash.Sum64(), part: uint16(format.PartitionOf(hash.Sum64(), len(h.parts)))}
+	s = &Series{id: id, labels: ls, part: uint16(format.PartitionOf(sumOf(t.name, set), len(h.parts)))}
 	if h.classOf != nil {
 		s.class = uint8(h.classOf(ls))
 	}
@@ -198,12 +193,12 @@ func (h *Head) reinsert(s *Series) *Series {
 		return known // s, where another goroutine was faster.
 	}
 	if t != s.tenant {
-		s = &Series{id: s.id, sum: s.sum, labels: s.labels, class: s.class, part: s.part}
+		s = &Series{id: s.id, labels: s.labels, class: s.class, part: s.part}
 		h.insert(t, s)
 		return s
 	}
-	s.aliases = 0              // They were forgotten with it.
-	s.dead, s.cur = false, nil // written stays: its labels rows still exist, and a seal may be under way.
+	s.aliases = 0  // They were forgotten with it.
+	s.dead = false // written stays: its labels rows still exist, and a seal may be under way.
 	h.insert(t, s)
 	return s
 }
@@ -252,7 +247,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 		p := &h.parts[s.part]
 		p.mu.RLock()
 		defer p.mu.RUnlock()
-		return s.chunks.IsEmpty()
+		return s.chunks().IsEmpty()
 	}
 	keep := make([]*Series, 0, len(m.series))
 	for _, s := range m.series {
@@ -260,7 +255,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 			keep = append(keep, s)
 			continue
 		}
-		s.dead, s.cur = true, nil
+		s.dead = true
 		s.next.Store(nil) // or the dead would keep each other
 		h.Weigh(t, -s.bytes())
 		h.series.Add(-1)
@@ -327,5 +322,5 @@ func (h *Head) Partitions() int { return len(h.parts) }
 
 // PartitionOf returns the partition of a series in a slot.
 func (h *Head) PartitionOf(s *Series, slot int64) int {
-	return h.period.PartitionOf(slot, s.sum, int(s.part))
+	return h.period.PartitionOf(slot, int(s.part), s.sum)
 }

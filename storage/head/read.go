@@ -55,7 +55,7 @@ func (h *Head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) ite
 		for _, found := range t.match(ms) {
 			p := &h.parts[found.part]
 			p.mu.RLock()
-			chunks := found.chunks
+			chunks := found.chunks()
 			overlap := false
 			for st := range chunks.All() {
 				overlap = overlap || st.hasSamplesIn(minT, maxT)
@@ -80,7 +80,7 @@ func (h *Head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) i
 			var list []format.Exemplar
 			p := &h.parts[s.part]
 			p.mu.RLock()
-			for st := range s.chunks.All() {
+			for st := range s.chunks().All() {
 				if x := st.exemplars(); x != nil && x.maxT > after && x.minT <= to {
 					list = append(list, x.list...)
 				}
@@ -103,7 +103,7 @@ func (h *Head) SlotPartitionsOf(tenant string, d *format.Tombstone) []SlotPartit
 	for _, series := range t.match(d.Matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
-		for st := range series.chunks.All() {
+		for st := range series.chunks().All() {
 			x := st.exemplars()
 			if st.hasSamplesIn(d.Start, d.End) || x != nil && x.maxT >= d.Start && x.minT <= d.End {
 				found[st.gen.At()] = true
@@ -121,7 +121,7 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	var samples chunk.Samples
 	p := &h.parts[s.part]
 	p.mu.RLock()
-	for st := range s.chunks.All() {
+	for st := range s.chunks().All() {
 		switch first, last := st.bounds(); {
 		case st.isEmpty() || first > at:
 		case last <= at:
@@ -263,7 +263,7 @@ func (h *Head) SeriesOf(ctx context.Context, tenant string) ([]labels.Labels, St
 		all = append(all, s.labels)
 		p := &h.parts[s.part]
 		p.mu.RLock()
-		for st := range s.chunks.All() {
+		for st := range s.chunks().All() {
 			out.count(st)
 		}
 		p.mu.RUnlock()

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/format"
@@ -28,12 +29,13 @@ func (m *TenantMetric) Series(id format.SeriesID, ls labels.Labels) *Series {
 }
 
 // Series is a series of the head, for use with the batch that returned it. There may be millions, so its size counts: it
-// fills one of the allocator's size classes, 112 bytes.
+// fills one of the allocator's size classes, 96 bytes.
 type Series struct {
-	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
-	// is true once the series was removed from the head; the head's life guards it.
-	cur     *Chunk
-	chunks  Chunks // guarded by the part's lock
+	// cur and more are the head chunks, see Chunks, and change under the part's lock only. cur is also that which took the last sample, where
+	// this process brings the samples: whoever holds the store's commit lock reads it without the part's.
+	cur  atomic.Pointer[Chunk]
+	more *[]*Chunk
+	// dead is true once the series was removed from the head; the head's life guards it.
 	dead    bool
 	aliases uint8  // how many it has; guarded by the tenant's lock
 	class   uint8  // its retention class
@@ -44,7 +46,6 @@ type Series struct {
 	next atomic.Pointer[Series]
 
 	id     format.SeriesID
-	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
 	*TenantMetric
 	// written is where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
@@ -57,6 +58,31 @@ func (s *Series) ID() format.SeriesID { return s.id }
 
 // IDText returns the id as a text in the series' memory, which it keeps there. The id never changes.
 func (s *Series) IDText() string { return unsafe.String(&s.id[0], len(s.id)) }
+
+// chunks returns the head chunks. The caller holds the part's lock.
+func (s *Series) chunks() Chunks { return Chunks{s.cur.Load(), s.more} }
+
+// setChunks makes l the head chunks. The caller holds the part's lock for writing.
+func (s *Series) setChunks(l Chunks) {
+	s.cur.Store(l.one)
+	s.more = l.many
+}
+
+// sum is the hash of the tenant and the series set that partitions go by. Most stores need it once for each series, in
+// Define; only those whose partitions were multiplied compute it again.
+func (s *Series) sum() uint64 {
+	var buf [256]byte
+	return sumOf(s.tenant.name, format.AppendSeriesSet(buf[:0], s.labels))
+}
+
+func sumOf(tenant string, set []byte) uint64 {
+	var hash xxhash.Digest
+	hash.Reset()
+	_, _ = hash.WriteString(tenant)
+	_, _ = hash.Write([]byte{0})
+	_, _ = hash.Write(set)
+	return hash.Sum64()
+}
 
 // CompareID orders series by their ids.
 func (s *Series) CompareID(o *Series) int { return bytes.Compare(s.id[:], o.id[:]) }

@@ -9,7 +9,7 @@ const (
 	// tenantBytes is about what a tenant without series weighs in the head's account.
 	tenantBytes = 1024
 	// seriesBytes is about what a series weighs without its labels, head chunks and aliases.
-	seriesBytes = 144
+	seriesBytes = 128
 	// LeastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
 	LeastForKnown = 4 << 20
 	// fairSteps is into how many parts the bound is divided of which one may pass before shares are computed anew.

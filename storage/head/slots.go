@@ -240,7 +240,7 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 		for _, st := range g.chunks {
 			s := st.series
 			h.Weigh(s.tenant, -st.bytes())
-			s.chunks = s.chunks.Without(st)
+			s.setChunks(s.chunks().Without(st))
 		}
 	}
 	keep := c.closed[:0:0]
@@ -280,7 +280,7 @@ func (h *Head) Adopt(g *Generation) {
 	g.slot = c
 	for _, st := range g.chunks {
 		s := st.series
-		s.chunks = s.chunks.With(st)
+		s.setChunks(s.chunks().With(st))
 		h.grew(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)

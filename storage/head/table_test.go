@@ -64,7 +64,7 @@ func TestAliasTable(t *testing.T) {
 
 // What an entry, a series and a head chunk take is what a head of millions of series takes, so it grows only when that is meant.
 func TestSizesInTheHead(t *testing.T) {
-	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(112))
+	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(96))
 	require.LessOrEqual(t, unsafe.Sizeof(Chunk{}), uintptr(80))
 	var table table[Series]
 	for i := range 100_000 {
