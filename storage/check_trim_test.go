@@ -1,0 +1,40 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// TestCheckBesideATrimCutShort deletes a part of what has only rollups, and has cleaning fail between the chunks of 5 minutes and those of an
+// hour that follow from them: nothing is wrong with the store, queries answer without what is deleted, and repeating it makes all alike.
+func TestCheckBesideATrimCutShort(t *testing.T) {
+	t.Parallel()
+	failing := false
+	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		if failing && op.Kind == faultengine.Write && op.Table == engine.R1h {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+	at := ts.now.Add(-40 * day).Truncate(day).Add(time.Hour)
+	require.Equal(t, 180, ts.importJob("api", every(at, time.Minute, 180)...).RollupsOnly)
+	check := func(when string) {
+		t.Helper()
+		_, err := ts.Check(t.Context(), func(problem string) { t.Errorf("%s: %s", when, problem) })
+		require.NoError(t, err)
+	}
+	check("imported")
+	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(-time.Hour).UnixMilli(), at.Add(time.Hour).UnixMilli(), equal("job", "api")))
+	check("deleted")
+	failing = true
+	require.Error(t, ts.CleanTombstones(t.Context(), "default"))
+	check("cut short")
+	failing = false
+	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+	check("cleaned")
+}
