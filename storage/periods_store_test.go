@@ -13,13 +13,14 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestPeriodsOfAStore writes, seals, restarts, queries and expires across two changes.
 func TestPeriodsOfAStore(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.AnySettings = 20*24*time.Hour, 4, true })
-	series := make([]labels.Labels, 30)
+	series := make([]labels.Labels, soak.Fewer(30))
 	for i := range series {
 		series[i] = labels.FromStrings(labels.MetricName, "up", "instance", fmt.Sprint(i))
 	}
