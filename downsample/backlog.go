@@ -17,7 +17,7 @@ import (
 // backlog is what an earlier release has sealed without rollups, as it was listed last. Every process that
 // seals lists all of it and works off its own share: a window belongs to a partition, by its number and tenant.
 type backlog struct {
-	partitions int
+	partitions func() int // how many there are by now
 
 	mu     sync.Mutex
 	listed time.Time // zero: not yet
@@ -42,7 +42,7 @@ const (
 )
 
 func (b *backlog) partitionOf(u *storage.Unrolled) int {
-	return int(xxhash.Sum64String(strconv.FormatInt(u.Window, 10)+" "+u.Tenant) % uint64(b.partitions))
+	return int(xxhash.Sum64String(strconv.FormatInt(u.Window, 10)+" "+u.Tenant) % uint64(b.partitions()))
 }
 
 // set replaces the list by a newer one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -111,4 +112,46 @@ func TestLeases(t *testing.T) {
 		require.NotEqual(t, b.self, l.Owner)
 	}
 	require.Equal(t, []int{8}, owned(a), "at once: b said that it leaves")
+}
+
+// TestMorePartitionsWhileRunning adds a period of more partitions while loops run, as cassia schema set-period does over a shared engine:
+// they go on, and what is in the new partitions is divided and sealed, too.
+func TestMorePartitionsWhileRunning(t *testing.T) {
+	t.Parallel()
+	for _, idle := range []bool{false, true} {
+		t.Run(fmt.Sprint("idle ", idle), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(so *storage.Options, o *Options) { so.Shared, so.Follow, o.Shared, o.Idle = true, true, true, idle })
+			look := func() {
+				if idle {
+					return
+				}
+				_, err := r.loop.leases.balance(t.Context())
+				require.NoError(t, err)
+				r.loop.hold()
+			}
+			look()
+			r.loop.Round(t.Context())
+			next, err := r.store.SetPeriod(t.Context(), format.Period{Partitions: 16}, time.Time{})
+			require.NoError(t, err)
+			r.loop.Round(t.Context()) // Before the leases were looked at.
+			require.True(t, r.loop.Relieve(t.Context()))
+			look()
+			r.clock.Store(next.FromMS)
+			r.advance(25 * hour)
+			awaitBeats(t, r.store, r.store.Member().Writer())
+			r.write(r.now().Add(-24*hour), 1)
+			r.loop.Round(t.Context())
+			status := r.loop.Status(t.Context())
+			require.Len(t, status.Partitions, 16)
+			sealed := 40
+			if idle {
+				sealed = 0
+			}
+			for _, p := range status.Partitions {
+				require.Equal(t, !idle, p.Mine)
+			}
+			require.Equal(t, sealed, r.check().Samples)
+		})
+	}
 }

@@ -39,7 +39,7 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	l := &Loop{store: store, opts: opts, looked: map[int]time.Time{}, pacer: newPacer(opts.Now, opts.Share, opts.Workers)}
 	l.progress = progress{partitions: make([]partition, store.Partitions()), tasks: map[string]*streak{}}
 	l.worker = l.pacer.workers[0]
-	l.backlog.partitions = store.Partitions()
+	l.backlog.partitions = store.Partitions
 	if opts.Shared && !opts.Idle {
 		l.leases = newLeases(store, opts.Now)
 	}
@@ -124,7 +124,7 @@ func (l *Loop) owns(partition int) bool {
 		return !l.opts.Idle
 	}
 	held := l.held.Load()
-	return held != nil && (*held)[partition]
+	return held != nil && partition < len(*held) && (*held)[partition] // A period with more partitions may just have been added.
 }
 
 // hold notes which partitions this process owns.

@@ -19,7 +19,7 @@ const (
 // progress is the state of the work, by partition.
 type progress struct {
 	mu         sync.Mutex
-	partitions []partition
+	partitions []partition // see of
 	rounds     int
 	lastRound  time.Time
 	sealed     int // slots, counted once a partition
@@ -59,11 +59,19 @@ type sealed struct {
 	at             time.Time
 }
 
+// of returns the state of a partition. There are more of them once a period was added that has more. The lock is held.
+func (p *progress) of(at int) *partition {
+	for len(p.partitions) <= at {
+		p.partitions = append(p.partitions, partition{})
+	}
+	return &p.partitions[at]
+}
+
 // set notes what waits in a partition, as it was just listed; nothing where the work isn't this process'.
 func (p *progress) set(at int, list []storage.Staged) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := &p.partitions[at]
+	x := p.of(at)
 	left := map[int64]bool{}
 	x.waiting = nil
 	for _, w := range list {
@@ -80,14 +88,15 @@ func (p *progress) set(at int, list []storage.Staged) {
 func (p *progress) forget(at int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.partitions[at] = partition{last: p.partitions[at].last}
+	x := p.of(at)
+	*x = partition{last: x.last}
 }
 
 // done notes that a slot was sealed.
 func (p *progress) done(w *storage.Staged, stats storage.SealStats, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := &p.partitions[w.Partition]
+	x := p.of(w.Partition)
 	x.waiting = slices.DeleteFunc(x.waiting, func(o storage.Staged) bool { return o.Slot == w.Slot })
 	if stats.Blobs == 0 {
 		if x.left == nil {
@@ -108,7 +117,7 @@ func (p *progress) done(w *storage.Staged, stats storage.SealStats, at time.Time
 func (p *progress) fail(at int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.partitions[at].failed = err
+	p.of(at).failed = err
 }
 
 // task notes how something went that is done beside sealing. It reports whether somebody should hear of it now.

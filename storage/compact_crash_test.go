@@ -86,7 +86,7 @@ func TestCompactionSurvivesPowerCuts(t *testing.T) {
 		return all
 	}
 	compacted := 0
-	for round := range soak.Times(t, 5) {
+	for round := range soak.Histories(t, 5) {
 		start()
 		ago := overAgo + time.Duration(rng.IntN(100))*time.Hour
 		for _, ls := range seriesOfGroups([]string{"abcd", "ab", "c"}[rng.IntN(3)]) {

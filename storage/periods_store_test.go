@@ -2,22 +2,25 @@ package storage
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestPeriodsOfAStore writes, seals, restarts, queries and expires across two changes.
 func TestPeriodsOfAStore(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.AnySettings = 20*24*time.Hour, 4, true })
-	series := make([]labels.Labels, 30)
+	series := make([]labels.Labels, soak.Fewer(30))
 	for i := range series {
 		series[i] = labels.FromStrings(labels.MetricName, "up", "instance", fmt.Sprint(i))
 	}
@@ -68,4 +71,38 @@ func TestPeriodsOfAStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(windows), 12, "windows have grown")
 	require.Equal(t, len(windows), ts.passes(begin.Add(45*24*time.Hour)))
+}
+
+// TestSealsOfOneSeriesInTwoPeriods seals slots of two periods side by side, in which the same series are in different partitions: nothing
+// keeps one of the seals from a series of the other. Run it with -race.
+func TestSealsOfOneSeriesInTwoPeriods(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Partitions, o.AnySettings = 1, true })
+	next, err := ts.SetPeriod(t.Context(), format.Period{Partitions: 2}, time.Time{})
+	require.NoError(t, err)
+	series := make([]labels.Labels, 40)
+	for i := range series {
+		series[i] = labels.FromStrings(labels.MetricName, "up", "instance", fmt.Sprint(i))
+	}
+	ts.now = time.UnixMilli(next.FromMS).Add(time.Hour)
+	for _, ls := range series {
+		ts.write("default", ls, sample{next.FromMS - 1, 1}, sample{next.FromMS + 1, 2})
+	}
+	var seals sync.WaitGroup
+	for partition := range ts.Partitions() {
+		for _, slot := range []int64{next.FirstSlot - 1, next.FirstSlot} {
+			if partition >= ts.period.OfSlot(slot).Partitions {
+				continue
+			}
+			seals.Go(func() {
+				_, err := ts.Seal(t.Context(), Work{Partition: partition, Slot: slot})
+				assert.NoError(t, err)
+			})
+		}
+	}
+	seals.Wait()
+	for _, samples := range ts.all("default") {
+		require.Equal(t, []sample{{next.FromMS - 1, 1}, {next.FromMS + 1, 2}}, samples)
+	}
+	require.Len(t, ts.all("default"), len(series))
 }

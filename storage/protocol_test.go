@@ -48,8 +48,8 @@ func TestProtocol(t *testing.T) {
 // protocolSeeds are the seeds of the histories that a test draws: so many, or fewer where there is little time.
 func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
 	first := soak.First(t)
-	if seeds = soak.Times(t, seeds); testing.Short() || soak.UnderRace {
-		seeds /= 5
+	if seeds = soak.Histories(t, seeds); testing.Short() && !soak.UnderRace {
+		seeds = max(1, seeds/5)
 	}
 	return func(yield func(uint64) bool) {
 		for i := 0; i < seeds && yield(first+uint64(i)); i++ {

@@ -83,8 +83,7 @@ func TestReplicasModelDeletes(t *testing.T) {
 // playEach plays histories side by side, of -short a fifth. They are drawn from a seed each and from stream, which is the test's own.
 func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
 	t.Parallel()
-	histories = soak.Times(t, histories)
-	if testing.Short() {
+	if histories = soak.Histories(t, histories); testing.Short() && !soak.UnderRace {
 		histories = max(1, histories/5)
 	}
 	first := soak.First(t)

@@ -24,6 +24,7 @@ import (
 // soughtSeries writes n series of the metric up, each with one sample at each of some times, and seals them.
 func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	ts.t.Helper()
+	ts.heavy = true
 	b := ts.NewBatch("default")
 	for i := from; i < to; i++ {
 		ls := labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("h", i%500), "pod", fmt.Sprint("p", i), "mode", []string{"user", "idle", ""}[i%3])
@@ -75,7 +76,7 @@ func (ts *testStore) byFilters() (n int) {
 // others write.
 func TestSoughtIsFound(t *testing.T) {
 	first := soak.First(t)
-	for i := range soak.Times(t, 2) {
+	for i := range soak.Histories(t, 2) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +105,7 @@ func TestSoughtIsFound(t *testing.T) {
 				ts.soughtSeries(3900, 4300+300*round, slot.Add(time.Duration(61+round)*time.Minute))
 				ts.soughtSeries(0, 100, slot.Add(2*time.Hour+time.Duration(1+round)*time.Minute))
 			}
-			require.Greater(t, used, 10)
+			require.Greater(t, used, soak.Fewer(10))
 		})
 	}
 }
@@ -116,7 +117,7 @@ func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []Query) {
 		require.NoError(t, err)
 		return m
 	}
-	for range 15 {
+	for range soak.Fewer(15) {
 		q := Query{MinT: slot.UnixMilli(), MaxT: slot.Add(4 * time.Hour).UnixMilli(), Matchers: []*labels.Matcher{matcher(labels.MatchEqual, labels.MetricName, "up")}}
 		pod, host := fmt.Sprint("p", rng.IntN(4500)), fmt.Sprint("h", rng.IntN(510))
 		switch rng.IntN(5) {

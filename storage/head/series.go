@@ -48,9 +48,10 @@ type Series struct {
 	id     format.SeriesID
 	labels labels.Labels
 	*TenantMetric
-	// written is where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
-	// series share what it points to, which never changes.
-	written *Written
+	// written is where a seal of this process last wrote the series' labels rows; nil: nowhere. Two seals may set it at once, of slots of
+	// two periods, where the series is in two partitions: then the rows of one of them are written again. Many series share what it
+	// points to, which never changes.
+	written atomic.Pointer[Written]
 }
 
 // ID returns the series' id.
@@ -113,24 +114,24 @@ type WrittenRow struct {
 	Life   uint32 // that the row was written with, where rows vanish by themselves
 }
 
-// Written returns where the series' labels rows were last written. It is for whoever seals the partition.
+// Written returns where the series' labels rows were last written.
 func (s *Series) Written() Written {
-	if s.written == nil {
-		return Written{}
+	if w := s.written.Load(); w != nil {
+		return *w
 	}
-	return *s.written
+	return Written{}
 }
 
 // WrittenAt returns where the series' labels row of a resolution was last written.
 func (s *Series) WrittenAt(res rollup.Resolution) WrittenRow {
-	if s.written == nil {
-		return WrittenRow{}
+	if w := s.written.Load(); w != nil {
+		return w[res]
 	}
-	return s.written[res]
+	return WrittenRow{}
 }
 
 // SetWritten notes where the series' labels rows were last written. Many series share what w points to, which never changes.
-func (s *Series) SetWritten(w *Written) { s.written = w }
+func (s *Series) SetWritten(w *Written) { s.written.Store(w) }
 
 // bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
 func (s *Series) bytes() int64 {

@@ -18,7 +18,7 @@ import (
 // no filter keeps one from being found.
 func TestSelector(t *testing.T) {
 	first := soak.First(t)
-	for i := range soak.Times(t, 300) {
+	for i := range soak.Histories(t, 300) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 11))

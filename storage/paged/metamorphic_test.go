@@ -26,7 +26,7 @@ import (
 func TestMetamorphic(t *testing.T) {
 	first := soak.First(t)
 	for name, open := range engines {
-		for i := range soak.Fewer(soak.Times(t, 12)) {
+		for i := range soak.Histories(t, 12) {
 			seed := first + uint64(i)
 			t.Run(name+"/"+strconv.FormatUint(seed, 10), func(t *testing.T) {
 				eng := open(t)

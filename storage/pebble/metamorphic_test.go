@@ -55,7 +55,7 @@ func TestMetamorphic(t *testing.T) {
 		return
 	}
 	first := soak.First(t)
-	for i := range soak.Times(t, 12) {
+	for i := range soak.Histories(t, 12) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { enginetest.Metamorphic(t, powerSubject(opts), seed, 3000) })
 	}

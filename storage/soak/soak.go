@@ -64,6 +64,20 @@ func Times(t testing.TB, usual int) int {
 	return usual
 }
 
+// underRace is how many histories a test plays at most under the race detector.
+const underRace = 3
+
+// Histories returns how many histories a test plays that usually plays so many, each with another seed, and one step after the other. Under
+// the race detector these are a fifth, but at least one and at most underRace: whatever goroutines a step starts run in each of them. Tests whose
+// steps run beside each other go by Times: there another seed is another order.
+func Histories(t testing.TB, usual int) int {
+	t.Helper()
+	if UnderRace {
+		usual = min(Fewer(usual), underRace)
+	}
+	return Times(t, usual)
+}
+
 // Fewer returns how many of n things a test tries: n, or a fifth and at least one under the race detector, where trying the same
 // with other data finds no other race.
 func Fewer(n int) int {

@@ -20,6 +20,19 @@ func TestTimes(t *testing.T) {
 	require.Equal(t, 60, Times(t, 12))
 }
 
+func TestHistories(t *testing.T) {
+	t.Setenv(TimesVariable, "")
+	require.Equal(t, 1, Histories(t, 1))
+	if UnderRace {
+		require.Equal(t, 2, Histories(t, 12))
+		require.Equal(t, underRace, Histories(t, 200))
+	} else {
+		require.Equal(t, 200, Histories(t, 200))
+	}
+	t.Setenv(TimesVariable, "5")
+	require.Equal(t, 5, Histories(t, 1))
+}
+
 func TestCommandNamesTestSeedAndPackage(t *testing.T) {
 	require.Equal(t, "CASSIA_SEED=3 go test -count=1 -run '^TestX$/^a_\\(b\\)$' ./storage/soak", Command(packagePath(), "TestX/a_(b)", 3, 1))
 	require.Equal(t, "CASSIA_SEED=3 CASSIA_SOAK=4 go test -count=1 -run '^TestX$' ./storage/soak", Command("storage/soak", "TestX", 3, 4))
