@@ -101,14 +101,11 @@ func (f *fairQueue) dropped(w *waiter) bool {
 func (f *fairQueue) start(shares []share) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	queues := make([]*tenantQueue, len(shares))
-	for i, s := range shares {
-		q := f.queues[s.name]
-		if q == nil {
-			q = &tenantQueue{name: s.name}
-			f.queues[s.name] = q
-		}
-		q.limit, queues[i] = s.running, q
+	queues := make([]*tenantQueue, 0, usualTenants)
+	for _, s := range shares {
+		q := f.queueOf(s.name)
+		q.limit = s.running
+		queues = append(queues, q)
 	}
 	first := queues[0]
 	if len(first.waiters) == 0 && f.mayRun(queues) {
@@ -123,13 +120,26 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 		f.tidy(queues)
 		return nil, ErrTooManyQueries
 	}
-	w := &waiter{queues: queues, ready: make(chan error, 1)}
+	w := &waiter{queues: slices.Clone(queues), ready: make(chan error, 1)}
 	if len(first.waiters) == 0 {
 		f.order = append(f.order, first)
 	}
 	first.waiters = append(first.waiters, w)
 	f.waiting++
 	return w, nil
+}
+
+// usualTenants is of how many tenants a query is for which no memory need be allocated here.
+const usualTenants = 4
+
+// queueOf returns the queue of a tenant, which is new if it has no query here and holds nothing.
+func (f *fairQueue) queueOf(name string) *tenantQueue {
+	q := f.queues[name]
+	if q == nil {
+		q = &tenantQueue{name: name}
+		f.queues[name] = q
+	}
+	return q
 }
 
 // mayRun returns true if a query of these tenants may start now.
@@ -211,7 +221,7 @@ func (f *fairQueue) leave(shares []share) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
-	queues := make([]*tenantQueue, 0, len(shares))
+	queues := make([]*tenantQueue, 0, usualTenants)
 	for _, s := range shares {
 		if q := f.queues[s.name]; q != nil {
 			q.running--
@@ -228,15 +238,11 @@ func (f *fairQueue) hold(shares []share, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held += bytes
-	queues := make([]*tenantQueue, len(shares))
-	for i, s := range shares {
-		q := f.queues[s.name]
-		if q == nil {
-			q = &tenantQueue{name: s.name}
-			f.queues[s.name] = q
-		}
+	queues := make([]*tenantQueue, 0, usualTenants)
+	for _, s := range shares {
+		q := f.queueOf(s.name)
 		q.held += bytes
-		queues[i] = q
+		queues = append(queues, q)
 	}
 	for bytes < 0 && f.next() {
 	}

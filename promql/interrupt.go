@@ -71,16 +71,25 @@ func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
 		return func() {}
 	}
 	var calls []*parser.Expr
-	parser.Inspect(e.Expr, func(node parser.Node, _ []parser.Node) error {
-		if call, ok := node.(*parser.Call); ok && len(call.Args) > 0 {
+	eachCall(e.Expr, func(call *parser.Call) {
+		if len(call.Args) > 0 {
 			calls = append(calls, &call.Args[0])
 			evaluated.Store(&call.Args[0], ctx)
 		}
-		return nil
 	})
 	return func() {
 		for _, of := range calls {
 			evaluated.Delete(of)
 		}
+	}
+}
+
+// eachCall calls visit for every call in an expression. Unlike parser.Inspect, it keeps no path to it.
+func eachCall(node parser.Node, visit func(*parser.Call)) {
+	if call, ok := node.(*parser.Call); ok {
+		visit(call)
+	}
+	for child := range parser.ChildrenIter(node) {
+		eachCall(child, visit)
 	}
 }

@@ -159,7 +159,7 @@ func (p *plan) compute(c candidate) error {
 			stats.named = equalName(c.matchers)
 		}
 	default:
-		p.replace(c.at, result)
+		p.replace(c.at, stats.Expr, result)
 	}
 	p.stats = append(p.stats, stats)
 	noteFragment(p.ctx, stats)
@@ -244,9 +244,9 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	}
 }
 
-// replace puts a placeholder for the result in the place of an expression.
-func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
-	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, (*at).String())
+// replace puts a placeholder for the result in the place of an expression, whose text is given.
+func (p *plan) replace(at *parser.Expr, text string, result *fragmentResult) {
+	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, text)
 	matchers := []*labels.Matcher{placeholder}
 	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
 		matchers = append(slices.Clone(selector.LabelMatchers), placeholder)

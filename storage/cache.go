@@ -118,14 +118,8 @@ func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func
 func (c *cache) look(key cacheKey, version uint64) (value cached, f *flight, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[key]; e != nil {
-		entry := e.Value.(*cacheEntry)
-		if entry.version == version {
-			c.counts.hits++
-			c.recent.MoveToFront(e)
-			c.measure(entry)
-			return entry.value, nil, false
-		}
+	if e := c.entries[key]; e != nil && e.Value.(*cacheEntry).version == version {
+		return c.hit(e), nil, false
 	}
 	if f := c.flights[flightKey{key, version}]; f != nil {
 		c.counts.hits++
@@ -145,17 +139,16 @@ func (c *cache) held(key cacheKey, version uint64) (cached, bool) {
 	if e == nil || e.Value.(*cacheEntry).version != version {
 		return nil, false
 	}
-	c.counts.hits++
-	c.recent.MoveToFront(e)
-	return e.Value.(*cacheEntry).value, true
+	return c.hit(e), true
 }
 
-// holds reports whether what key names in this version of its window is in memory.
-func (c *cache) holds(key cacheKey, version uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[key]
-	return e != nil && e.Value.(*cacheEntry).version == version
+// hit counts a look-up that has found an entry, and returns its value. It needs the lock.
+func (c *cache) hit(e *list.Element) cached {
+	entry := e.Value.(*cacheEntry)
+	c.counts.hits++
+	c.recent.MoveToFront(e)
+	c.measure(entry)
+	return entry.value
 }
 
 func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {

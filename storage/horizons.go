@@ -59,11 +59,17 @@ func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []
 
 // horizons returns those of all classes of a tenant, by their numbers, for what asks for the times from minT to maxT.
 func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, error) {
+	list, _, err := s.horizonsNow(ctx, tenant, minT, maxT)
+	return list, err
+}
+
+// horizonsNow is horizons that also returns the later of the clock's times, see membership.CheckedClock.Times.
+func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, time.Time, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
-	now, _ := s.clock.Times()
+	now, later := s.clock.Times()
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
 		list[class].Class = 1 << class
@@ -71,7 +77,7 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 			list[class].At[res] = s.shownAfter(now, t, tenant, int64(class), rollup.Resolution(res), minT, maxT)
 		}
 	}
-	return list, nil
+	return list, later, nil
 }
 
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.

@@ -65,7 +65,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	t := &textSet{r: r, seen: map[string]struct{}{}}
+	t := &textSet{r: r, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
@@ -161,6 +161,7 @@ type textSet struct {
 	r    *request
 	mu   sync.Mutex
 	seen map[string]struct{}
+	list []string // those seen, in the order in which they came
 	err  error
 }
 
@@ -179,6 +180,7 @@ func (t *textSet) addOne(s string) {
 	}
 	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
 		t.seen[s] = struct{}{}
+		t.list = append(t.list, s)
 	}
 }
 
@@ -187,10 +189,7 @@ func (t *textSet) sorted(limit int) ([]string, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	list := make([]string, 0, len(t.seen))
-	for s := range t.seen {
-		list = append(list, s)
-	}
+	list := t.list
 	slices.Sort(list)
 	if limit > 0 && len(list) > limit {
 		list = list[:limit]

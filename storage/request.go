@@ -73,7 +73,7 @@ type request struct {
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
-	hidden, err := s.horizons(ctx, q.Tenant, q.MinT, q.MaxT)
+	hidden, now, err := s.horizonsNow(ctx, q.Tenant, q.MinT, q.MaxT)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,6 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
-	_, now := s.clock.Times()
 	r := &request{
 		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
 		scope: scope{

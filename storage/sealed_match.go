@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -75,7 +76,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
 // at is the metric's place in list, positions are the series' in m, which has those that match at least.
 func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
-	q := matchingQuery{index.Prepare(r.matchers), newSought(r.matchers)}
+	q := matchingQuery{prepared: index.Prepare(r.matchers), matchers: r.matchers}
 	if len(list) == 1 {
 		if err := r.match(outer, &q, list, 0, visit); err != nil {
 			return err
@@ -101,13 +102,22 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 // matchingQuery is what a request looks for, in an index and in pages.
 type matchingQuery struct {
 	prepared index.Prepared
-	sought   *sought
+
+	matchers []*labels.Matcher
+	once     sync.Once
+	inPages  *sought
+}
+
+// sought returns what can be looked up by filters of pages; nil: nothing can. Where the index of a metric is in the cache, nobody asks.
+func (q *matchingQuery) sought() *sought {
+	q.once.Do(func() { q.inPages = newSought(q.matchers) })
+	return q.inPages
 }
 
 // match calls visit if the metric at a place has series that match.
 func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	wm := &list[at]
-	m, err := r.matchingSeries(ctx, *wm, q.sought)
+	m, err := r.matchingSeries(ctx, *wm, q)
 	if err != nil {
 		return err
 	}

@@ -86,10 +86,13 @@ type openedPages struct{ atomic.Int64 }
 func (*openedPages) bytes() int64 { return 8 }
 
 // matchingSeries returns the series of a window's metric among which are those that match.
-func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *sought) (*metricSeries, error) {
+func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
 	c := r.catalog()
-	if q != nil && r.s.rows.HavePages() {
-		m, err := c.soughtSeries(ctx, &wm, q)
+	if m := c.heldSeries(&wm); m != nil {
+		return m, nil
+	}
+	if r.s.rows.HavePages() && q.sought() != nil {
+		m, err := c.soughtSeries(ctx, &wm, q.sought())
 		if !errors.Is(err, errIndexBetter) {
 			return m, err
 		}
@@ -97,12 +100,21 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *so
 	return c.series(ctx, wm.window, wm.metric, wm.shards)
 }
 
+// heldSeries returns all series of a window's metric if their index is in the cache, else nil.
+func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
+	w := wm.window
+	v, ok := r.s.cache.held(cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: wm.metric}, w.version)
+	if !ok {
+		return nil
+	}
+	m := v.(*metricSeries)
+	r.tellBad(m, false)
+	return m
+}
+
 // soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.
 func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
 	w := wm.window
-	if r.s.cache.holds(cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: wm.metric}, w.version) {
-		return nil, errIndexBetter
-	}
 	loaded := false
 	key := cacheKey{kind: cachedSought, window: w.window, tenant: r.tenant, text: wm.metric + "\x00" + q.text}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {

@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/util/features"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/cassia-db/cassia/adapter/relabeling"
 	"github.com/cassia-db/cassia/cmd/internal/config"
@@ -47,6 +49,7 @@ func addServe(app *kingpin.Application) subcommand {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(int64(memoryLimit * float64(memory)))
 		}
+		otel.SetTracerProvider(noop.NewTracerProvider()) // Nobody reads spans; what waits for a provider makes some, several per query.
 		flags := map[string]string{}
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()

@@ -53,6 +53,11 @@ func newRigOver(t *testing.T, stored func(*storage.Options), change func(*Option
 		}
 		require.NoError(t, b.Commit(t.Context()))
 	}
+	return rig{apiOver(t, store, change), store}
+}
+
+// apiOver returns the API over a store.
+func apiOver(t testing.TB, store *storage.Store, change func(*Options)) http.Handler {
 	registry := prometheus.NewRegistry()
 	known := features.NewRegistry()
 	po := promql.DefaultOptions()
@@ -68,7 +73,7 @@ func newRigOver(t *testing.T, stored func(*storage.Options), change func(*Option
 	if change != nil {
 		change(&o)
 	}
-	return rig{New(o), store}
+	return New(o)
 }
 
 func (r rig) do(req *http.Request) *httptest.ResponseRecorder {

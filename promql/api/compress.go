@@ -43,13 +43,16 @@ var uncompressed = map[string]bool{
 func compressed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &compressedWriter{ResponseWriter: w, encoding: accepted(r.Header.Get("Accept-Encoding"))}
-		if c.encoding != "" {
-			r = r.WithContext(r.Context()) // Whoever logs the request goes on seeing its header.
-			r.Header = r.Header.Clone()
-			r.Header.Del("Accept-Encoding")
-			c.encoder = encoders[c.encoding].Get().(encoder)
-			c.encoder.Reset(w)
+		if c.encoding == "" {
+			h(c, r)
+			c.begin()
+			return
 		}
+		c.encoder = encoders[c.encoding].Get().(encoder)
+		c.encoder.Reset(w)
+		takes := r.Header["Accept-Encoding"]
+		delete(r.Header, "Accept-Encoding")
+		defer func() { r.Header["Accept-Encoding"] = takes }() // Whoever logs the request goes on seeing its header.
 		h(c, r)
 		c.end() // Not where it panics: whoever recovers answers, or cuts the answer off.
 	}
@@ -117,11 +120,9 @@ func (w *compressedWriter) begin() {
 // end writes the rest and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
 func (w *compressedWriter) end() {
 	w.begin()
-	if w.encoder != nil {
-		_ = w.encoder.Close()
-		w.encoder.Reset(nil)
-		encoders[w.encoding].Put(w.encoder)
-	}
+	_ = w.encoder.Close()
+	w.encoder.Reset(nil)
+	encoders[w.encoding].Put(w.encoder)
 }
 
 // Unwrap is what http.ResponseController asks for.

@@ -83,9 +83,13 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 // LabelValues lists the values that the series at these positions have for a label, sorted; a series
 // without the label adds none.
 func (s *Set) LabelValues(name string, positions []uint32) []string {
-	if name == labels.MetricName && len(positions) > 0 {
-		positions = positions[:1] // The same for all.
-	} else if len(positions) == len(s.series) && len(positions) > smallSet {
+	if name == labels.MetricName && len(positions) > 0 { // The same for all.
+		if v := s.series[positions[0]].Get(name); v != "" {
+			return []string{v}
+		}
+		return nil
+	}
+	if len(positions) == len(s.series) && len(positions) > smallSet {
 		return slices.Clone(s.column(name).values)
 	}
 	seen := map[string]struct{}{}
