@@ -115,7 +115,7 @@ func TestLeases(t *testing.T) {
 }
 
 // TestMorePartitionsWhileRunning adds a period of more partitions while loops run, as cassia schema set-period does over a shared engine:
-// they go on, and what is in the new partitions is divided and sealed, too.
+// they go on, and divide and seal the new partitions, too.
 func TestMorePartitionsWhileRunning(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []bool{false, true} {

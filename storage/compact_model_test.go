@@ -44,7 +44,7 @@ func withCompactions(h history, seed uint64) (out history) {
 // TestCompactedPagesAgainstModel carries out seeded histories of pages with compactions between.
 func TestCompactedPagesAgainstModel(t *testing.T) {
 	t.Parallel()
-	for kind, seeds := range map[string]int{"memory": 16, "pebble": 2} {
+	for kind, seeds := range pagesSeeds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for seed := range protocolSeeds(t, seeds) {

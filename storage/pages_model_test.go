@@ -9,13 +9,14 @@ import (
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestPagesAgainstModel carries out seeded histories of pages of several levels, and compares every answer with a plain map of the
 // samples. A failing history is cut short and printed; put in a file it can be replayed with -protocol.file.
 func TestPagesAgainstModel(t *testing.T) {
 	t.Parallel()
-	for kind, seeds := range map[string]int{"memory": 16, "pebble": 2} {
+	for kind, seeds := range pagesSeeds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for seed := range protocolSeeds(t, seeds) {
@@ -27,6 +28,15 @@ func TestPagesAgainstModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pagesSeeds are how many histories of pages there are on each engine. Under the race detector, where Pebble notes a stack for every iterator,
+// those on Pebble would take a minute; TestCompactedProtocol and TestWaysOut play on it there, too.
+func pagesSeeds() map[string]int {
+	if soak.UnderRace {
+		return map[string]int{"memory": 16}
+	}
+	return map[string]int{"memory": 16, "pebble": 2}
 }
 
 // pagesFact is a value that was written at one time of a series: later facts have greater values, which win.

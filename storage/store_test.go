@@ -80,7 +80,7 @@ func (ts *testStore) check() CheckStats {
 }
 
 // reopen closes the store, which has run all the time until now, and opens it again on the same files. It verifies all that is stored
-// before, but under the race detector, where Pebble notes a stack for every iterator: there close verifies what is left in the end.
+// before, but under the race detector, where Pebble notes a stack for every iterator: there only close does.
 func (ts *testStore) reopen() {
 	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
 	if !soak.UnderRace {

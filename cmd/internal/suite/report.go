@@ -39,6 +39,7 @@ type report struct {
 	passed  int
 	skipped []name
 	failed  []name
+	paused  map[name]bool // that run beside others
 	all     []ended
 }
 
@@ -46,7 +47,7 @@ type report struct {
 const maxLines = 80
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}}
+	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}, paused: map[name]bool{}}
 }
 
 // read reads events until there are no more. Lines that are none, for go test writes such, too, are printed.
@@ -78,6 +79,8 @@ func (r *report) take(e *event) {
 		if !strings.HasPrefix(e.Output, "=== ") {
 			r.output[at] = append(r.output[at], e.Output)
 		}
+	case "pause":
+		r.paused[at] = true
 	case "build-output":
 		r.built[e.ImportPath] = append(r.built[e.ImportPath], e.Output)
 	case "build-fail":
@@ -101,7 +104,7 @@ func (r *report) endTest(at name, e *event) {
 	case "fail":
 		r.failed = append(r.failed, at)
 	}
-	if !strings.Contains(e.Test, "/") {
+	if !strings.Contains(e.Test, "/") || r.paused[at] { // What tests beside others take isn't counted in the test that they are part of.
 		r.all = append(r.all, ended{at, e.Elapsed})
 	}
 }

@@ -62,3 +62,18 @@ func TestReportTellsWhatDidNotCompileOrEnd(t *testing.T) {
 	require.Contains(t, out.String(), "p does not compile:\np.go:1: undefined: x\n")
 	require.Contains(t, out.String(), "TestHangs, which had not ended:\npanic: test timed out\n")
 }
+
+// TestSlowTestsAreNamedThatRunBesideOthers has a test whose part runs beside others: the time of that isn't in that of the whole.
+func TestSlowTestsAreNamedThatRunBesideOthers(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	require.NoError(t, r.read(strings.NewReader(`{"Action":"pause","Package":"p","Test":"TestAll/first"}
+{"Action":"cont","Package":"p","Test":"TestAll/first"}
+{"Action":"pass","Package":"p","Test":"TestAll/first","Elapsed":99}
+{"Action":"pass","Package":"p","Test":"TestAll/second","Elapsed":1}
+{"Action":"pass","Package":"p","Test":"TestAll","Elapsed":1}
+`)))
+	require.True(t, r.end(time.Minute, 9, false))
+	require.Regexp(t, `p TestAll/first +99.0 s\n +p TestAll +1.0 s\n`, out.String())
+	require.NotContains(t, out.String(), "second")
+}
