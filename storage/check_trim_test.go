@@ -11,7 +11,7 @@ import (
 )
 
 // TestCheckBesideATrimCutShort deletes a part of what has only rollups, and has cleaning fail between the chunks of 5 minutes and those of an
-// hour that follow from them: nothing is wrong with the store, queries answer without what is deleted, and repeating it makes all alike.
+// hour that follow from them: nothing is wrong with the store, queries answer without deleted samples, and repeating it makes all alike.
 func TestCheckBesideATrimCutShort(t *testing.T) {
 	t.Parallel()
 	failing := false
