@@ -11,6 +11,9 @@ const mergeBytes = 128 << 10
 
 // merge joins small batches of one partition, which so take one request of Cassandra's. A request costs what a dozen rows do: names of a
 // catalog come one by one, all of a label in one partition. The order of mutations in a partition stays, and batches are left as they are.
+//
+// Partitions aren't joined: a node applies what a request has for several of them one after the other, and waits for a sync of its
+// commit log each time where commitlog_sync is group or batch.
 func merge(batches []engine.Batch) []engine.Batch {
 	type open struct{ at, bytes int }
 	var merged []engine.Batch

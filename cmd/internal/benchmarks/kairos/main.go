@@ -38,6 +38,7 @@ import (
 type settings struct {
 	cassia, dir, only  string
 	commitLog, heap    string
+	config             string
 	series             int
 	hours, warmHours   float64
 	interval           time.Duration
@@ -53,6 +54,7 @@ func main() {
 	flag.StringVar(&s.dir, "dir", "", "folder for the data; a temporary one, removed at the end, if empty")
 	flag.StringVar(&s.only, "only", "", "measure just the system of this name: kairosdb or cassia")
 	flag.StringVar(&s.commitLog, "commitlog", "group", "Cassandra's commit log: group, batch or periodic")
+	flag.StringVar(&s.config, "cassandra-config", "", "more lines of cassandra.yaml, such as commitlog_disk_access_mode: direct")
 	flag.StringVar(&s.heap, "heap", "1G", "Cassandra's heap")
 	flag.IntVar(&s.series, "series", 1000, "series")
 	flag.Float64Var(&s.hours, "hours", 6, "hours of data that are measured")
@@ -96,7 +98,7 @@ func compare(ctx context.Context, s settings) error {
 		return err
 	}
 	cluster, err := cassandratest.Start(s.dir, 1, cassandratest.Options{
-		CommitLog: s.commitLog, Heap: s.heap, Measured: true, Config: kairosConfig,
+		CommitLog: s.commitLog, Heap: s.heap, Measured: true, Config: kairosConfig + "\n" + s.config,
 	})
 	if err != nil {
 		return err
