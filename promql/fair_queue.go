@@ -129,7 +129,7 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 	return w, nil
 }
 
-// usualTenants is of how many tenants a query is for which no memory need be allocated here.
+// usualTenants is the number of tenants of one query up to which lists of their queues stay on the stack.
 const usualTenants = 4
 
 // queueOf returns the queue of a tenant, which is new if it has no query here and holds nothing.

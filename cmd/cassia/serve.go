@@ -49,7 +49,7 @@ func addServe(app *kingpin.Application) subcommand {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(int64(memoryLimit * float64(memory)))
 		}
-		otel.SetTracerProvider(noop.NewTracerProvider()) // Nobody reads spans; what waits for a provider makes some, several per query.
+		otel.SetTracerProvider(noop.NewTracerProvider()) // No spans are exported. Without a provider the API's default makes several per query.
 		flags := map[string]string{}
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()
