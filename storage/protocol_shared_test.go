@@ -39,14 +39,14 @@ func (s *sharedRun) quiet() {
 	}
 	s.everyone("at rest", nil)
 	for _, r := range s.procs {
-		r.round(ctx)
+		r.round(ctx, false)
 		s.everyone("after a round", nil)
 	}
 	s.pass(4*24*time.Hour + time.Hour)
 	for range 3 {
 		s.pass(gapLife + time.Second)
 		for _, r := range s.procs {
-			r.round(ctx)
+			r.round(ctx, false)
 			r.tolerate("forgetting", s.do(r, "forget"))
 		}
 	}
@@ -70,7 +70,7 @@ func (s *sharedRun) quiet() {
 	}
 	s.everyone("after a restart", answer)
 	for _, r := range s.procs {
-		r.round(ctx)
+		r.round(ctx, false)
 		r.rest(ctx)
 	}
 }
