@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Occupied answers as engine.Prober does, and with its errors, by a Scan of each partition, one after another: what is written meanwhile
+// Occupied answers as engine.Prober does, and with its errors, by a Scan of each partition, one after another: a row that is written meanwhile
 // may be seen or not, and a fault of one of the scans fails all. Tests give it to an engine that has no method of its own:
 //
 //	type probing struct{ *faultengine.Engine }
