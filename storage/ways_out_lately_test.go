@@ -15,7 +15,7 @@ func (e probingWays) Occupied(ctx context.Context, t *engine.Table, partitions [
 	return faultengine.Occupied(ctx, e, t, partitions)
 }
 
-// waiting lists what is to be sealed in a round, in three of four rounds what came lately.
+// waiting lists the work of a round, in three of four rounds what came lately.
 func (p *waysProcess) waiting(ctx context.Context, partition int) (work []Work, err error) {
 	if partition == 0 {
 		p.rounds++

@@ -252,6 +252,7 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 		}
 	}
 	t.Log(codes)
+	require.Greater(t, codes["204 false"], soak.Times(t, 400)/8, "hardly a request was taken")
 	_, metrics := r.Get(t, "/metrics")
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
