@@ -208,7 +208,7 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 }
 
 // TestWhatIsAcknowledgedIsReadBack sends requests that are odd or broken. None is an error of the server. Those that the protocol's own decoder
-// refuses are refused; what is acknowledged is read back, all of it, and nothing comes that wasn't sent.
+// refuses are refused. Acknowledged samples are read back, all of them, and nothing comes that wasn't sent.
 func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
