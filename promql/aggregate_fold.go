@@ -169,15 +169,14 @@ func quantileOf(q float64, v []float64) float64 {
 	case q > 1:
 		return math.Inf(+1)
 	}
-	n := float64(len(v))
-	rank := q * (n - 1)
-	lower := max(0, math.Floor(rank))
-	upper := min(n-1, lower+1)
-	weight := rank - math.Floor(rank)
-	low := nth(v, int(lower))
+	if anyNegativeZero(v) {
+		return sortedQuantile(q, v)
+	}
+	lower, upper, weight := placeOf(q, len(v))
+	low := nth(v, lower)
 	high := low
 	if upper > lower {
-		high = least(v[int(upper):])
+		high = least(v[upper:])
 	}
 	return low*(1-weight) + high*weight
 }

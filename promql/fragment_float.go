@@ -106,6 +106,7 @@ func (r *rawReader) quantiles(out *values, q float64) {
 	t, v := r.live()
 	p := r.fragment
 	r.sorted.reset()
+	signed := anyNegativeZero(v)
 	from, to := 0, 0
 	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		right := p.edges.at(i)
@@ -114,7 +115,10 @@ func (r *rawReader) quantiles(out *values, q float64) {
 			continue
 		}
 		r.sorted.move(v, from, to)
-		out.v[i] = r.sorted.quantile(q)
+		if out.v[i] = r.sorted.quantile(q); out.v[i] == 0 && signed {
+			r.zeros = append(r.zeros[:0], v[from:to]...)
+			out.v[i] = sortedQuantile(q, r.zeros)
+		}
 		out.floats++
 	}
 	out.size = out.floats

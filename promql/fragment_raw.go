@@ -47,6 +47,7 @@ type rawReader struct {
 	quick  floatFunc
 	fold   bucketfn.Fold[float64]
 	sorted sortedWindow
+	zeros  []float64 // scratch
 	times  []int64
 	values []float64
 	resets []int // places of values that are less than the one before

@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -71,6 +72,27 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 		require.ErrorAs(t, <-ended, &canceled, name)
 		q.Close()
 		gone()
+	}
+}
+
+// A query that is canceled as soon as it is seen to be active ends, however far its Exec is.
+func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
+	t.Parallel()
+	store := longStore(t)
+	e := NewEngine(DefaultOptions())
+	defer func() { require.NoError(t, e.Close()) }()
+	for range 20 {
+		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, longQueries[0], time.UnixMilli(8*24*3600_000))
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- q.Exec(t.Context()).Err }()
+		for len(e.ActiveQueries([]string{tenant.Default})) == 0 {
+			runtime.Gosched()
+		}
+		q.Cancel()
+		var canceled promengine.ErrQueryCanceled
+		require.ErrorAs(t, <-ended, &canceled)
+		q.Close()
 	}
 }
 

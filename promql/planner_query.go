@@ -26,6 +26,9 @@ type query struct {
 
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promengine.Result {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q.canBeCanceled(cancel) // Before it is seen to be active.
 	w := &warnings{ofQuery: true}
 	ctx = q.limiter.Begin(w.into(ctx))
 	if err := q.checkRange(ctx); err != nil {
@@ -35,9 +38,8 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	defer end()
 	defer q.engine.pressure.begin()()
 	// The evaluator has a timeout of its own, which neither a plan nor functions can see.
-	ctx, cancel := context.WithTimeout(ctx, q.engine.opts.Timeout)
-	defer cancel()
-	q.canBeCanceled(cancel)
+	ctx, stop := context.WithTimeout(ctx, q.engine.opts.Timeout)
+	defer stop()
 	defer evaluates(ctx, q.Statement())()
 	if q.plan != nil {
 		q.plan.ctx = ctx
@@ -107,14 +109,14 @@ func (q *query) canBeCanceled(cancel context.CancelFunc) {
 	q.cancel = cancel
 }
 
-// Cancel implements promql.Query. It does nothing before Exec.
+// Cancel implements promql.Query. It does nothing before Exec. That of the evaluator's query isn't called: it races with its Exec, whose
+// context ends with this one's.
 func (q *query) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.cancel != nil {
 		q.cancel()
 	}
-	q.Query.Cancel()
 }
 
 // Close implements promql.Query: the result isn't used any more.

@@ -2,7 +2,6 @@ package promql
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -50,14 +49,11 @@ func (w *sortedWindow) move(v []float64, from, to int) {
 // reset forgets the window: another series follows.
 func (w *sortedWindow) reset() { w.values, w.loose, w.from, w.to = w.values[:0], false, 0, 0 }
 
-// quantile is that of the held values, of which there is at least one, for q from 0 to 1, as Prometheus computes it.
+// quantile is that of the held values, of which there is at least one, for q from 0 to 1, as Prometheus computes it, but
+// for the sign of a zero where some values are negative zeros.
 func (w *sortedWindow) quantile(q float64) float64 {
-	n := float64(len(w.values))
-	rank := q * (n - 1)
-	lower := max(0, math.Floor(rank))
-	upper := min(n-1, lower+1)
-	weight := rank - math.Floor(rank)
-	a, b := w.at(int(lower), int(upper))
+	lower, upper, weight := placeOf(q, len(w.values))
+	a, b := w.at(lower, upper)
 	return a*(1-weight) + b*weight
 }
 

@@ -24,9 +24,13 @@ func withCompactions(h history, seed uint64) (out history) {
 		if i == 0 || rng.IntN(3) > 0 {
 			continue
 		}
-		switch rng.IntN(6) {
+		switch rng.IntN(9) {
 		case 0, 1:
 			out = append(out, fmt.Sprintf("cutcompact %d", 1+rng.IntN(300)))
+		case 3, 4:
+			out = append(out, fmt.Sprintf("amidcompact %s", strings.Join(drawSome(rng, "workoff", "clean", "seal", "expire", "again", "end"), " ")))
+		case 5:
+			out = append(out, fmt.Sprintf("cutcompact %d", 1+rng.IntN(300)), "again")
 		case 2:
 			words := strings.Fields(line)
 			if slices.Contains([]string{"write", "import", "beside"}, words[0]) {
@@ -39,6 +43,12 @@ func withCompactions(h history, seed uint64) (out history) {
 		}
 	}
 	return out
+}
+
+// drawSome draws one or more of a list, in any order.
+func drawSome(rng *rand.Rand, of ...string) []string {
+	rng.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of[:1+rng.IntN(len(of))]
 }
 
 // TestCompactedPagesAgainstModel carries out seeded histories of pages with compactions between.
@@ -148,6 +158,53 @@ func (r *pagesRun) compactBeside(s *sentSamples) {
 	r.acked(facts, false)
 }
 
+// compactAmid compacts while other work is done on the same windows, and queries are answered.
+func (r *pagesRun) compactAmid(work []string) {
+	var all, queries sync.WaitGroup
+	ctx, end := context.WithCancel(context.Background())
+	asking, asked := context.WithCancel(context.Background())
+	all.Go(func() {
+		if _, err := r.compactAll(ctx, func() {}); !errors.Is(err, context.Canceled) {
+			r.tolerate("compacting", err)
+		}
+	})
+	all.Go(func() {
+		for _, what := range work {
+			var err error
+			switch ctx := context.Background(); what {
+			case "workoff":
+				err = r.WorkOffDeletes(ctx, "t")
+			case "clean":
+				err = r.CleanTombstones(ctx, "t")
+			case "seal":
+				err = r.SealAll(ctx)
+			case "expire":
+				_, err = r.Expire(ctx)
+			case "again":
+				_, err = r.compactAll(ctx, func() {})
+			case "end":
+				end()
+			}
+			r.tolerate(what+" while rollups are compacted", err)
+		}
+	})
+	queries.Go(func() {
+		for asking.Err() == nil {
+			if a := r.answer(context.Background(), rollup.Raw); a != nil {
+				if problem := r.model.judge(a); problem != "" {
+					r.fail("meanwhile: %s", problem)
+				}
+			}
+			r.exact(1)
+		}
+	})
+	all.Wait()
+	end()
+	asked()
+	queries.Wait()
+	r.expire() // For the model.
+}
+
 // TestCompactedPagesAnswerAsOthers carries out histories twice, with compactions and without: the last answers are the same. What a clock that
 // jumps has samples refused depends on queries, so none does.
 func TestCompactedPagesAnswerAsOthers(t *testing.T) {
@@ -156,7 +213,7 @@ func TestCompactedPagesAnswerAsOthers(t *testing.T) {
 		return slices.DeleteFunc(slices.Clone(h), func(line string) bool { return slices.Contains(words, strings.Fields(line)[0]) })
 	}
 	for seed := range protocolSeeds(t, 10) {
-		all := append(without(withCompactions(makePagesHistory(1000+seed, "memory"), seed), "skew", "beside", "besidecompact"), "compact")
+		all := append(without(withCompactions(makePagesHistory(1000+seed, "memory"), seed), "skew", "beside", "besidecompact", "amidcompact"), "compact")
 		var answers [2][]map[string]string
 		for i, h := range []history{without(all, "compact", "cutcompact"), all} {
 			r, problem := newPagesRun(h[0])

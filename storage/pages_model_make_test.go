@@ -29,6 +29,8 @@ import (
 //	compact                compacts rollups; the answers stay the same
 //	cutcompact N           the same, ended at a step of the engine's
 //	besidecompact G AT N   the same, while samples are written and sealed, and queries go on
+//	amidcompact WORK …     the same, while work is done: workoff, clean, seal, expire, again (another one), end (it is cancelled)
+//	again                  ends, and starts with the same options
 //	restart LEAST CLASSES RAW 5M 1H    ends, and starts with other options: LEAST new series make pages; CLASSES is
 //	                       none, or groups with a class of their own, those of class x before a slash, and of y behind it
 type pagesMaker struct {

@@ -169,6 +169,11 @@ func (r *pagesRun) line(words []string) {
 		r.compact()
 	case "cutcompact":
 		r.cutCompact(int(number(words, 1)))
+	case "amidcompact":
+		r.compactAmid(words[1:])
+	case "again":
+		r.stop()
+		r.start()
 	case "besidecompact":
 		r.compactBeside(r.samples(words[1:]))
 	default:

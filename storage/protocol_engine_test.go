@@ -441,4 +441,12 @@ func (e *stepEngine) CompareAndSet(ctx context.Context, t *engine.Table, partiti
 	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
 
+// probingSteps is a stepEngine that is asked about several partitions at once: each is a call.
+type probingSteps struct{ *stepEngine }
+
+// Occupied implements engine.Prober.
+func (e probingSteps) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	return faultengine.Occupied(ctx, e, t, partitions)
+}
+
 func (e *stepEngine) Close() error { return e.inner.Close() }

@@ -10,7 +10,8 @@ import (
 
 // A history is text, a line an operation. Times are distances from the base of the first line.
 //
-//	store base=2026-05-01T12:00:00Z retention=720h slot=2h engine=memory
+//	store base=2026-05-01T12:00:00Z retention=720h slot=2h engine=memory probes=false
+//	                                              probes: the engine is asked about several partitions at once
 //	write TENANT SERIES@TIME=VALUE[/START] …      one request; VALUE is a number, stale, nan:BITS,
 //	                                              h0 … h5, or the exemplar eN
 //	bulk TENANT SERIES TIME STEP N VALUE          one request of N samples, values rising by 1
@@ -18,7 +19,8 @@ import (
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
 //	open NAME TENANT / read NAME                  a query that begins now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round                                         what the sealing loop does: settled slots, marks, tidying
+//	round [lately]                                what the sealing loop does: settled slots, of all that waits or of what came lately;
+//	                                              marks, tidying
 //	sealall / advance PARTITION / letgo / expire
 //	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
 //	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
@@ -81,7 +83,7 @@ func makeHistory(seed uint64, engine string) history {
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
 	m.deletes = seed%2 == 1
 	m.base, _ = time.Parse(time.RFC3339, base)
-	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s", base, retention, m.slot, engine))
+	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s probes=%t", base, retention, m.slot, engine, m.oneIn(2)))
 	for n := 25 + m.rng.IntN(40); n > 0; n-- {
 		m.step()
 	}
@@ -133,7 +135,7 @@ func (m *historyMaker) operation() string {
 	case 7:
 		return fmt.Sprintf("bulk %s %s %v %v %d %d", m.tenant(), m.series(), m.time(), time.Duration(1+m.rng.IntN(30))*time.Second, 100+m.rng.IntN(200), m.rng.IntN(3))
 	case 8, 9, 10:
-		return "round"
+		return m.round()
 	case 11:
 		return "sealall"
 	case 12, 13:
@@ -157,6 +159,14 @@ func (m *historyMaker) operation() string {
 		}
 	}
 	return m.query()
+}
+
+// round draws one of the sealing loop, which lists all that waits now and then.
+func (m *historyMaker) round() string {
+	if m.oneIn(4) {
+		return "round"
+	}
+	return "round lately"
 }
 
 func (m *historyMaker) query() string {
@@ -215,7 +225,7 @@ func (m *historyMaker) nested(kind string) string {
 	case "seal", "round", "sealall", "advance":
 		options = []string{m.write(), m.write(), m.query(), "letgo", "clock 1h"}
 	case "query", "open":
-		options = []string{"sealall", "round", m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
+		options = []string{"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
 	case "crash", "restart":
 		options = []string{m.write(), m.write(), m.query(), "letgo"}
 	default:

@@ -30,6 +30,7 @@ type protocolRun struct {
 	disk   protocolDisk
 	opts   Options
 	model  *protocolModel
+	probes bool         // the engine is asked about several partitions at once
 	now    atomic.Int64 // milliseconds
 	newest atomic.Int64 // the greatest that now ever was
 	unsure map[string]bool
@@ -117,6 +118,8 @@ func newProtocolRun(head string) (*protocolRun, error) {
 			r.opts.Slot, err = time.ParseDuration(text)
 		case "engine":
 			r.disk, err = newProtocolDisk(text)
+		case "probes":
+			r.probes, err = strconv.ParseBool(text)
 		default:
 			err = fmt.Errorf("no setting %q", name)
 		}
@@ -170,7 +173,7 @@ func (r *protocolRun) start() {
 		}
 		r.ready = make(chan struct{})
 		r.eng.arm(r.faults, r.hooks)
-		r.store, err = Open(context.WithValue(context.Background(), openingKey{}, true), r.eng, r.opts)
+		r.store, err = Open(context.WithValue(context.Background(), openingKey{}, true), r.stepping(), r.opts)
 		close(r.ready)
 		if err == nil {
 			err = r.store.WaitReady(context.Background())
@@ -186,6 +189,14 @@ func (r *protocolRun) start() {
 		r.stop()
 	}
 	r.fail("three starts were in vain")
+}
+
+// stepping is the engine that the store gets.
+func (r *protocolRun) stepping() engine.Engine {
+	if r.probes {
+		return probingSteps{r.eng}
+	}
+	return r.eng
 }
 
 // stop ends the process: what it still does has no effect, if its engine was killed before.
@@ -312,7 +323,7 @@ func (r *protocolRun) operation(line string) error {
 	case "seal":
 		return r.sealOne(arg(1), arg(2))
 	case "round":
-		r.round(ctx)
+		r.round(ctx, arg(1) == "lately")
 	case "sealall":
 		r.tolerate("sealing all", r.store.SealAll(ctx))
 	case "advance":
@@ -354,66 +365,6 @@ func (r *protocolRun) operation(line string) error {
 		return fmt.Errorf("no operation %q", words[0])
 	}
 	return nil
-}
-
-func (r *protocolRun) sealOne(partition, nth string) error {
-	p, err := strconv.Atoi(partition)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(nth)
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
-	work, err := r.store.Waiting(ctx, p%protocolPartitions)
-	if err != nil {
-		r.tolerate("listing work", err)
-		return nil
-	}
-	for _, w := range work {
-		empty, err := r.store.hasNothing(ctx, w)
-		if err != nil {
-			r.tolerate("listing work", err)
-			return nil
-		}
-		if empty {
-			continue
-		}
-		if n--; n < 0 {
-			_, err := r.store.Seal(ctx, w)
-			r.tolerate("sealing", err)
-			return nil
-		}
-	}
-	return nil
-}
-
-// round is what the sealing loop does in one round.
-func (r *protocolRun) round(ctx context.Context) {
-	var settled []Work
-	for p := range r.store.period.Partitions() {
-		work, err := r.store.Waiting(ctx, p)
-		if err != nil {
-			r.tolerate("listing work", err)
-			continue
-		}
-		for _, w := range work {
-			if r.store.Settled(w.Slot, protocolSettle.Milliseconds()) {
-				settled = append(settled, w)
-			}
-		}
-	}
-	r.store.sealPasses(settled, func(works []Work) {
-		_, err := r.store.SealTogether(ctx, works)
-		r.tolerate("sealing", err)
-	})
-	for p := range r.store.period.Partitions() {
-		r.tolerate("moving marks", r.store.Advance(ctx, p))
-	}
-	r.store.LetGo()
-	_, err := r.store.Expire(ctx)
-	r.tolerate("dropping windows", err)
 }
 
 // query compares an answer with the model.

@@ -121,7 +121,7 @@ func (s *script) do(command string, input []string) string {
 		require.NoError(s.t, s.store.SealAll(ctx))
 	case "round":
 		run := &protocolRun{store: s.store, eng: newStepEngine(s.eng, nil)}
-		run.round(ctx)
+		run.round(ctx, false)
 		require.Empty(s.t, run.problem)
 	case "chunks":
 		s.chunks(ctx, &out, words[1])

@@ -37,7 +37,7 @@ func makeSharedHistory(seed uint64) history {
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
 	m.deletes = seed%2 == 1
 	blob := []int{0, 0, 40, 100}[m.rng.IntN(4)]
-	m.add("store base=%s retention=%s slot=%s processes=%d blob=%d", base, 30*24*time.Hour, m.slot, m.processes, blob)
+	m.add("store base=%s retention=%s slot=%s processes=%d blob=%d probes=%t", base, 30*24*time.Hour, m.slot, m.processes, blob, m.oneIn(2))
 	m.skews = make([]time.Duration, m.processes)
 	if m.oneIn(2) {
 		for i := range m.processes {
@@ -124,7 +124,7 @@ func (m *sharedMaker) sharedOperation(p int) string {
 	case 8, 9, 10:
 		return m.query()
 	case 11, 12:
-		return "round"
+		return m.round()
 	case 13, 14:
 		return "sealall"
 	case 15, 16:
@@ -230,7 +230,7 @@ func (m *sharedMaker) sharedNested(p int, kind string) string {
 	case 5, 6:
 		return fmt.Sprintf("p%d sealall", other+1)
 	case 7, 8:
-		return fmt.Sprintf("p%d round", other+1)
+		return fmt.Sprintf("p%d %s", other+1, m.round())
 	case 9:
 		return fmt.Sprintf("p%d advance %d", other+1, m.rng.IntN(protocolPartitions))
 	case 10:

@@ -23,6 +23,8 @@ type sharedRun struct {
 	procs []*protocolRun
 	now   atomic.Int64 // milliseconds; the clocks of processes differ from it
 	disk  *sharedDisk
+	// skewed is true once a clock was off.
+	skewed bool
 
 	order  uint64
 	faults []protocolFault
@@ -441,6 +443,7 @@ func (s *sharedRun) skew(r *protocolRun, ahead time.Duration) {
 		}
 	}
 	around()
+	s.skewed = s.skewed || ahead != 0
 	r.now.Store(s.now.Load())
 	r.pass(ahead)
 	s.agree()

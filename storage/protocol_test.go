@@ -134,19 +134,19 @@ func (r *protocolRun) quiet() {
 		return r.answer(ctx)
 	}
 	everything()
-	r.round(ctx)
+	r.round(ctx, false)
 	everything()
 	if r.problem != "" {
 		return
 	}
 	r.pass(4*24*time.Hour + time.Hour)
 	for range 2 {
-		r.round(ctx)
+		r.round(ctx, false)
 	}
 	r.emptyHead()
 	before := encodeAnswer(everything())
 	r.restart(true, 0)
-	r.round(ctx)
+	r.round(ctx, false)
 	if after := encodeAnswer(everything()); !slices.Equal(before, after) {
 		r.fail("a restart changed the answer")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +92,9 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, stream)), play(i))
+			drawn := play(i)
+			drawn.probes = seed%4 > 1
+			playReplicas(t, rand.New(rand.NewPCG(seed, stream)), drawn)
 		})
 	}
 }
@@ -100,6 +103,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 type replicasPlay struct {
 	replicas       int
 	ahead, deletes bool
+	probes         bool // the engine is asked about several partitions at once
 }
 
 func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
@@ -114,7 +118,11 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		}
 		return faultengine.Lose(nil)
 	}
-	p := newPairs(t, faultengine.Wrap(memory.New(), rule), 2, nil)
+	var eng engine.Engine = faultengine.Wrap(memory.New(), rule)
+	if play.probes {
+		eng = probing{eng, new(atomic.Int64)}
+	}
+	p := newPairs(t, eng, 2, nil)
 	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}, {name: "c", offset: 6 * time.Second, alive: true}}[:n]
 	var deleted []*modelDelete
 	const rounds = 120

@@ -33,17 +33,9 @@ type probing struct {
 // Occupied implements engine.Prober.
 func (p probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
 	scans := p.asked.Load()
-	found := make([]bool, len(partitions))
-	for i, partition := range partitions {
-		for _, err := range p.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
-			if err != nil {
-				return nil, err
-			}
-			found[i] = true
-		}
-	}
+	found, err := faultengine.Occupied(ctx, p.Engine, t, partitions)
 	p.asked.Store(scans + 1)
-	return found, nil
+	return found, err
 }
 
 func newLatelyRig(t *testing.T, probes bool) *latelyRig {

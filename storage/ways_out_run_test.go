@@ -33,7 +33,9 @@ type waysRun struct {
 	open func() (engine.Engine, error)
 	// slow is true if each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
 	// nothing is swept, since rows that return are only drawn for the engine in memory.
-	slow    bool
+	slow bool
+	// lately is true if most rounds list what came lately, and the engine is asked about several partitions at once.
+	lately  bool
 	procs   []*waysProcess
 	values  float64
 	longest int64   // retention of any process, milliseconds
@@ -55,6 +57,7 @@ type waysProcess struct {
 	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
 	trusted []time.Duration
 	faults  waysFaults
+	rounds  int
 }
 
 // waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
@@ -152,6 +155,8 @@ func newWaysRun(head string, open waysOpener) (*waysRun, error) {
 			r.base, err = time.Parse(time.RFC3339, text)
 		case "engine":
 			r.kind = text
+		case "lately":
+			r.lately, err = strconv.ParseBool(text)
 		case "processes":
 			processes, err = strconv.Atoi(text)
 		case "raw":
@@ -204,6 +209,9 @@ func (p *waysProcess) start() {
 	var eng engine.Engine = p.eng
 	if p.opts.Shared {
 		eng = clockedWays{p.eng}
+		if p.r.lately {
+			eng = probingWays{clockedWays{p.eng}}
+		}
 	}
 	p.r.model.keeps(p.opts.Retention)
 	ctx := context.Background()
@@ -324,11 +332,10 @@ func (r *waysRun) hear() {
 func (p *waysProcess) round(faulty bool) {
 	ctx := context.Background()
 	for partition := range protocolPartitions {
-		work, err := p.Waiting(ctx, partition)
+		work, err := p.waiting(ctx, partition)
 		if err != nil && !faulty {
 			p.r.fail("listing work: %v", err)
 		}
-		work = slices.DeleteFunc(work, func(w Work) bool { return !p.Settled(w.Slot, protocolSettle.Milliseconds()) })
 		p.sealPasses(work, func(works []Work) {
 			if _, err := p.SealTogether(ctx, works); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 				p.r.fail("sealing: %v", err)

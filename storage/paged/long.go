@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -171,8 +172,8 @@ func (x *longReader) holdLong(id string, interval int64, value []byte) error {
 
 // unreadableLong handles a long chunk that can't be read, as unreadable does with pages.
 func (x *longReader) unreadableLong(interval int64, err error) error {
-	err = fmt.Errorf("%w: paged: table %s, partition %s, the long chunk of series %x from %d on: %w", engine.ErrCorrupt, x.tables.rows,
-		describe(x.tables.rows.Partition, x.scan.rows.Partition), x.id, interval, err)
+	err = fmt.Errorf("%w: paged: table %s, partition %s, the long chunk of series %x from %s on: %w", engine.ErrCorrupt, x.tables.rows,
+		describe(x.tables.rows.Partition, x.scan.rows.Partition), x.id, time.UnixMilli(interval).UTC().Format(time.RFC3339), err)
 	switch {
 	case x.broken != nil:
 		x.broken(x.id)

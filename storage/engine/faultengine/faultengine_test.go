@@ -21,6 +21,19 @@ func TestConformance(t *testing.T) {
 	}, enginetest.Without("Durable", "what is in memory ends with the process"))
 }
 
+// probing is an engine that is asked about several partitions at once.
+type probing struct{ *faultengine.Engine }
+
+func (e probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	return faultengine.Occupied(ctx, e, t, partitions)
+}
+
+func TestConformanceProbing(t *testing.T) {
+	enginetest.Run(t, func(testing.TB) engine.Engine {
+		return probing{faultengine.Wrap(memory.New(), func(faultengine.Op) faultengine.Action { return faultengine.Pass() })}
+	}, enginetest.Without("Durable", "what is in memory ends with the process"))
+}
+
 var ctx = context.Background()
 
 func mark(partition int64, value string) engine.Batch {

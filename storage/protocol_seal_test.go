@@ -1,0 +1,68 @@
+package storage
+
+import (
+	"context"
+	"strconv"
+)
+
+// round is what the sealing loop does in one round, lately: in most of them.
+func (r *protocolRun) round(ctx context.Context, lately bool) {
+	list := r.store.Staged
+	if lately {
+		list = r.store.StagedLately
+	}
+	var settled []Work
+	for p := range r.store.period.Partitions() {
+		staged, err := list(ctx, p, protocolSettle.Milliseconds())
+		if err != nil {
+			r.tolerate("listing work", err)
+			continue
+		}
+		for _, w := range staged {
+			settled = append(settled, w.Work)
+		}
+	}
+	r.store.sealPasses(settled, func(works []Work) {
+		_, err := r.store.SealTogether(ctx, works)
+		r.tolerate("sealing", err)
+	})
+	for p := range r.store.period.Partitions() {
+		r.tolerate("moving marks", r.store.Advance(ctx, p))
+	}
+	r.store.LetGo()
+	_, err := r.store.Expire(ctx)
+	r.tolerate("dropping windows", err)
+}
+
+func (r *protocolRun) sealOne(partition, nth string) error {
+	p, err := strconv.Atoi(partition)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(nth)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	work, err := r.store.Waiting(ctx, p%protocolPartitions)
+	if err != nil {
+		r.tolerate("listing work", err)
+		return nil
+	}
+	for _, w := range work {
+		empty, err := r.store.hasNothing(ctx, w)
+		if err != nil {
+			r.tolerate("listing work", err)
+			return nil
+		}
+		if empty {
+			continue
+		}
+		if n--; n < 0 {
+			_, err := r.store.Seal(ctx, w)
+			r.tolerate("sealing", err)
+			return nil
+		}
+	}
+	return nil
+}

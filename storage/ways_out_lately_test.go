@@ -1,0 +1,32 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// probingWays is asked about several partitions at once, too.
+type probingWays struct{ clockedWays }
+
+// Occupied implements engine.Prober.
+func (e probingWays) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	return faultengine.Occupied(ctx, e, t, partitions)
+}
+
+// waiting lists the work of a round, in three of four rounds what came lately.
+func (p *waysProcess) waiting(ctx context.Context, partition int) (work []Work, err error) {
+	if partition == 0 {
+		p.rounds++
+	}
+	list := p.Staged
+	if p.r.lately && p.rounds%4 > 0 {
+		list = p.StagedLately
+	}
+	staged, err := list(ctx, partition, protocolSettle.Milliseconds())
+	for _, s := range staged {
+		work = append(work, s.Work)
+	}
+	return work, err
+}
