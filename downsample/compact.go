@@ -24,14 +24,14 @@ type compactions struct {
 
 // compaction is a window, and since when nothing was written to it.
 type compaction struct {
-	storage.Compactable
+	storage.OverWindow
 	streak
 	since time.Time
 	next  time.Time // not before
 }
 
 // set replaces the list by a newer one.
-func (c *compactions) set(list []storage.Compactable, now time.Time) {
+func (c *compactions) set(list []storage.OverWindow, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := map[string]*compaction{}
@@ -40,7 +40,7 @@ func (c *compactions) set(list []storage.Compactable, now time.Time) {
 	}
 	fresh := make([]compaction, len(list))
 	for i := range list {
-		fresh[i] = compaction{Compactable: list[i], since: now}
+		fresh[i] = compaction{OverWindow: list[i], since: now}
 		if b, ok := before[fresh[i].key()]; ok {
 			fresh[i].streak, fresh[i].next = b.streak, b.next
 			if b.Same(&list[i]) && !b.since.After(now) { // Else the clock went back.
@@ -143,7 +143,7 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 }
 
 func (l *Loop) compactOne(ctx context.Context, c *compaction, pause func()) {
-	stats, err := l.store.Compact(ctx, c.Compactable, pause)
+	stats, err := l.store.Compact(ctx, c.OverWindow, pause)
 	if ctx.Err() != nil {
 		return
 	}

@@ -28,7 +28,7 @@ func (r *rig) round() {
 	r.advance(time.Minute)
 }
 
-func (r *rig) compactable() []storage.Compactable {
+func (r *rig) compactable() []storage.OverWindow {
 	r.t.Helper()
 	list, err := r.store.Compactable(r.t.Context())
 	require.NoError(r.t, err)

@@ -262,6 +262,7 @@ type Store struct {
 	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
+	counted     countedMemory
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
