@@ -64,7 +64,7 @@ func TestLoopCompactsWhatRests(t *testing.T) {
 	require.NotEmpty(t, again)
 	require.EqualValues(t, len(again), r.metric("uncompacted_windows"), "those that were compacted before rest for longer")
 	require.True(t, r.loop.Status(t.Context()).Compaction.First[0].Again)
-	r.advance(compactAgainRest)
+	r.advance(overAgainRest)
 	for range 3 {
 		r.round()
 	}

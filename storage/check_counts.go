@@ -46,9 +46,9 @@ func (c *checker) counts(tenant string, window int64) error {
 }
 
 // countedWindow returns a window in the state in which it is.
-func (c *checker) countedWindow(tenant string, window int64) (*Uncounted, error) {
+func (c *checker) countedWindow(tenant string, window int64) (*OverWindow, error) {
 	state, err := c.s.windowState(c.ctx, tenant, window)
-	u := &Uncounted{OverWindow: OverWindow{Tenant: tenant, Window: window, marks: state}}
+	u := &OverWindow{Tenant: tenant, Window: window, marks: state}
 	u.StartMS, u.EndMS = c.s.period.WindowSpan(window)
 	if err != nil {
 		return u, err
@@ -65,7 +65,7 @@ func (c *checker) countedWindow(tenant string, window int64) (*Uncounted, error)
 }
 
 // compareCounts reports rows of counts that differ from those that counting gives.
-func (c *checker) compareCounts(u *Uncounted, values map[string][]byte, want []engine.Mutation) error {
+func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []engine.Mutation) error {
 	state := format.CountsKey(u.marks, 0)[0].Text[:16]
 	first, last := c.s.period.SlotOf(u.StartMS+1), c.s.period.SlotOf(u.EndMS)
 	for _, row := range want {
@@ -88,7 +88,7 @@ func (c *checker) compareCounts(u *Uncounted, values map[string][]byte, want []e
 }
 
 // countRows returns the rows of counts of a window in its state, and compared with the window before.
-func (s *Store) countRows(ctx context.Context, u *Uncounted) ([]engine.Mutation, error) {
+func (s *Store) countRows(ctx context.Context, u *OverWindow) ([]engine.Mutation, error) {
 	count, err := s.newWindowCount(ctx, u, func() {})
 	if err != nil {
 		return nil, err

@@ -35,7 +35,9 @@ type OverWindow struct {
 	// Again is true if the window was worked on, and has been written to since.
 	Again bool
 
-	marks uint64 // the version of its marks; where its series are counted, its state
+	marks uint64 // the version of its marks; where its series are to be counted, its state
+	// before is the window before, of one whose series are to be counted, with which these are compared; nil: there is none.
+	before *countedBefore
 }
 
 // compacting remembers which windows are compacted.

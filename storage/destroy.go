@@ -254,7 +254,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 }
 
 // replaceCounts writes rows of counts of a window's series, and removes those of other states, all at once.
-func (s *Store) replaceCounts(ctx context.Context, u *Uncounted, others []string, rows []engine.Mutation) error {
+func (s *Store) replaceCounts(ctx context.Context, u *OverWindow, others []string, rows []engine.Mutation) error {
 	batch := engine.Batch{Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
 	for _, key := range others {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{

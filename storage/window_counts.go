@@ -34,13 +34,6 @@ const (
 	expiringCountsLag = time.Hour // by so much clocks may differ, about
 )
 
-// Uncounted is a window of raw rows of a tenant that is over, and whose series weren't counted, or not since it was written to.
-type Uncounted struct {
-	OverWindow
-
-	before *countedBefore
-}
-
 // countedBefore is the window before one whose series are counted, with which these are compared.
 type countedBefore struct {
 	window int64
@@ -82,7 +75,8 @@ func (m *countedMemory) lose(at tenantWindow) { m.set(at, countedState{lost: tru
 
 func (m *countedMemory) isLost(at tenantWindow) bool { return m.has(at, countedState{lost: true}) }
 
-func (u *Uncounted) states() countedState {
+// states are the states of a window whose series are counted.
+func (u *OverWindow) states() countedState {
 	if u.before == nil {
 		return countedState{state: u.marks}
 	}
@@ -90,22 +84,22 @@ func (u *Uncounted) states() countedState {
 }
 
 // Uncounted lists the windows of raw rows that are over and whose series aren't counted, the oldest first.
-func (s *Store) Uncounted(ctx context.Context) ([]Uncounted, error) {
+func (s *Store) Uncounted(ctx context.Context) ([]OverWindow, error) {
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []Uncounted
+	var all []OverWindow
 	for _, tenant := range tenants {
 		if all, err = s.appendUncounted(ctx, all, tenant); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Uncounted) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	slices.SortStableFunc(all, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
 	return all, nil
 }
 
-func (s *Store) appendUncounted(ctx context.Context, all []Uncounted, tenant string) ([]Uncounted, error) {
+func (s *Store) appendUncounted(ctx context.Context, all []OverWindow, tenant string) ([]OverWindow, error) {
 	hidden, err := s.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
 	if err != nil {
 		return nil, err
@@ -118,15 +112,18 @@ func (s *Store) appendUncounted(ctx context.Context, all []Uncounted, tenant str
 	}
 	var before *countedBefore
 	for _, w := range windows {
+		if !s.mayHaveCounts(w) {
+			continue
+		}
 		state, err := s.windowState(ctx, tenant, w)
 		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
 			return nil, err
 		}
-		if state == 0 || !s.mayHaveCounts(w) {
+		if state == 0 {
 			before = nil
 			continue
 		}
-		u := Uncounted{OverWindow: OverWindow{Tenant: tenant, Window: w, marks: state}}
+		u := OverWindow{Tenant: tenant, Window: w, marks: state}
 		u.StartMS, u.EndMS = s.period.WindowSpan(w)
 		if before != nil && s.period.RawWindowEnd(before.window) == u.StartMS {
 			u.before = before
@@ -178,7 +175,7 @@ type foundCounts struct {
 }
 
 // findCounts looks for rows of counts of a window.
-func (s *Store) findCounts(ctx context.Context, u *Uncounted) (f foundCounts, err error) {
+func (s *Store) findCounts(ctx context.Context, u *OverWindow) (f foundCounts, err error) {
 	head, change := format.CountsKey(u.marks, 0)[0].Text, ""
 	if f.change = u.before == nil; !f.change {
 		change = format.CountsChangeKey(u.marks, u.before.state)[0].Text
@@ -206,7 +203,7 @@ var errStateChanged = errors.New("storage: the window was written to while its s
 
 // CountWindow counts the series of a window and stores the counts. It may end anywhere, and begin anew: nothing is stored then, or all. between is
 // called between pieces of the work. It returns how many series there are; 0 if it was written to, or counted, meanwhile.
-func (s *Store) CountWindow(ctx context.Context, u Uncounted, between func()) (series int64, err error) {
+func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (series int64, err error) {
 	if err := s.Ready(); err != nil {
 		return 0, err
 	}
@@ -250,7 +247,7 @@ type windowCount struct {
 	tooMany      bool // labels
 }
 
-func (s *Store) newWindowCount(ctx context.Context, u *Uncounted, between func()) (c *windowCount, err error) {
+func (s *Store) newWindowCount(ctx context.Context, u *OverWindow, between func()) (c *windowCount, err error) {
 	c = &windowCount{s: s, limit: countingBytes}
 	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.marks, between); err != nil || u.before == nil {
 		return c, err
@@ -401,7 +398,7 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 }
 
 // rows returns the rows of what was counted, and of the change, if that was counted, too.
-func (c *windowCount) rows(u *Uncounted, change bool) (rows []engine.Mutation, err error) {
+func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, err error) {
 	expires := c.s.expires(u.Window, u.Tenant)
 	if c.s.expiring {
 		expires = c.s.countsVanish(u.Window).Unix()
@@ -425,7 +422,7 @@ func (c *windowCount) rows(u *Uncounted, change bool) (rows []engine.Mutation, e
 }
 
 // store writes what was counted, unless the windows are in other states now.
-func (c *windowCount) store(ctx context.Context, u *Uncounted, found foundCounts) error {
+func (c *windowCount) store(ctx context.Context, u *OverWindow, found foundCounts) error {
 	rows, err := c.rows(u, !found.change)
 	if err != nil {
 		return err
