@@ -55,7 +55,9 @@ func (l *Loop) Round(ctx context.Context) {
 	if whole {
 		l.rollUp(ctx, began)
 		l.compact(ctx, began)
-		l.count(ctx, began)
+		if doubt == nil { // Counts of before go.
+			l.count(ctx, began)
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ func (c *checker) counts(tenant string, window int64) error {
 	if head := format.CountsKey(u.marks, 0)[0].Text; values[head] == nil { // Those of another state stand until it is counted again.
 		return nil
 	}
+	if missing, err := c.unrolled(tenant, window); err != nil || len(missing) > 0 {
+		return err
+	}
 	want, err := c.s.countRows(c.ctx, u)
 	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, errStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
 		return nil // It is reported where it stands, or is for the next check.

@@ -29,9 +29,10 @@ const (
 	maxMetricsBytes   = 512 << 10
 	maxLabelsBytes    = 128 << 10
 	maxValuesBytes    = 256 << 10
-	storedCountBytes  = 16 // of an entry, besides its name, at most
-	countingBytes     = 32 << 20
+	storedCountBytes  = 16        // of an entry, besides its name, at most
 	expiringCountsLag = time.Hour // by so much clocks may differ, about
+	// countingBytes bounds the values of labels that are counted at once.
+	countingBytes = 32 << 20
 )
 
 // countedBefore is the window before one whose series are counted, with which these are compared.
@@ -112,38 +113,55 @@ func (s *Store) appendUncounted(ctx context.Context, all []OverWindow, tenant st
 	}
 	var before *countedBefore
 	for _, w := range windows {
-		if !s.mayHaveCounts(w) {
-			continue
-		}
-		state, err := s.windowState(ctx, tenant, w)
-		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
-			return nil, err
-		}
-		if state == 0 {
-			before = nil
-			continue
-		}
-		u := OverWindow{Tenant: tenant, Window: w, marks: state}
+		u := OverWindow{Tenant: tenant, Window: w}
 		u.StartMS, u.EndMS = s.period.WindowSpan(w)
 		if before != nil && s.period.RawWindowEnd(before.window) == u.StartMS {
 			u.before = before
 		}
-		before = &countedBefore{w, state}
-		if s.counted.has(tenantWindow{tenant, w}, u.states()) {
-			continue
-		}
-		found, err := s.findCounts(ctx, &u)
-		if err != nil {
+		before = nil
+		waits, err := s.needsCounts(ctx, &u)
+		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
 			return nil, err
 		}
-		if found.counts && found.change {
-			s.counted.set(tenantWindow{tenant, w}, u.states())
-			continue
+		if waits {
+			all = append(all, u)
 		}
-		u.Again = found.others
-		all = append(all, u)
+		if err == nil && u.marks != 0 {
+			before = &countedBefore{w, u.marks}
+		}
 	}
 	return all, nil
+}
+
+// needsCounts finds the state of a window, and reports whether its series are to be counted, or compared with those of the window before. The state is left
+// 0 where they can't be: rows may still come that no mark will tell of, for what wrote them has the first of its marks only, as an import does.
+func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
+	at := tenantWindow{u.Tenant, u.Window}
+	if !s.mayHaveCounts(u.Window) {
+		return false, nil
+	}
+	state, err := s.windowState(ctx, u.Tenant, u.Window)
+	if err != nil || state == 0 {
+		return false, err
+	}
+	u.marks = state
+	if s.counted.has(at, u.states()) {
+		return false, nil
+	}
+	if missing, err := s.unrolledOf(ctx, u.Tenant, u.Window, nil); err != nil || len(missing) > 0 {
+		u.marks = 0
+		return false, err
+	}
+	found, err := s.findCounts(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	if found.counts && found.change {
+		s.counted.set(at, u.states())
+		return false, nil
+	}
+	u.Again = found.others
+	return true, nil
 }
 
 // windowState returns the state of a window of a tenant: see stateOf.
@@ -210,6 +228,9 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 	if err := s.member.MayWrite(); err != nil {
 		return 0, err
 	}
+	if err := s.clock.MayRemove(); err != nil { // Rows of other states go.
+		return 0, err
+	}
 	found, err := s.findCounts(ctx, &u)
 	if err != nil {
 		return 0, err
@@ -248,7 +269,7 @@ type windowCount struct {
 }
 
 func (s *Store) newWindowCount(ctx context.Context, u *OverWindow, between func()) (c *windowCount, err error) {
-	c = &windowCount{s: s, limit: countingBytes}
+	c = &windowCount{s: s, limit: cmp.Or(s.opts.seams.countingBytes, countingBytes)}
 	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.marks, between); err != nil || u.before == nil {
 		return c, err
 	}
