@@ -156,13 +156,15 @@ func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
 		head = binary.AppendUvarint(head, n)
 	}
-	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(body, castagnoli))
+	head = binary.LittleEndian.AppendUint32(head, bodySum(body))
 	rows = append(rows, appendChecksum(head, 0))
 	for part := range slices.Chunk(body, countsPart) {
 		rows = append(rows, appendChecksum(append([]byte{countsPartVersion}, part...), 0))
 	}
 	return rows, nil
 }
+
+func bodySum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 
 // appendCountsBody appends the counts of metrics, and those of labels and their values. Names are in order, so that each shares its beginning
 // with the one before:
@@ -232,7 +234,7 @@ var ErrOtherCounts = errors.New("format: counts of series of two writers")
 // ParseCounts reads the body of EncodeCounts, whose parts were put together. It returns ErrMalformedCounts for anything else, and ErrOtherCounts
 // if the head isn't that of the body.
 func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
-	if len(body) != h.size || crc32.Checksum(body, castagnoli) != h.sum {
+	if len(body) != h.size || bodySum(body) != h.sum {
 		return nil, ErrOtherCounts
 	}
 	c, r := &Counts{CountsHead: h}, countsReader{b: body}
