@@ -26,7 +26,7 @@ type Cardinality struct {
 }
 
 // Count is one of a Cardinality's lists.
-type Count = format.Count
+type Count = format.NamedCount
 
 // pairBytes is what a pair takes besides its letters.
 const pairBytes = 2

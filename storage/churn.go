@@ -69,7 +69,7 @@ type churn struct {
 	all []comparedWindow
 }
 
-// comparedWindow is what is known of a window's series.
+// comparedWindow has the series of a window, as far as they are known.
 type comparedWindow struct {
 	sealedWindow
 	classes []int64
@@ -80,7 +80,7 @@ type comparedWindow struct {
 	set *windowSet // where it is needed
 }
 
-// look finds the state of a window, and what was counted.
+// look finds the state of a window, and its stored counts.
 func (c *churn) look(ctx context.Context, i int, found sealedWindow) error {
 	classes, others, err := c.s.countedClasses(ctx, c.tenant, found.window)
 	if err != nil {

@@ -45,7 +45,7 @@ type countedLabel struct {
 	used   int
 }
 
-// foundLabel is what was counted of a label.
+// foundLabel has the counts of a label.
 type foundLabel struct {
 	values   uint64
 	greatest greatest
@@ -132,7 +132,7 @@ func (c *valueCounter) relieve() {
 	c.used += most.used
 }
 
-// endPass takes what was counted since the last pass. It returns whether there is more: then all series are to be added again.
+// endPass takes the counts since the last pass. It returns whether there is more: then all series are to be added again.
 func (c *valueCounter) endPass() (more bool) {
 	for name, l := range c.counting {
 		f := c.found[name]
@@ -159,15 +159,15 @@ func (c *valueCounter) endPass() (more bool) {
 	return len(c.counting) > 0
 }
 
-// labels returns what was counted, in no order. Metrics aren't among it, for rows of labels lack them.
+// labels returns the counts, in no order. Metrics aren't among it, for rows of labels lack them.
 func (c *valueCounter) labels() (list []format.LabelCounts) {
 	for name, l := range c.found {
-		list = append(list, format.LabelCounts{Count: Count{Name: name, Count: l.values}, Values: l.greatest.sorted()})
+		list = append(list, format.LabelCounts{NamedCount: Count{Name: name, Count: l.values}, Values: l.greatest.sorted()})
 	}
 	return list
 }
 
 // labelsOfMetrics are the counts of the label that has the metrics' names.
 func labelsOfMetrics(metrics int) format.LabelCounts {
-	return format.LabelCounts{Count: Count{Name: labels.MetricName, Count: uint64(metrics)}}
+	return format.LabelCounts{NamedCount: Count{Name: labels.MetricName, Count: uint64(metrics)}}
 }

@@ -50,7 +50,7 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 		list := c.labels()
 		require.Len(t, list, len(want))
 		for _, l := range list {
-			require.EqualValues(t, len(want[l.Name]), l.Count.Count, l.Name)
+			require.EqualValues(t, len(want[l.Name]), l.Count, l.Name)
 			var all []Count
 			for value, n := range want[l.Name] {
 				all = append(all, Count{Name: value, Count: n})
@@ -75,7 +75,7 @@ func TestTooManyLabels(t *testing.T) {
 	require.True(t, c.tooMany)
 }
 
-// TestBoundCounts leaves out the least of what doesn't fit, and what is left fits a batch.
+// TestBoundCounts leaves out the least counts where all don't fit, and the others fit a batch.
 func TestBoundCounts(t *testing.T) {
 	list := func(n, length int) (list []Count) {
 		for i := range n {
@@ -85,7 +85,7 @@ func TestBoundCounts(t *testing.T) {
 	}
 	all := &format.Counts{Metrics: list(100_000, 5)}
 	for _, l := range list(5000, 30) {
-		all.Labels = append(all.Labels, format.LabelCounts{Count: l, Values: list(maxCountedValues, 10)})
+		all.Labels = append(all.Labels, format.LabelCounts{NamedCount: l, Values: list(maxCountedValues, 10)})
 	}
 	all.AllMetrics, all.AllLabels = uint64(len(all.Metrics)), uint64(len(all.Labels))
 	metrics, names := slices.Clone(all.Metrics), slices.Clone(all.Labels)
@@ -97,7 +97,7 @@ func TestBoundCounts(t *testing.T) {
 	require.Equal(t, metrics[:len(all.Metrics)], all.Metrics)
 	require.Greater(t, len(all.Labels), 2000)
 	for i, l := range all.Labels {
-		require.Equal(t, names[i].Count, l.Count)
+		require.Equal(t, names[i].NamedCount, l.NamedCount)
 		require.Equal(t, names[i].Values[:len(l.Values)], l.Values)
 	}
 	q := SeriesQuery{Label: all.Labels[3].Name, Limit: len(all.Labels[3].Values)}

@@ -23,7 +23,7 @@ import (
 // The state is a hash of the window's marks, and of the classes that are left out. Rows of counts have it in their keys: a reader finds those of the state in
 // which it finds the window, or none, and counts then.
 
-// Bounds of what is stored of a window. Each list has the greatest that fit.
+// Bounds of the counts that are stored of a window. Each list has the greatest that fit.
 const (
 	maxCountedValues  = 100
 	maxMetricsBytes   = 512 << 10
@@ -385,7 +385,7 @@ func (c *windowCount) finish(values *valueCounter) {
 	}
 	n.AllLabels = uint64(len(n.Labels))
 	slices.SortFunc(n.Metrics, format.CompareCounts)
-	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int { return format.CompareCounts(a.Count, b.Count) })
+	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int { return format.CompareCounts(a.NamedCount, b.NamedCount) })
 	boundCounts(n)
 }
 
@@ -418,7 +418,7 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 	return list
 }
 
-// rows returns the rows of what was counted, and of the change, if that was counted, too.
+// rows returns the rows of the counts, and of the change, if that was counted, too.
 func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, err error) {
 	expires := c.s.expires(u.Window, u.Tenant)
 	if c.s.expiring {
@@ -442,7 +442,7 @@ func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, 
 	return rows, nil
 }
 
-// store writes what was counted, unless the windows are in other states now.
+// store writes the counts, unless the windows are in other states now.
 func (c *windowCount) store(ctx context.Context, u *OverWindow, found foundCounts) error {
 	rows, err := c.rows(u, !found.change)
 	if err != nil {

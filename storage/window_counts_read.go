@@ -15,7 +15,7 @@ import (
 // errNoCounts means that there are no counts of a window's series in the state in which it is, or none that can be read.
 var errNoCounts = errors.New("storage: the series of the window aren't counted")
 
-// storedCounts returns what is stored of the counts of a window's series in a state, or nil: they are to be counted.
+// storedCounts returns the stored counts of a window's series in a state, or nil: they are to be counted.
 func (r catalogReader) storedCounts(ctx context.Context, window int64, state uint64) *format.Counts {
 	if !r.s.mayHaveCounts(window) {
 		return nil
@@ -104,7 +104,7 @@ type storedSeries struct {
 	change *format.CountsChange
 }
 
-// storedSeries returns what is stored of a window in a state, and compared with another state of the window before; 0: with none.
+// storedSeries returns how many series a window in a state has, as stored, and compared with another state of the window before; 0: with none.
 func (r catalogReader) storedSeries(ctx context.Context, window int64, state, before uint64) (found storedSeries) {
 	if !r.s.mayHaveCounts(window) {
 		return found
@@ -143,7 +143,7 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 	answer = SeriesCounts{Series: int64(c.Series), AllMetrics: int(c.AllMetrics), AllLabels: int(c.AllLabels)}
 	names := make([]Count, len(c.Labels))
 	for i := range c.Labels {
-		names[i] = c.Labels[i].Count
+		names[i] = c.Labels[i].NamedCount
 	}
 	var fits [3]bool
 	answer.Metrics, fits[0] = firstOf(c.Metrics, c.AllMetrics, q.Limit)
@@ -153,7 +153,7 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 	case q.Label == labels.MetricName:
 		answer.Values, fits[2] = answer.Metrics, fits[0]
 	case at >= 0:
-		answer.Values, fits[2] = firstOf(c.Labels[at].Values, c.Labels[at].Count.Count, q.Limit)
+		answer.Values, fits[2] = firstOf(c.Labels[at].Values, c.Labels[at].Count, q.Limit)
 	default:
 		fits[2] = len(c.Labels) == int(c.AllLabels)
 	}

@@ -39,14 +39,14 @@ const (
 // ErrMalformedCounts is returned for counts of series that can't be read.
 var ErrMalformedCounts = errors.New("format: malformed counts of series")
 
-// Count is how many there are of something.
-type Count struct {
+// NamedCount is how many there are of something.
+type NamedCount struct {
 	Name  string
 	Count uint64
 }
 
 // CompareCounts sorts the greatest first, and of equal ones by their names.
-func CompareCounts(a, b Count) int {
+func CompareCounts(a, b NamedCount) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 }
 
@@ -54,16 +54,16 @@ func CompareCounts(a, b Count) int {
 type Counts struct {
 	CountsHead
 	// Metrics are the series of metrics, Labels the values of labels: the greatest, in the order of CompareCounts.
-	Metrics []Count
+	Metrics []NamedCount
 	Labels  []LabelCounts
 }
 
 // LabelCounts are the counts of a label.
 type LabelCounts struct {
-	// Count is how many different values the label has.
-	Count
+	// NamedCount is how many different values the label has.
+	NamedCount
 	// Values are the series with a value: the greatest, in the order of CompareCounts.
-	Values []Count
+	Values []NamedCount
 }
 
 // CountsHead has the totals of Counts.
@@ -180,17 +180,17 @@ func appendCountsBody(dst []byte, c *Counts) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
 	for i := range list {
-		dst = appendCount(dst, before, list[i].Count)
+		dst = appendCount(dst, before, list[i].NamedCount)
 		dst = appendCountsList(dst, list[i].Values)
 		before = list[i].Name
 	}
 	return dst
 }
 
-func appendCountsList(dst []byte, list []Count) []byte {
+func appendCountsList(dst []byte, list []NamedCount) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
-	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b Count) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
 		dst = appendCount(dst, before, c)
 		before = c.Name
 	}
@@ -198,7 +198,7 @@ func appendCountsList(dst []byte, list []Count) []byte {
 }
 
 // appendCount appends a count whose name follows the name before.
-func appendCount(dst []byte, before string, c Count) []byte {
+func appendCount(dst []byte, before string, c NamedCount) []byte {
 	shared := 0
 	for shared < min(len(before), len(c.Name)) && before[shared] == c.Name[shared] {
 		shared++
@@ -241,11 +241,11 @@ func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	c.Metrics = r.list()
 	labels, before := r.length(), ""
 	for i := range labels {
-		l := LabelCounts{Count: r.count(before)}
+		l := LabelCounts{NamedCount: r.count(before)}
 		if i > 0 && l.Name == before {
 			r.bad = true
 		}
-		if before, l.Values = l.Name, r.list(); uint64(len(l.Values)) > l.Count.Count {
+		if before, l.Values = l.Name, r.list(); uint64(len(l.Values)) > l.Count {
 			r.bad = true
 		}
 		if r.bad {
@@ -259,7 +259,7 @@ func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	if uint64(len(c.Metrics)) > h.AllMetrics || uint64(len(c.Labels)) > h.AllLabels {
 		return nil, fmt.Errorf("%w: more than there are", ErrMalformedCounts)
 	}
-	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.Count, b.Count) })
+	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
 	return c, nil
 }
 
@@ -305,7 +305,7 @@ func (r *countsReader) length() int {
 }
 
 // count is one whose name follows the name before; names ascend, and only the first one may be empty.
-func (r *countsReader) count(before string) (c Count) {
+func (r *countsReader) count(before string) (c NamedCount) {
 	shared := r.number()
 	rest, b, err := CutString(r.b)
 	if r.bad || err != nil || shared > uint64(len(before)) {
@@ -313,19 +313,19 @@ func (r *countsReader) count(before string) (c Count) {
 		return c
 	}
 	r.b = b
-	c = Count{before[:shared] + string(rest), r.number()}
+	c = NamedCount{before[:shared] + string(rest), r.number()}
 	if c.Name < before || c.Count == 0 {
 		r.bad = true
 	}
 	return c
 }
 
-func (r *countsReader) list() []Count {
+func (r *countsReader) list() []NamedCount {
 	n := r.length()
 	if n == 0 {
 		return nil
 	}
-	list, before := make([]Count, 0, n), ""
+	list, before := make([]NamedCount, 0, n), ""
 	for i := range n {
 		c := r.count(before)
 		if i > 0 && c.Name == before {

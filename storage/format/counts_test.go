@@ -14,9 +14,9 @@ import (
 
 // drawCounts draws counts with lists of up to n entries.
 func drawCounts(rng *rand.Rand, n int) *Counts {
-	list := func(name string) (list []Count) {
+	list := func(name string) (list []NamedCount) {
 		for i := range rng.IntN(n + 1) {
-			list = append(list, Count{fmt.Sprintf("%s_%d%s", name, i, strings.Repeat("x", rng.IntN(9))), 1 + rng.Uint64N(50)})
+			list = append(list, NamedCount{fmt.Sprintf("%s_%d%s", name, i, strings.Repeat("x", rng.IntN(9))), 1 + rng.Uint64N(50)})
 		}
 		slices.SortFunc(list, CompareCounts)
 		return list
@@ -33,7 +33,7 @@ func drawCounts(rng *rand.Rand, n int) *Counts {
 			c.Labels = append(c.Labels, LabelCounts{l, values})
 		}
 	}
-	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.Count, b.Count) })
+	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
 	c.Series, c.AllMetrics, c.AllLabels = rng.Uint64(), uint64(len(c.Metrics))+rng.Uint64N(2), uint64(len(c.Labels))+rng.Uint64N(2)
 	return c
 }
@@ -53,7 +53,7 @@ func parseRows(rows [][]byte) (*Counts, error) {
 	return ParseCounts(h, body)
 }
 
-// TestCountsRoundTrip reads what was written, and nothing of which a byte differs.
+// TestCountsRoundTrip reads counts that were written, and no rows with another bit.
 func TestCountsRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 5, 40, 200} {
@@ -86,7 +86,7 @@ func TestCountsRoundTrip(t *testing.T) {
 		_, err = parseRows(append(rows[:1:1], others[1:]...))
 		require.ErrorIs(t, err, ErrOtherCounts)
 	}
-	_, err := EncodeCounts(&Counts{Metrics: []Count{{strings.Repeat("x", MaxCountsBody), 1}}})
+	_, err := EncodeCounts(&Counts{Metrics: []NamedCount{{strings.Repeat("x", MaxCountsBody), 1}}})
 	require.ErrorIs(t, err, engine.ErrTooLarge)
 }
 
@@ -114,7 +114,7 @@ func TestCountsKeys(t *testing.T) {
 	}
 }
 
-// FuzzCountsBody reads any bytes as a body: what it takes is written again as what is read as the same.
+// FuzzCountsBody reads any bytes as a body: counts that can be read are the same once written again.
 func FuzzCountsBody(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range 4 {
