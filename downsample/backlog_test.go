@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // days seals a sample in each of some days, and takes the rollups away.
@@ -72,7 +73,10 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r.days(3)
 	oldest := r.unrolled()[0]
 	r.fail(func(op faultengine.Op) bool {
-		return op.Kind == faultengine.Scan && op.Table == engine.Raw && op.Range.Partition[0].Int == oldest.Window
+		if op.Kind != faultengine.Scan || op.Table != engine.Raw || op.Range.Partition[0].Int != oldest.Window {
+			return false
+		}
+		return len(op.Range.To) == 0 || op.Range.To[0].Int != format.KindLabels // Who counts series reads these.
 	})
 	r.loop.Round(t.Context())
 	require.Equal(t, []storage.Unrolled{oldest}, r.unrolled(), "the others were done")

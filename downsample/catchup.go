@@ -35,7 +35,7 @@ type Plan struct {
 	Slots   []storage.Staged
 	Windows []storage.Unrolled
 	// Compact are windows of rollups that are over, and whose chunks become long ones.
-	Compact []storage.Compactable
+	Compact []storage.OverWindow
 	// Expired are slots of which the raw window is past the retention that the store was opened with: the plan
 	// leaves them to a server, for sealing them here keeps none of their samples if it keeps them longer.
 	Expired []storage.Staged
@@ -72,9 +72,9 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 }
 
 // compactable lists the windows of rollups to compact that touch the range.
-func (r *Range) compactable(ctx context.Context, store *storage.Store) ([]storage.Compactable, error) {
+func (r *Range) compactable(ctx context.Context, store *storage.Store) ([]storage.OverWindow, error) {
 	list, err := store.Compactable(ctx)
-	return slices.DeleteFunc(list, func(c storage.Compactable) bool { return c.EndMS < r.MinMS || c.StartMS >= r.MaxMS }), err
+	return slices.DeleteFunc(list, func(c storage.OverWindow) bool { return c.EndMS < r.MinMS || c.StartMS >= r.MaxMS }), err
 }
 
 // Steps is how many steps there are.

@@ -28,7 +28,7 @@ func (r *rig) round() {
 	r.advance(time.Minute)
 }
 
-func (r *rig) compactable() []storage.Compactable {
+func (r *rig) compactable() []storage.OverWindow {
 	r.t.Helper()
 	list, err := r.store.Compactable(r.t.Context())
 	require.NoError(r.t, err)
@@ -64,7 +64,7 @@ func TestLoopCompactsWhatRests(t *testing.T) {
 	require.NotEmpty(t, again)
 	require.EqualValues(t, len(again), r.metric("uncompacted_windows"), "those that were compacted before rest for longer")
 	require.True(t, r.loop.Status(t.Context()).Compaction.First[0].Again)
-	r.advance(compactAgainRest)
+	r.advance(overAgainRest)
 	for range 3 {
 		r.round()
 	}

@@ -26,9 +26,12 @@ type Loop struct {
 	worker      *worker // the pacer's first, which does the tasks of a single worker
 	progress    progress
 	backlog     backlog
-	compactions compactions
-	metrics     metrics
-	failures    atomic.Int64 // of steps of rounds
+	compactions restingWindows
+	uncounted   restingWindows
+	// uncountedListed is when these were listed last, under mu.
+	uncountedListed time.Time
+	metrics         metrics
+	failures        atomic.Int64 // of steps of rounds
 }
 
 // New makes a loop over a store. The store outlives it.

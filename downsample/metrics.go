@@ -16,6 +16,7 @@ type metrics struct {
 	repaired  prometheus.Counter
 	rolled    prometheus.Counter
 	compacted prometheus.Counter
+	counted   prometheus.Counter
 }
 
 func newMetrics(l *Loop, r prometheus.Registerer) metrics {
@@ -49,6 +50,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	gauge("unrolled_windows", "Windows of raw rows that an earlier release sealed without rollups, which this process is to make.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
 	gauge("uncompacted_windows", "Windows of rollups that are over and wait to be compacted.", func() float64 { return float64(l.compactions.count()) })
+	gauge("uncounted_windows", "Windows of raw rows that are over and whose series wait to be counted.", func() float64 { return float64(l.uncounted.count()) })
 	seconds("worked_seconds_total", "Time spent on working off.", func() time.Duration { w, _ := l.pacer.spent(); return w })
 	seconds("rested_seconds_total", "Time spent on resting between, so that writes and queries aren't slowed down.", func() time.Duration { _, r := l.pacer.spent(); return r })
 	return metrics{
@@ -57,6 +59,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		sealed:    counter("sealed_slots_total", "Slots sealed, counted once a partition."),
 		repaired:  counter("repaired_slots_total", "Slots among them that had been sealed before: samples came late, and rollups were made anew."),
 		compacted: counter("compacted_windows_total", "Windows of rollups that were compacted."),
+		counted:   counter("counted_windows_total", "Windows of raw rows whose series were counted."),
 		rolled:    counter("rolled_windows_total", "Windows of raw rows whose missing rollups were made."),
 	}
 }

@@ -30,7 +30,7 @@ const (
 )
 
 // Round seals the settled slots of this process' partitions, what has waited longest first, then tidies up, and
-// makes rollups that an earlier release hasn't made, and compacts rollups, until the next round is due.
+// makes rollups that an earlier release hasn't made, compacts rollups, and counts series, until the next round is due.
 func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,6 +55,9 @@ func (l *Loop) Round(ctx context.Context) {
 	if whole {
 		l.rollUp(ctx, began)
 		l.compact(ctx, began)
+		if doubt == nil { // Counts of before go.
+			l.count(ctx, began)
+		}
 	}
 }
 

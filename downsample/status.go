@@ -33,6 +33,7 @@ type Status struct {
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
 	Compaction CompactionStatus  `json:"compaction"`
+	Counting   CompactionStatus  `json:"counting"`
 	Tasks      []TaskStatus      `json:"failing_chores"`
 	Partitions []PartitionStatus `json:"partitions"`
 }
@@ -87,13 +88,13 @@ type WindowStatus struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
-// CompactionStatus is which windows of rollups wait to be compacted.
+// CompactionStatus is which windows of rollups wait to be compacted, or of raw rows wait to have their series counted.
 type CompactionStatus struct {
 	Windows int                `json:"windows"`
 	First   []CompactionWindow `json:"first"` // some of them, the oldest first
 }
 
-// CompactionWindow is a window of rollups. RestsSince is since when nothing was written to it; Again is true if it was compacted before.
+// CompactionWindow is such a window. RestsSince is since when nothing was written to it; Again is true if it was compacted, or counted, before.
 type CompactionWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`
@@ -127,7 +128,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 		Alarm: lag > alarmLag, LagSeconds: lag.Seconds(), LagLimitSeconds: alarmLag.Seconds(), WaitingSlots: waiting,
 		StuckPartitions: append([]int{}, l.progress.stuck()...), Doing: doing, DoingSeconds: took.Seconds(),
 		WorkedSeconds: worked.Seconds(), RestedSeconds: rested.Seconds(), Share: l.opts.Share,
-		Rollups: l.backlog.status(l.owns), Compaction: l.compactions.status(),
+		Rollups: l.backlog.status(l.owns), Compaction: l.compactions.status(), Counting: l.uncounted.status(),
 	}
 	l.progress.status(&s)
 	for p := range s.Partitions {

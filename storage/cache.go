@@ -21,6 +21,7 @@ const (
 	cachedWindows        // the windows of a tenant; the version is the engine's
 	cachedMarks          // the marks of a window; the version is the engine's
 	cachedSought         // those series of a window's metric that some matchers match; text is the metric, and the matchers
+	cachedStored         // the stored counts of a window's series
 	cachedOpened         // what look-ups of the series of a window's metric, text, have cost
 )
 

@@ -1,13 +1,13 @@
 package storage
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 )
 
@@ -26,10 +26,7 @@ type Cardinality struct {
 }
 
 // Count is one of a Cardinality's lists.
-type Count struct {
-	Name  string
-	Count uint64
-}
+type Count = format.NamedCount
 
 // pairBytes is what a pair takes besides its letters.
 const pairBytes = 2
@@ -93,29 +90,24 @@ func (g *greatest) add(name string, n uint64) {
 	if !g.wants(n) {
 		return
 	}
-	c := Count{name, n}
+	c := Count{Name: name, Count: n}
 	if len(g.heap) < g.limit {
 		heap.Push(&g.heap, c)
-	} else if compareCounts(c, g.heap[0]) < 0 {
+	} else if format.CompareCounts(c, g.heap[0]) < 0 {
 		g.heap[0] = c
 		heap.Fix(&g.heap, 0)
 	}
 }
 
 func (g *greatest) sorted() []Count {
-	slices.SortFunc(g.heap, compareCounts)
+	slices.SortFunc(g.heap, format.CompareCounts)
 	return g.heap
-}
-
-// compareCounts sorts the greatest first.
-func compareCounts(a, b Count) int {
-	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 }
 
 type countHeap []Count
 
 func (h countHeap) Len() int           { return len(h) }
-func (h countHeap) Less(i, j int) bool { return compareCounts(h[i], h[j]) > 0 }
+func (h countHeap) Less(i, j int) bool { return format.CompareCounts(h[i], h[j]) > 0 }
 func (h countHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *countHeap) Push(x any)        { *h = append(*h, x.(Count)) }
 func (h *countHeap) Pop() any {

@@ -29,10 +29,10 @@ func TestCardinality(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Cardinality{
 		HeadStats: HeadStats{Series: 6, Chunks: 6, MinT: 1000, MaxT: 1005}, LabelPairs: 3 + 6 + 1,
-		SeriesOfMetrics: []Count{{"m0", 2}, {"m1", 2}},
-		ValuesOfLabels:  []Count{{"i", 6}, {"__name__", 3}},
-		BytesOfLabels:   []Count{{"__name__", 6 * 12}, {"of", 6 * 5}},
-		SeriesOfPairs:   []Count{{"of=a", 6}, {"__name__=m0", 2}},
+		SeriesOfMetrics: []Count{{Name: "m0", Count: 2}, {Name: "m1", Count: 2}},
+		ValuesOfLabels:  []Count{{Name: "i", Count: 6}, {Name: "__name__", Count: 3}},
+		BytesOfLabels:   []Count{{Name: "__name__", Count: 6 * 12}, {Name: "of", Count: 6 * 5}},
+		SeriesOfPairs:   []Count{{Name: "of=a", Count: 6}, {Name: "__name__=m0", Count: 2}},
 	}, c)
 	c, err = s.Cardinality(t.Context(), "nobody", 2)
 	require.NoError(t, err)

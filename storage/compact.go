@@ -19,23 +19,25 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// compactAfter is how long after its end a window of rollups is over: most of its last slot has been sealed then.
-const compactAfter = 3 * time.Hour
+// overAfter is how long after its end a window is over: most of its last slot has been sealed then.
+const overAfter = 3 * time.Hour
 
 // scansEnd is how long the first compaction of a window waits for scans of it that began before.
 const scansEnd = 10 * time.Second
 
-// Compactable is a window of a tenant's rollups that is over, so that the chunks of its series may become long ones.
-type Compactable struct {
+// OverWindow is a window of a tenant that is over, and waits to be worked on: the chunks of its series may become long ones, or its series be counted.
+type OverWindow struct {
 	Tenant     string
 	Window     int64
 	Resolution rollup.Resolution
 	// StartMS and EndMS are what the window spans, milliseconds.
 	StartMS, EndMS int64
-	// Again is true if the window was compacted, and has been written to since.
+	// Again is true if the window was worked on, and has been written to since.
 	Again bool
 
-	marks uint64 // the version of its marks
+	marks uint64 // the version of its marks; where its series are to be counted, its state
+	// before is the window before, of one whose series are to be counted, with which these are compared; nil: there is none.
+	before *countedBefore
 }
 
 // compacting remembers which windows are compacted.
@@ -63,7 +65,7 @@ func (s *Store) mayCompact() bool {
 }
 
 // Compactable lists the windows of rollups that are over, and weren't compacted since they were written to, the oldest first.
-func (s *Store) Compactable(ctx context.Context) ([]Compactable, error) {
+func (s *Store) Compactable(ctx context.Context) ([]OverWindow, error) {
 	if !s.mayCompact() {
 		return nil, nil
 	}
@@ -71,7 +73,7 @@ func (s *Store) Compactable(ctx context.Context) ([]Compactable, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []Compactable
+	var found []OverWindow
 	for _, tenant := range tenants {
 		done, err := s.compactedOf(ctx, tenant)
 		if err != nil {
@@ -85,15 +87,15 @@ func (s *Store) Compactable(ctx context.Context) ([]Compactable, error) {
 			found = append(found, list...)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Compactable) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	slices.SortStableFunc(found, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
 	return found, nil
 }
 
 // compactedResolutions are those whose chunks are compacted.
 var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour}
 
-func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows) (found []Compactable, err error) {
-	last := s.period.WindowAt(res, s.opts.Now().Add(-compactAfter).UnixMilli()) - 1
+func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows) (found []OverWindow, err error) {
+	last := s.period.WindowAt(res, s.opts.Now().Add(-overAfter).UnixMilli()) - 1
 	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 			continue
 		}
 		start, end := s.period.WindowSpan(w)
-		found = append(found, Compactable{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks})
+		found = append(found, OverWindow{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks})
 	}
 	return found, nil
 }
@@ -129,13 +131,13 @@ func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64)
 }
 
 // Same reports whether two are the same window, to which nothing was written between.
-func (c *Compactable) Same(o *Compactable) bool {
+func (c *OverWindow) Same(o *OverWindow) bool {
 	return c.Tenant == o.Tenant && c.Window == o.Window && c.marks == o.marks
 }
 
 // Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
 // is called between pieces of the work.
-func (s *Store) Compact(ctx context.Context, c Compactable, between func()) (stats paged.Compacted, err error) {
+func (s *Store) Compact(ctx context.Context, c OverWindow, between func()) (stats paged.Compacted, err error) {
 	if err := s.Ready(); err != nil {
 		return stats, err
 	}
@@ -196,7 +198,7 @@ func (s *Store) beginLong(ctx context.Context, window int64) error {
 	return err
 }
 
-func (s *Store) compactMetric(ctx context.Context, c *Compactable, metric string, between func()) (done paged.Compacted, err error) {
+func (s *Store) compactMetric(ctx context.Context, c *OverWindow, metric string, between func()) (done paged.Compacted, err error) {
 	shards, err := s.readShards(ctx, c.Window, c.Tenant, metric)
 	if err != nil {
 		return done, err
@@ -265,7 +267,7 @@ func (s *Store) readCompacted(ctx context.Context, tenant string) (done compacte
 }
 
 // noteCompacted notes that a window was compacted, and forgets those that are gone.
-func (s *Store) noteCompacted(ctx context.Context, c *Compactable) error {
+func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	s.compacting.mu.Lock()
 	defer s.compacting.mu.Unlock()
 	done, before, err := s.readCompacted(ctx, c.Tenant)

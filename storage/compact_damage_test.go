@@ -259,7 +259,7 @@ func TestViewsOfCompactedStores(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, changed(want, got))
 		require.False(t, s.Compacts())
-		_, err = s.Compact(t.Context(), Compactable{Tenant: "default", Window: m.firstLong(rollup.FiveMinutes, "up").partition()[0].Int, Resolution: rollup.FiveMinutes}, func() {})
+		_, err = s.Compact(t.Context(), OverWindow{Tenant: "default", Window: m.firstLong(rollup.FiveMinutes, "up").partition()[0].Int, Resolution: rollup.FiveMinutes}, func() {})
 		require.Error(t, err)
 		require.NoError(t, s.Close())
 

@@ -3,13 +3,11 @@ package storage
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // SeriesQuery selects the series that CountSeries counts.
@@ -36,8 +34,9 @@ type SeriesCounts struct {
 	AllMetrics, AllLabels int
 }
 
-// CountSeries counts a tenant's series in a window, or in the head. It reads their labels; what it holds of them is bounded
-// as a query is: then the error wraps ErrQueryTooLarge.
+// CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
+// these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
+// the error wraps ErrQueryTooLarge.
 func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -50,8 +49,18 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 	if err != nil || w.version == 0 || s.period.WindowEnd(q.Window) <= r.minT {
 		return SeriesCounts{}, err
 	}
+	classes, others, err := s.countedClasses(ctx, q.Tenant, q.Window)
+	if err != nil {
+		return SeriesCounts{}, err
+	}
+	state := stateOf(w.version, others)
+	if c := r.catalog().storedCounts(ctx, q.Window, state); c != nil {
+		if answer, ok := answerFrom(c, q); ok {
+			return answer, nil
+		}
+	}
 	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, w.version, func() (cached, error) { return r.catalog().countSealed(ctx, w, q) })
+	v, err := s.cache.get(ctx, key, state, func() (cached, error) { return r.catalog().countSealed(ctx, w, classes, q) })
 	if err != nil {
 		return SeriesCounts{}, err
 	}
@@ -87,17 +96,17 @@ func (c cachedSeriesCounts) bytes() (n int64) {
 	return n
 }
 
-func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery) (cached, error) {
+func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes []int64, q SeriesQuery) (cached, error) {
 	metrics, err := r.allMetrics(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	c, builder := r.s.newSeriesCounter(q), labels.NewScratchBuilder(16)
+	c, builder, walk := r.s.newSeriesCounter(q), labels.NewScratchBuilder(16), r.walk(w.window, classes)
 	for _, m := range metrics {
 		if q.Metric != "" && m.name != q.Metric {
 			continue
 		}
-		err := r.eachLabelsRow(ctx, w.window, m, false, func(row engine.Row) error {
+		err := walk.all(ctx, m, false, func(row engine.Row) error {
 			ls, err := format.ParseLabels(row.Value, m.name, &builder)
 			if err != nil {
 				return nil // Queries name it, and so does Check.
@@ -111,21 +120,9 @@ func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, q Series
 	return cachedSeriesCounts(c.counts()), nil
 }
 
-// eachLabelsRow yields the rows of labels of a metric's series in a window.
-func (r catalogReader) eachLabelsRow(ctx context.Context, window int64, m sealedMetric, keysOnly bool, row func(engine.Row) error) error {
-	for at := range r.s.places(m.shards) {
-		err := r.scan(ctx, engine.Range{
-			Table: format.TableOf(format.ResolutionOf(window)), Partition: format.SeriesPartition(window, r.tenant, m.name, at),
-			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)}, KeysOnly: keysOnly,
-		}, row)
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+// walk returns a walk over a window. Rows that can't be read are warned of, and left out.
+func (r catalogReader) walk(window int64, classes []int64) *seriesWalk {
+	return &seriesWalk{s: r.s, tenant: r.tenant, window: window, classes: classes, scan: r.scan, between: func() {}}
 }
 
 // seriesCounter counts one series after the other.
@@ -182,97 +179,4 @@ func (c *seriesCounter) counts() SeriesCounts {
 	}
 	out.Metrics, out.Labels, out.Values = metrics.sorted(), names.sorted(), values.sorted()
 	return out
-}
-
-// WindowSeries is how many series a window of raw rows has, and how they differ from those of the window before.
-type WindowSeries struct {
-	Window     int64
-	Start, End time.Time
-	Metrics    int
-	Series     int
-	// Added weren't there in the window before, and Gone were there and aren't any more. Where the window before isn't
-	// known, both are -1.
-	Added, Gone int
-}
-
-// maxChurnSeries bounds the series that one Churn looks at.
-const maxChurnSeries = 5_000_000
-
-// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if there were more series than it
-// looks at, so that the older ones of the windows are missing. It reads keys, and remembers what it found of each window
-// while the window doesn't change.
-func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
-	if err != nil {
-		return nil, false, err
-	}
-	found, err := windowFinder{r}.windows(ctx, rollup.Raw)
-	if err != nil {
-		return nil, false, err
-	}
-	// One more, to compare the oldest with.
-	found = found[max(0, len(found)-windows-1):]
-	sets, read := make([]*windowSet, len(found)), 0
-	for i := len(found) - 1; i >= 0; i-- {
-		if read > maxChurnSeries {
-			cut, found, sets = true, found[i+1:], sets[i+1:]
-			break
-		}
-		if sets[i], err = r.catalog().setOf(ctx, found[i]); err != nil {
-			return nil, false, err
-		}
-		read += len(sets[i].ids)
-	}
-	for i, w := range found {
-		start, end := time.UnixMilli(s.startOf(w.window)).UTC(), time.UnixMilli(s.period.WindowEnd(w.window)).UTC()
-		one := WindowSeries{Window: w.window, Start: start, End: end, Metrics: sets[i].metrics, Series: len(sets[i].ids), Added: -1, Gone: -1}
-		if i > 0 && s.period.RawWindowEnd(found[i-1].window) == start.UnixMilli() {
-			both := 0
-			for id := range sets[i].ids {
-				if _, ok := sets[i-1].ids[id]; ok {
-					both++
-				}
-			}
-			one.Added, one.Gone = one.Series-both, len(sets[i-1].ids)-both
-		}
-		list = append(list, one)
-	}
-	return list[max(0, len(list)-windows):], cut, nil
-}
-
-// windowSet are the ids of a window's series.
-type windowSet struct {
-	ids     map[format.SeriesID]struct{}
-	metrics int
-}
-
-// idBytes is what an id takes in a map, about.
-const idBytes = 24
-
-func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
-
-func (r catalogReader) setOf(ctx context.Context, w sealedWindow) (*windowSet, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
-		metrics, err := r.allMetrics(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		set, size := &windowSet{ids: map[format.SeriesID]struct{}{}, metrics: len(metrics)}, r.newBudget()
-		for _, m := range metrics {
-			err := r.eachLabelsRow(ctx, w.window, m, true, func(row engine.Row) error {
-				var id format.SeriesID
-				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
-				set.ids[id] = struct{}{}
-				return size.charge(idBytes)
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		return set, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*windowSet), nil
 }

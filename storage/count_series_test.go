@@ -30,8 +30,8 @@ func TestCountSeriesAndChurn(t *testing.T) {
 	open, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Unsealed: true, Label: "of", Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, SeriesCounts{
-		Series: 8, AllMetrics: 2, AllLabels: 3, Metrics: []Count{{"m0", 4}, {"m1", 4}},
-		Labels: []Count{{"i", 8}, {"__name__", 2}}, Values: []Count{{"ann", 8}},
+		Series: 8, AllMetrics: 2, AllLabels: 3, Metrics: []Count{{Name: "m0", Count: 4}, {Name: "m1", Count: 4}},
+		Labels: []Count{{Name: "i", Count: 8}, {Name: "__name__", Count: 2}}, Values: []Count{{Name: "ann", Count: 8}},
 	}, open)
 
 	churn, cut, err := ts.Churn(t.Context(), "ann", 5)
@@ -48,8 +48,8 @@ func TestCountSeriesAndChurn(t *testing.T) {
 		first, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m1", Label: "i", Limit: 3})
 		require.NoError(t, err)
 		require.Equal(t, SeriesCounts{
-			Series: 5, AllMetrics: 1, AllLabels: 3, Metrics: []Count{{"m1", 5}},
-			Labels: []Count{{"i", 5}, {"__name__", 1}, {"of", 1}}, Values: []Count{{"1", 1}, {"3", 1}, {"5", 1}},
+			Series: 5, AllMetrics: 1, AllLabels: 3, Metrics: []Count{{Name: "m1", Count: 5}},
+			Labels: []Count{{Name: "i", Count: 5}, {Name: "__name__", Count: 1}, {Name: "of", Count: 1}}, Values: []Count{{Name: "1", Count: 1}, {Name: "3", Count: 1}, {Name: "5", Count: 1}},
 		}, first)
 	}
 
@@ -58,7 +58,7 @@ func TestCountSeriesAndChurn(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	again, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})
 	require.NoError(t, err)
-	require.Equal(t, []Count{{"m0", 5}, {"m1", 5}, {"late", 1}}, again.Metrics)
+	require.Equal(t, []Count{{Name: "m0", Count: 5}, {Name: "m1", Count: 5}, {Name: "late", Count: 1}}, again.Metrics)
 
 	// Nothing of a window past its retention.
 	ts.now = ts.now.Add(40 * 24 * time.Hour)

@@ -99,6 +99,9 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	write("a", 5*time.Hour, 26*time.Hour, 5*time.Minute)
 	write("a", 30*time.Hour+time.Second, 31*time.Hour, 5*time.Minute) // late
 	require.NoError(t, s.SealAll(t.Context()))
+	counted, err := s.countWindows(t.Context())
+	require.NoError(t, err)
+	require.Positive(t, counted)
 	if !killed { // A start writes what the log has to a file.
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())

@@ -22,6 +22,7 @@ import (
 //	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
 //	removeOutdone pages       of their entries those that rows or others outdo, which readers see instead
 //	compact       r5m, r1h    chunks that a long chunk stands for, written at once with it
+//	replaceCounts catalog     counts of a window's series in a state in which it isn't any more, when those of its state are written
 //
 // Besides, rows expire by themselves on engines that do so, at the time that they were written with: see expiresAfter.
 
@@ -248,6 +249,24 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	})
 	if err != nil {
 		return fmt.Errorf("storage: removing from pages of %s what was rewritten: %w", format.TableOf(res), err)
+	}
+	return nil
+}
+
+// replaceCounts writes rows of counts of a window's series, and removes those of other states, all at once.
+func (s *Store) replaceCounts(ctx context.Context, u *OverWindow, others []string, rows []engine.Mutation) error {
+	batch := engine.Batch{Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
+	for _, key := range others {
+		batch.Mutations = append(batch.Mutations, engine.Mutation{
+			Op: engine.Delete, Clustering: engine.Key{engine.Text(key)}, Timestamp: s.period.WindowEnd(u.Window) * 1000,
+		})
+	}
+	batch.Mutations = append(batch.Mutations, rows...)
+	if len(batch.Mutations) == 0 {
+		return nil
+	}
+	if err := s.eng.Write(ctx, []engine.Batch{batch}); err != nil {
+		return fmt.Errorf("storage: writing counts: %w", err)
 	}
 	return nil
 }

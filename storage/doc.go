@@ -31,6 +31,16 @@
 //
 // compact.go; paged/compact.go, paged/long.go
 //
+// # The way of a window of raw rows
+//
+//	the window is over and rests:
+//
+//	raw: labels ─► CountWindow ─► catalog: counts of series, of one state of the window ─► CountSeries, Churn
+//
+// Where the window is in another state now, as after late samples, labels are counted.
+//
+// window_counts.go, value_counts.go, series_walk.go; window_counts_read.go, count_series.go, churn.go
+//
 // # The way of a query
 //
 //	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
@@ -100,6 +110,7 @@
 //   - Long chunk: the rollup chunks of a series in an interval, a day at 5m or a window at 1h, as one row; its parts are those chunks. A row
 //     or an entry with a higher version than a part's outdoes it.
 //   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
+//   - State of a window: a hash of the version of its rows, and of the classes that are dropped or about to be.
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
 //     (decisions/017). Gap of a horizon: windows whose rows were written with a shorter time to live, and have vanished.
 //   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name

@@ -151,8 +151,8 @@ func (s *Store) noteGap(e *DamagedRowsError) {
 	}
 }
 
-// noteFilter names a filter that can't be read, and counts it once. Nothing is left out for that.
-func (s *Store) noteFilter(t *engine.Table, err error) {
+// noteOnce names a filter, or counts of series, that can't be read, and counts it once. Nothing is left out for that.
+func (s *Store) noteOnce(t *engine.Table, err error) {
 	s.gaps.mu.Lock()
 	isNew := !s.gaps.seen[err.Error()] && len(s.gaps.seen) < maxGaps
 	if isNew {

@@ -60,6 +60,12 @@ var goldenRows = map[string]goldenRow{
 			return json.Marshal(k)
 		},
 	},
+	"counts-v1-head": countsGolden(format.CountsKey(7, 0), countsRow(0)),
+	"counts-v2-part": countsGolden(format.CountsKey(7, 1), countsRow(1)),
+	"counts-v3-change": countsGolden(format.CountsChangeKey(7, 6), func(value []byte) ([]byte, error) {
+		c, err := format.ParseCountsChange(value)
+		return format.AppendCountsChange(nil, c), err
+	}),
 	"held-v1": {words: describe(engine.Held, nil)},
 	"held-v2": {describe(engine.Held, nil), func(value []byte) ([]byte, error) {
 		v, err := format.ParseHeld(value)
@@ -69,6 +75,58 @@ var goldenRows = map[string]goldenRow{
 		blob, err := v.Unpack()
 		return format.AppendHeld(nil, v, blob), err
 	}},
+}
+
+// countsGolden describes rows of counts; again encodes them.
+func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) goldenRow {
+	return goldenRow{func(value []byte) (string, error) {
+		return format.Describe(engine.Catalog, format.CountsPartition(20_574, "t"), engine.Row{Clustering: key, Value: value})
+	}, again}
+}
+
+// goldenCounts are the counts of the golden rows.
+var goldenCounts = format.Counts{
+	CountsHead: format.CountsHead{Series: 305, AllMetrics: 3, AllLabels: 3},
+	Metrics:    []Count{{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1}},
+	Labels: []format.LabelCounts{
+		{NamedCount: Count{Name: "instance", Count: 101}, Values: []Count{{Name: "host-1:9100", Count: 204}, {Name: "host-12:9100", Count: 101}}},
+		{NamedCount: Count{Name: "__name__", Count: 3}}, {NamedCount: Count{Name: "job", Count: 1}, Values: []Count{{Name: "web", Count: 305}}},
+	},
+}
+
+// countsRow encodes a row of the golden counts, of which every value has to be read back.
+func countsRow(n int) func([]byte) ([]byte, error) {
+	return func(value []byte) ([]byte, error) {
+		rows, err := format.EncodeCounts(&goldenCounts)
+		if err != nil {
+			return nil, err
+		}
+		h, err := format.ParseCountsHead(rows[0])
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			h, err = format.ParseCountsHead(value)
+		} else {
+			rows[1] = value
+		}
+		if err != nil {
+			return nil, err
+		}
+		body, err := format.AppendCountsPart(nil, rows[1])
+		if err != nil {
+			return nil, err
+		}
+		c, err := format.ParseCounts(h, body)
+		if err != nil {
+			return nil, err
+		}
+		again, err := format.EncodeCounts(c)
+		if err != nil {
+			return nil, err
+		}
+		return again[n], nil
+	}
 }
 
 var deleteGolden = goldenRow{
@@ -134,6 +192,9 @@ func goldenValues() map[string][]byte {
 	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
 		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
 	values["retentions-v1"] = retentions
+	counts, _ := format.EncodeCounts(&goldenCounts)
+	values["counts-v1-head"], values["counts-v2-part"] = counts[0], counts[1]
+	values["counts-v3-change"] = format.AppendCountsChange(nil, format.CountsChange{Added: 300, Gone: 1})
 	values["worked-off-v1"] = format.AppendSealedRun(300)
 	held := format.HeldValue{MinT: 1777636799000, MaxT: 1777636900000, Reach: 1777636801000, Samples: 3}
 	var w format.BlobWriter

@@ -25,6 +25,7 @@ import (
 //	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
 //	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
 //	compact                                       compacts rollups; the answers stay the same
+//	count                                         counts the series of windows that are over; the counts are right
 //	clock DURATION                                forward, or backward
 //	jump DURATION                                 the clock goes forward, and the marks with it
 //	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop

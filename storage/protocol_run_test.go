@@ -359,6 +359,8 @@ func (r *protocolRun) operation(line string) error {
 		r.tolerate("making rollups anew", r.store.WorkOffDeletes(ctx, arg(1)))
 	case "compact":
 		r.compact(ctx)
+	case "count":
+		r.count(ctx)
 	case "late":
 		r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
 	default:

@@ -142,7 +142,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 		rows := l.rows(at)
 		found[i], err = r.s.rows.Candidates(ctx, paged.Sought{
 			Table: rows.Table, Partition: rows.Partition, Selector: q.selector,
-			BadFilter: func(err error) { r.s.noteFilter(rows.Table, err) },
+			BadFilter: func(err error) { r.s.noteOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
 			err = errIndexBetter

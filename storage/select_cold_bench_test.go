@@ -21,10 +21,10 @@ func coldLabels(i int) labels.Labels {
 		"path", fmt.Sprintf("/v1/items/%d", i/4000%250), "pod", fmt.Sprintf("web-%d-%x", i%1000, uint32(i%100_000)*2654435761))
 }
 
-// fillCold writes the samples of the series and seals them. It returns the times of the first and the last sample.
-func fillCold(b *testing.B, ts *testStore) (minT, maxT int64) {
+// fillCold writes the samples of n series and seals them. It returns the times of the first and the last sample.
+func fillCold(b *testing.B, ts *testStore, n int) (minT, maxT int64) {
 	base := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour).UnixMilli()
-	for from := 0; from < coldSeries; from += 50_000 {
+	for from := 0; from < n; from += 50_000 {
 		batch := ts.NewBatch("default")
 		for i := from; i < from+50_000; i++ {
 			s, err := batch.Define(fmt.Appendf(nil, "%d", i), coldLabels(i))
@@ -37,7 +37,7 @@ func fillCold(b *testing.B, ts *testStore) (minT, maxT int64) {
 	}
 	before := cpuTime()
 	require.NoError(b, ts.SealAll(b.Context()))
-	b.Logf("sealing took %.2f µs of CPU a series", float64((cpuTime()-before).Microseconds())/coldSeries)
+	b.Logf("sealing took %.2f µs of CPU a series", float64((cpuTime()-before).Microseconds())/float64(n))
 	return base, base + 2*time.Hour.Milliseconds()
 }
 
@@ -46,7 +46,7 @@ func fillCold(b *testing.B, ts *testStore) (minT, maxT int64) {
 // those that the process read of files, indexes and the log included.
 func BenchmarkSelectCold(b *testing.B) {
 	ts := openUncheckedStore(b)
-	minT, maxT := fillCold(b, ts)
+	minT, maxT := fillCold(b, ts, coldSeries)
 	equal := func(name, value string) *labels.Matcher { return labels.MustNewMatcher(labels.MatchEqual, name, value) }
 	metric := equal(labels.MetricName, "bench_requests_total")
 	for _, q := range []struct {

@@ -141,6 +141,8 @@ type seams struct {
 	letGoSeries int
 	// pageSeries is how many new series of a partition make pages; 0: paged's default.
 	pageSeries int
+	// countingBytes bounds the values of labels that are counted at once; 0: countingBytes.
+	countingBytes int
 }
 
 func (s *seams) workers(n int) int {
@@ -262,6 +264,7 @@ type Store struct {
 	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
+	counted     countedMemory
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error

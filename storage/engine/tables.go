@@ -59,7 +59,7 @@ var (
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt}, {"first", KindID}, {"version", KindID}}}
 	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
-	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
+	// Catalog lists the names of metrics and labels, and the values of labels, of a window, and holds how many series have them.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}

@@ -28,6 +28,10 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 		return strconv.FormatInt(v, 10), nil
 	case engine.Raw, engine.R5m, engine.R1h:
 		return describeSealed(t, partition, row)
+	case engine.Catalog:
+		if len(partition) > 3 && partition[3].Int == CatalogCounts {
+			return describeCounts(row.Clustering[0].Text, row.Value)
+		}
 	case engine.Metadata:
 		m, err := ParseMetadata(row.Value)
 		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err

@@ -26,6 +26,7 @@ const (
 	CatalogMetric = 0 // value: a metric's name; the row holds its number of shards
 	CatalogLabel  = 1 // value: a label's name
 	CatalogValue  = 2 // value: a value of the label that the partition names
+	CatalogCounts = 3 // value: see CountsKey; the rows hold how many series a window of raw rows has
 )
 
 var noVersion = string(make([]byte, engine.IDLen))

@@ -61,6 +61,27 @@ func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 	return builder.Labels(), nil
 }
 
+// EachLabel calls label with the names and values of what AppendLabels appended, parts of b, in the order in which they stand. It returns
+// ErrMalformedLabels if b isn't that; label may have been called before.
+func EachLabel(b []byte, label func(name, value []byte)) error {
+	if len(b) == 0 || b[0] != LabelsVersion {
+		return fmt.Errorf("%w: unknown version", ErrMalformedLabels)
+	}
+	for b = b[1:]; len(b) > 0; {
+		name, rest, err := CutString(b)
+		if err != nil {
+			return err
+		}
+		value, rest, err := CutString(rest)
+		if err != nil {
+			return err
+		}
+		label(name, value)
+		b = rest
+	}
+	return nil
+}
+
 // AppendString appends a text: its length as uvarint, then its bytes.
 func AppendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)

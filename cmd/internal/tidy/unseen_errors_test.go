@@ -6,12 +6,12 @@ var unseenErrors = map[string][]string{
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
 		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
-		"promql.errHistograms", "storage.errIndexBetter",
+		"promql.errHistograms", "storage.errIndexBetter", "storage.errStateChanged", "storage.errNoCounts", "format.ErrOtherCounts",
 	},
 	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
 		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "storage.errOtherSeries",
-		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
+		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError",

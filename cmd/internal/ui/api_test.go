@@ -41,6 +41,11 @@ func (f *fakeStore) CountSeries(_ context.Context, q storage.SeriesQuery) (stora
 	return storage.SeriesCounts{Series: 7, Metrics: []storage.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
 }
 
+func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]storage.Seen, error) {
+	f.asked = append(f.asked, fmt.Sprint(tenant, metrics))
+	return map[string]storage.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
+}
+
 func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]storage.WindowSeries, bool, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, windows))
 	return []storage.WindowSeries{{Window: 20776, Series: 7, Added: -1, Gone: -1}}, true, f.err
@@ -170,10 +175,12 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.JSONEq(t, `{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`, data)
 	_, data = ask(h, "bob", Prefix+"series?window=20776&metric=up&label=job&limit=5", "X-Scope-OrgID", "team-b")
 	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"metrics":[{"name":"up","count":7}],"labels":[],"values":[]}`, data)
-	_, _ = ask(h, "ann", Prefix+"series")
+	_, data = ask(h, "ann", Prefix+"series?seen=true")
+	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"labels":[],"values":[],
+		"metrics":[{"name":"up","count":7,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z"}]}`, data)
 	require.Equal(t, []any{"team-a", "team-b3",
 		storage.SeriesQuery{Tenant: "team-b", Window: 20776, Metric: "up", Label: "job", Limit: 5},
-		storage.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}}, store.asked)
+		storage.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}, "team-a[up]"}, store.asked)
 
 	for user, want := range map[string]string{
 		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`, "ops": `{"tenants":["team-b","default","team-a"],"all":3}`,

@@ -41,6 +41,7 @@ type Options struct {
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
+	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]storage.Seen, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -32,14 +33,22 @@ func counts(list []storage.Count) []count {
 	return out
 }
 
+// seenCount is that of a metric. First and Last are the start of the first and the end of the last window of raw rows that has series of it, where seen
+// asks for them.
+type seenCount struct {
+	count
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+}
+
 // seriesAnswer is of what series are made.
 type seriesAnswer struct {
 	Series int64 `json:"series"`
 	// AllMetrics and AllLabels is how many there are; the lists have the greatest.
-	AllMetrics int     `json:"all_metrics"`
-	AllLabels  int     `json:"all_labels"`
-	Metrics    []count `json:"metrics"`
-	Labels     []count `json:"labels"`
+	AllMetrics int         `json:"all_metrics"`
+	AllLabels  int         `json:"all_labels"`
+	Metrics    []seenCount `json:"metrics"`
+	Labels     []count     `json:"labels"`
 	// Values are those of the label that was asked for, each with how many series have it.
 	Values []count `json:"values"`
 }
@@ -88,10 +97,30 @@ func (a *api) series(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return seriesAnswer{
+	out := seriesAnswer{
 		Series: found.Series, AllMetrics: found.AllMetrics, AllLabels: found.AllLabels,
-		Metrics: counts(found.Metrics), Labels: counts(found.Labels), Values: counts(found.Values),
-	}, nil
+		Metrics: make([]seenCount, len(found.Metrics)), Labels: counts(found.Labels), Values: counts(found.Values),
+	}
+	for i, c := range found.Metrics {
+		out.Metrics[i].count = count(c)
+	}
+	if r.FormValue("seen") == "true" {
+		err = a.addSeen(r.Context(), q.Tenant, out.Metrics)
+	}
+	return out, err
+}
+
+// addSeen adds when metrics were seen.
+func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) error {
+	names := make([]string, len(metrics))
+	for i := range metrics {
+		names[i] = metrics[i].Name
+	}
+	seen, err := a.Store.MetricsSeen(ctx, name, names)
+	for i := range metrics {
+		metrics[i].First, metrics[i].Last = seen[names[i]].First, seen[names[i]].Last
+	}
+	return err
 }
 
 // churnAnswer is how a tenant's windows differ.

@@ -1,0 +1,82 @@
+package downsample
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+func (r *rig) countsWaiting() int {
+	r.t.Helper()
+	list, err := r.store.Uncounted(r.t.Context())
+	require.NoError(r.t, err)
+	return len(list)
+}
+
+// TestLoopCountsSeriesOfWhatRests counts windows that are over once they rest, and again later those that were written to.
+func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
+	r := newRig(t, forEver)
+	r.sealedDays(5)
+	waiting := r.countsWaiting()
+	require.Greater(t, waiting, 3)
+	require.Zero(t, r.metric("counted_windows_total"), "they were written to just now")
+	require.EqualValues(t, waiting, r.metric("uncounted_windows"))
+	r.round()
+	require.Zero(t, r.countsWaiting())
+	require.EqualValues(t, waiting, r.metric("counted_windows_total"))
+	require.Zero(t, r.metric("uncounted_windows"))
+
+	r.write(testStart.Add(-3*24*hour), 7)
+	r.advance(hour)
+	for range 3 {
+		r.round()
+	}
+	require.Equal(t, 2, r.countsWaiting(), "the window, and the one after, which is compared with it; they rest for longer")
+	r.advance(overAgainRest)
+	for range 15 { // The list isn't made in each round.
+		r.round()
+	}
+	require.Zero(t, r.countsWaiting())
+	require.EqualValues(t, waiting+2, r.metric("counted_windows_total"))
+	r.check()
+}
+
+// TestLoopCountsAgainAfterErrors counts other windows while one can't be, and tries that again.
+func TestLoopCountsAgainAfterErrors(t *testing.T) {
+	r := newRig(t, forEver)
+	r.sealedDays(5)
+	list, err := r.store.Uncounted(t.Context())
+	require.NoError(t, err)
+	r.fail(func(op faultengine.Op) bool {
+		return op.Kind == faultengine.Write && op.Table == engine.Catalog && op.Batch.Partition[0].Int == list[0].Window
+	})
+	r.round()
+	require.Equal(t, 1, r.countsWaiting())
+	require.EqualValues(t, len(list)-1, r.metric("counted_windows_total"))
+	require.Contains(t, r.loop.Status(t.Context()).Counting.First[0].LastError, "fault by rule")
+	r.mend()
+	r.advance(retryMost)
+	r.round()
+	require.Zero(t, r.countsWaiting())
+	require.Zero(t, r.loop.Status(t.Context()).Counting.Windows)
+	r.check()
+}
+
+// TestOneProcessCountsSeries leaves counting to the process that owns the first partition.
+func TestOneProcessCountsSeries(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, o *Options) { so.Retention, o.Idle = 0, true })
+	r.sealedDays(4)
+	require.NoError(t, r.store.SealAll(t.Context()))
+	require.Positive(t, r.countsWaiting())
+	for range 3 {
+		r.round()
+		r.advance(time.Hour)
+	}
+	require.Positive(t, r.countsWaiting())
+	require.Zero(t, r.metric("uncounted_windows"))
+}

@@ -1,0 +1,169 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// WindowSeries is how many series a window of raw rows has, and how they differ from those of the window before.
+type WindowSeries struct {
+	Window     int64
+	Start, End time.Time
+	Metrics    int
+	Series     int
+	// Added weren't there in the window before, and Gone were there and aren't any more. Where the window before isn't
+	// known, both are -1.
+	Added, Gone int
+}
+
+// maxChurnSeries bounds the series that one Churn looks at.
+const maxChurnSeries = 5_000_000
+
+// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if there were more series than it
+// looks at, so that the older ones of the windows are missing. Of windows that were counted once they were over, and weren't written to since, it
+// reads these counts. Of others it reads keys, and remembers what it found of each while the window doesn't change.
+func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
+	if err != nil {
+		return nil, false, err
+	}
+	found, err := windowFinder{r}.windows(ctx, rollup.Raw)
+	if err != nil {
+		return nil, false, err
+	}
+	found = found[max(0, len(found)-windows-1):] // One more, to compare the oldest with.
+	c := churn{catalogReader: r.catalog(), all: make([]comparedWindow, len(found))}
+	for i, w := range found {
+		if err := c.look(ctx, i, w); err != nil {
+			return nil, false, err
+		}
+	}
+	first, read := len(found), 0
+	for ; first > 0; first-- { // From the newest on: the older ones are left out where there are too many series.
+		if !c.needsSet(first-1, len(found) <= windows) {
+			continue
+		}
+		if read > maxChurnSeries {
+			cut = true
+			break
+		}
+		w := &c.all[first-1]
+		if w.set, err = c.setOf(ctx, w); err != nil {
+			return nil, false, err
+		}
+		read += len(w.set.ids)
+	}
+	for i := first; i < len(c.all); i++ {
+		list = append(list, c.series(i))
+	}
+	return list[max(0, len(list)-windows):], cut, nil
+}
+
+// churn compares windows, each with the one before.
+type churn struct {
+	catalogReader
+	all []comparedWindow
+}
+
+// comparedWindow has the series of a window, as far as they are known.
+type comparedWindow struct {
+	sealedWindow
+	classes []int64
+	state   uint64
+	// follows: the window before is known, so that it can be compared with that.
+	follows bool
+	storedSeries
+	set *windowSet // where it is needed
+}
+
+// look finds the state of a window, and its stored counts.
+func (c *churn) look(ctx context.Context, i int, found sealedWindow) error {
+	classes, others, err := c.s.countedClasses(ctx, c.tenant, found.window)
+	if err != nil {
+		return err
+	}
+	w, before := &c.all[i], uint64(0)
+	*w = comparedWindow{sealedWindow: found, classes: classes, state: stateOf(found.version, others)}
+	if i > 0 && c.s.period.RawWindowEnd(c.all[i-1].window) == c.s.startOf(found.window) {
+		w.follows = true
+		if c.s.mayHaveCounts(c.all[i-1].window) {
+			before = c.all[i-1].state
+		}
+	}
+	w.storedSeries = c.storedSeries(ctx, found.window, w.state, before)
+	return ctx.Err()
+}
+
+// needsSet reports whether the ids of a window's series are needed; firstToo: also to count those of the first.
+func (c *churn) needsSet(i int, firstToo bool) bool {
+	w := &c.all[i]
+	return w.head == nil && (i > 0 || firstToo) || w.follows && w.change == nil || i+1 < len(c.all) && c.all[i+1].follows && c.all[i+1].change == nil
+}
+
+func (c *churn) series(i int) WindowSeries {
+	w := &c.all[i]
+	one := WindowSeries{
+		Window: w.window, Start: time.UnixMilli(c.s.startOf(w.window)).UTC(), End: time.UnixMilli(c.s.period.WindowEnd(w.window)).UTC(), Added: -1, Gone: -1,
+	}
+	if w.head != nil {
+		one.Series, one.Metrics = int(w.head.Series), int(w.head.AllMetrics)
+	} else if w.set != nil {
+		one.Series, one.Metrics = len(w.set.ids), w.set.metrics
+	}
+	switch {
+	case w.change != nil:
+		one.Added, one.Gone = int(w.change.Added), int(w.change.Gone)
+	case w.follows && c.all[i-1].set != nil:
+		both := 0
+		for id := range w.set.ids {
+			if _, ok := c.all[i-1].set.ids[id]; ok {
+				both++
+			}
+		}
+		one.Added, one.Gone = len(w.set.ids)-both, len(c.all[i-1].set.ids)-both
+	}
+	return one
+}
+
+// windowSet are the ids of a window's series, and how many metrics have any.
+type windowSet struct {
+	ids     map[format.SeriesID]struct{}
+	metrics int
+}
+
+// idBytes is what an id takes in a map, about.
+const idBytes = 24
+
+func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
+
+func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.state, func() (cached, error) {
+		metrics, err := r.allMetrics(ctx, w.sealedWindow)
+		if err != nil {
+			return nil, err
+		}
+		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, r.newBudget(), r.walk(w.window, w.classes)
+		for _, m := range metrics {
+			before := len(set.ids)
+			err := walk.all(ctx, m, true, func(row engine.Row) error {
+				var id format.SeriesID
+				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
+				set.ids[id] = struct{}{}
+				return size.charge(idBytes)
+			})
+			if err != nil {
+				return nil, err
+			}
+			set.metrics += min(1, len(set.ids)-before)
+		}
+		return set, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*windowSet), nil
+}

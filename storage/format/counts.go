@@ -1,0 +1,363 @@
+package format
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are made once the window is over, and
+// name the state of the window that they count: a reader for whom the window is in another state doesn't find them, and counts.
+//
+//	key                    holds
+//	STATE-BEFORE           CountsChange: by how much the series differ from those of the window before, which is in the state BEFORE
+//	STATE/0000             CountsHead: totals, and what follows
+//	STATE/0001, 0002, …    parts of a body: the counts of metrics, labels and values
+
+// First bytes of the values of rows of counts, never reused.
+const (
+	countsHeadVersion   = 1
+	countsPartVersion   = 2
+	countsChangeVersion = 3
+)
+
+const (
+	// countsPart is how many bytes of a body a row has at most.
+	countsPart = 60 << 10
+	// MaxCountsBody is the greatest size of a body, bytes: its rows fit one batch.
+	MaxCountsBody = 900 << 10
+	// MaxCountsParts is how many rows hold a body at most.
+	MaxCountsParts = MaxCountsBody / countsPart
+)
+
+// ErrMalformedCounts is returned for counts of series that can't be read.
+var ErrMalformedCounts = errors.New("format: malformed counts of series")
+
+// NamedCount is how many there are of something.
+type NamedCount struct {
+	Name  string
+	Count uint64
+}
+
+// CompareCounts sorts the greatest first, and of equal ones by their names.
+func CompareCounts(a, b NamedCount) int {
+	return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
+}
+
+// Counts are the counts of the series of a window.
+type Counts struct {
+	CountsHead
+	// Metrics are the series of metrics, Labels the values of labels: the greatest, in the order of CompareCounts.
+	Metrics []NamedCount
+	Labels  []LabelCounts
+}
+
+// LabelCounts are the counts of a label.
+type LabelCounts struct {
+	// NamedCount is how many different values the label has.
+	NamedCount
+	// Values are the series with a value: the greatest, in the order of CompareCounts.
+	Values []NamedCount
+}
+
+// CountsHead has the totals of Counts.
+type CountsHead struct {
+	// Series is how many there are, each counted once; Metrics and Labels how many of these they have.
+	Series, AllMetrics, AllLabels uint64
+
+	parts, size int
+	sum         uint32
+}
+
+// Parts returns how many rows hold the body.
+func (h *CountsHead) Parts() int { return h.parts }
+
+// CountsChange is how a window's series differ from those of the window before.
+type CountsChange struct {
+	// Added are the series that weren't there, Gone those that aren't there any more.
+	Added, Gone uint64
+}
+
+// CountsPartition is the partition key of the counts of a tenant's window.
+func CountsPartition(window int64, tenant string) engine.Key {
+	return CatalogPartition(window, tenant, CatalogCounts, "")
+}
+
+// CountsKey is the clustering key of a row of counts: 0 is the head, others are parts of the body.
+func CountsKey(state uint64, part int) engine.Key {
+	return engine.Key{engine.Text(fmt.Sprintf("%016x/%04x", state, part))}
+}
+
+// CountsChangeKey is the clustering key of a CountsChange. Those of a state come before its head.
+func CountsChangeKey(state, before uint64) engine.Key {
+	return engine.Key{engine.Text(fmt.Sprintf("%016x-%016x", state, before))}
+}
+
+// CountsState returns which state of a window a row of counts is of; "" if the key isn't that of such a row.
+func CountsState(key string) string {
+	if len(key) > 16 && (key[16] == '/' && len(key) == 21 || key[16] == '-' && len(key) == 33) {
+		return key[:16]
+	}
+	return ""
+}
+
+// IsCountsChange reports whether the row of counts with this key is a CountsChange.
+func IsCountsChange(key string) bool { return len(key) > 16 && key[16] == '-' }
+
+// AppendCountsChange appends the value of a CountsChange:
+//
+//	+---------+---------+---------+--------+
+//	| version | added   | gone    | CRC-32C|
+//	| 1 byte:3| uvarint | uvarint | 4, LE  |
+//	+---------+---------+---------+--------+
+func AppendCountsChange(dst []byte, c CountsChange) []byte {
+	from := len(dst)
+	dst = append(dst, countsChangeVersion)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, c.Added), c.Gone)
+	return appendChecksum(dst, from)
+}
+
+// ParseCountsChange is the inverse of AppendCountsChange. It returns ErrMalformedCounts for anything else.
+func ParseCountsChange(b []byte) (c CountsChange, err error) {
+	r, err := openCounts(b, countsChangeVersion)
+	if err == nil {
+		c.Added, c.Gone = r.number(), r.number()
+		err = r.end()
+	}
+	return c, err
+}
+
+// EncodeCounts returns the values of the head and of the parts of the body:
+//
+//	+---------+---------+---------+---------+---------+---------+--------+--------+
+//	| version | series  | metrics | labels  | parts   | bytes of| CRC-32C| CRC-32C|
+//	| 1 byte:1| uvarint | uvarint | uvarint | uvarint | the body| of it  | 4, LE  |
+//	|         |         |         |         |         | uvarint | 4, LE  |        |
+//	+---------+---------+---------+---------+---------+---------+--------+--------+
+//
+//	+---------+---------------+--------+
+//	| version | a part of the | CRC-32C|
+//	| 1 byte:2| body          | 4, LE  |
+//	+---------+---------------+--------+
+//
+// It returns ErrTooLarge of package engine if the body is larger than MaxCountsBody.
+func EncodeCounts(c *Counts) (rows [][]byte, err error) {
+	body := appendCountsBody(nil, c)
+	if len(body) > MaxCountsBody {
+		return nil, fmt.Errorf("%w: counts of series take %d bytes, at most %d fit", engine.ErrTooLarge, len(body), MaxCountsBody)
+	}
+	head := []byte{countsHeadVersion}
+	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
+		head = binary.AppendUvarint(head, n)
+	}
+	head = binary.LittleEndian.AppendUint32(head, bodySum(body))
+	rows = append(rows, appendChecksum(head, 0))
+	for part := range slices.Chunk(body, countsPart) {
+		rows = append(rows, appendChecksum(append([]byte{countsPartVersion}, part...), 0))
+	}
+	return rows, nil
+}
+
+func bodySum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
+
+// appendCountsBody appends the counts of metrics, and those of labels and their values. Names are in order, so that each shares its beginning
+// with the one before:
+//
+//	+---------+--------+---------+---------+- - -+---------+--------+---------+---------+-----------+- - -
+//	| metrics | shared | rest of | series  |  …  | labels  | shared | rest of | values  | values of |  …
+//	| uvarint | uvarint| name    | uvarint |     | uvarint | uvarint| name    | uvarint | it, like  |
+//	|         |        | text    |         |     |         |        | text    |         | metrics   |
+//	+---------+--------+---------+---------+- - -+---------+--------+---------+---------+-----------+- - -
+func appendCountsBody(dst []byte, c *Counts) []byte {
+	dst = appendCountsList(dst, c.Metrics)
+	list := slices.SortedFunc(slices.Values(c.Labels), func(a, b LabelCounts) int { return strings.Compare(a.Name, b.Name) })
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	before := ""
+	for i := range list {
+		dst = appendCount(dst, before, list[i].NamedCount)
+		dst = appendCountsList(dst, list[i].Values)
+		before = list[i].Name
+	}
+	return dst
+}
+
+func appendCountsList(dst []byte, list []NamedCount) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	before := ""
+	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
+		dst = appendCount(dst, before, c)
+		before = c.Name
+	}
+	return dst
+}
+
+// appendCount appends a count whose name follows the name before.
+func appendCount(dst []byte, before string, c NamedCount) []byte {
+	shared := 0
+	for shared < min(len(before), len(c.Name)) && before[shared] == c.Name[shared] {
+		shared++
+	}
+	dst = AppendString(binary.AppendUvarint(dst, uint64(shared)), c.Name[shared:])
+	return binary.AppendUvarint(dst, c.Count)
+}
+
+// ParseCountsHead reads the head of EncodeCounts. It returns ErrMalformedCounts for anything else.
+func ParseCountsHead(b []byte) (h CountsHead, err error) {
+	r, err := openCounts(b, countsHeadVersion)
+	if err != nil {
+		return h, err
+	}
+	h.Series, h.AllMetrics, h.AllLabels = r.number(), r.number(), r.number()
+	parts, size := r.number(), r.number()
+	if len(r.b) != crc32.Size || size > MaxCountsBody || parts != (size+countsPart-1)/countsPart {
+		return h, fmt.Errorf("%w: not a head", ErrMalformedCounts)
+	}
+	h.parts, h.size, h.sum = int(parts), int(size), binary.LittleEndian.Uint32(r.b)
+	return h, nil
+}
+
+// AppendCountsPart appends what a row holds of the body. It returns ErrMalformedCounts if the row isn't a part.
+func AppendCountsPart(body, row []byte) ([]byte, error) {
+	r, err := openCounts(row, countsPartVersion)
+	return append(body, r.b...), err
+}
+
+// ErrOtherCounts means that the rows of counts of series aren't of one encoding: two processes have written theirs at once.
+var ErrOtherCounts = errors.New("format: counts of series of two writers")
+
+// ParseCounts reads the body of EncodeCounts, whose parts were put together. It returns ErrMalformedCounts for anything else, and ErrOtherCounts
+// if the head isn't that of the body.
+func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
+	if len(body) != h.size || bodySum(body) != h.sum {
+		return nil, ErrOtherCounts
+	}
+	c, r := &Counts{CountsHead: h}, countsReader{b: body}
+	c.Metrics = r.list()
+	labels, before := r.length(), ""
+	for i := range labels {
+		l := LabelCounts{NamedCount: r.count(before)}
+		if i > 0 && l.Name == before {
+			r.bad = true
+		}
+		if before, l.Values = l.Name, r.list(); uint64(len(l.Values)) > l.Count {
+			r.bad = true
+		}
+		if r.bad {
+			break
+		}
+		c.Labels = append(c.Labels, l)
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	if uint64(len(c.Metrics)) > h.AllMetrics || uint64(len(c.Labels)) > h.AllLabels {
+		return nil, fmt.Errorf("%w: more than there are", ErrMalformedCounts)
+	}
+	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
+	return c, nil
+}
+
+// countsReader reads what rows of counts hold. Once it is bad, all that it returns is empty.
+type countsReader struct {
+	b   []byte
+	bad bool
+}
+
+// openCounts returns a reader of what stands between the version and the checksum of a row.
+func openCounts(b []byte, version byte) (countsReader, error) {
+	n := len(b) - crc32.Size
+	if n < 1 || b[0] != version {
+		return countsReader{}, fmt.Errorf("%w: unknown version", ErrMalformedCounts)
+	}
+	if crc32.Checksum(b[:n], castagnoli) != binary.LittleEndian.Uint32(b[n:]) {
+		return countsReader{}, fmt.Errorf("%w: wrong checksum", ErrMalformedCounts)
+	}
+	return countsReader{b: b[1:n]}, nil
+}
+
+func (r *countsReader) number() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || r.bad {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// leastCount is how many bytes an entry of a list takes at least.
+const leastCount = 3
+
+// length is the number of entries of a list.
+func (r *countsReader) length() int {
+	n := r.number()
+	if n > uint64(len(r.b)/leastCount) {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+// count is one whose name follows the name before; names ascend, and only the first one may be empty.
+func (r *countsReader) count(before string) (c NamedCount) {
+	shared := r.number()
+	rest, b, err := CutString(r.b)
+	if r.bad || err != nil || shared > uint64(len(before)) {
+		r.bad = true
+		return c
+	}
+	r.b = b
+	c = NamedCount{before[:shared] + string(rest), r.number()}
+	if c.Name < before || c.Count == 0 {
+		r.bad = true
+	}
+	return c
+}
+
+func (r *countsReader) list() []NamedCount {
+	n := r.length()
+	if n == 0 {
+		return nil
+	}
+	list, before := make([]NamedCount, 0, n), ""
+	for i := range n {
+		c := r.count(before)
+		if i > 0 && c.Name == before {
+			r.bad = true
+		}
+		if r.bad {
+			return nil
+		}
+		list, before = append(list, c), c.Name
+	}
+	slices.SortFunc(list, CompareCounts)
+	return list
+}
+
+// end returns ErrMalformedCounts unless all was read.
+func (r *countsReader) end() error {
+	if r.bad || len(r.b) > 0 {
+		return ErrMalformedCounts
+	}
+	return nil
+}
+
+// describeCounts describes a row of counts.
+func describeCounts(key string, value []byte) (string, error) {
+	if IsCountsChange(key) {
+		c, err := ParseCountsChange(value)
+		return fmt.Sprintf("%d series added, %d gone", c.Added, c.Gone), err
+	}
+	if len(value) > 0 && value[0] == countsPartVersion {
+		_, err := AppendCountsPart(nil, value)
+		return fmt.Sprintf("%d bytes of counts of metrics, labels and values", len(value)), err
+	}
+	h, err := ParseCountsHead(value)
+	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics, h.AllLabels, h.parts, h.size), err
+}

@@ -1,0 +1,63 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Seen is the time for which sealed raw rows of a metric are kept: from the start of the first window that has series of it to the end of the last one,
+// whatever is between.
+type Seen struct{ First, Last time.Time }
+
+// maxSeenNames bounds the names that one MetricsSeen reads.
+const maxSeenNames = 500_000
+
+// MetricsSeen returns in which windows of raw rows some metrics of a tenant were seen, of those that are shown. It reads the names of metrics, window by
+// window from both ends on until all were found; metrics that aren't found among so many as it reads are left out, as are those of which nothing is sealed.
+func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
+	if err != nil {
+		return nil, err
+	}
+	windows, err := windowFinder{r}.windows(ctx, rollup.Raw)
+	if err != nil {
+		return nil, err
+	}
+	first, err := r.catalog().firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[i] }, metrics)
+	if err != nil {
+		return nil, err
+	}
+	last, err := r.catalog().firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]Seen{}
+	for name, from := range first {
+		if to, ok := last[name]; ok {
+			seen[name] = Seen{time.UnixMilli(s.startOf(from)).UTC(), time.UnixMilli(s.period.WindowEnd(to)).UTC()}
+		}
+	}
+	return seen, nil
+}
+
+// firstWith returns of each metric the first of n windows that names it.
+func (r catalogReader) firstWith(ctx context.Context, n int, window func(i int) sealedWindow, metrics []string) (map[string]int64, error) {
+	found, names := map[string]int64{}, 0
+	for i := 0; i < n && len(found) < len(metrics) && names < maxSeenNames/2; i++ {
+		w := window(i)
+		list, err := r.allMetrics(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		names += len(list)
+		for _, name := range metrics {
+			if _, ok := found[name]; !ok && list.shardsOf(name) > 0 {
+				found[name] = w.window
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,173 @@
+package storage
+
+import (
+	"hash/maphash"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// valueCounter counts the series that have each value of each label, in bounded memory: where the values of all labels are too many, it puts
+// off labels, and where those of one are, some of its values, and the series are gone through again for these.
+//
+//	series ─► add … ─► endPass ─┬─► more: series ─► add …
+//	                            └─► done: found
+type valueCounter struct {
+	// limit bounds what the values take that are counted at once, bytes; used is what they take.
+	limit, used int
+	// again is true after the first pass: no labels are met for the first time.
+	again    bool
+	seed     maphash.Seed
+	counting map[string]*countedLabel
+	putOff   []valueShare
+	found    map[string]*foundLabel
+	// tooMany is true once there were more labels than maxCountedLabels: nothing is counted.
+	tooMany bool
+}
+
+// maxCountedLabels bounds how many labels, by name, a valueCounter counts.
+const maxCountedLabels = 50_000
+
+// valueShare are the values of a label whose hashes end with some bits.
+type valueShare struct {
+	label string
+	bits  int
+	ends  uint64
+}
+
+func (s *valueShare) has(hash uint64) bool { return hash&(1<<s.bits-1) == s.ends }
+
+// countedLabel is a label whose values are counted in this pass.
+type countedLabel struct {
+	valueShare
+	values map[string]uint64
+	used   int
+}
+
+// foundLabel has the counts of a label.
+type foundLabel struct {
+	values   uint64
+	greatest greatest
+}
+
+// counterBytes is what a value takes in a valueCounter besides its letters, about.
+const counterBytes = 64
+
+func newValueCounter(limit int) *valueCounter {
+	return &valueCounter{limit: limit, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{}, found: map[string]*foundLabel{}}
+}
+
+// add counts the labels of a series, the value of a row of labels. It returns ErrMalformedLabels if it can't be read.
+func (c *valueCounter) add(row []byte) error { return format.EachLabel(row, c.value) }
+
+func (c *valueCounter) value(name, value []byte) {
+	l := c.counting[string(name)]
+	if l == nil {
+		if c.again || c.isPutOff(name) {
+			return
+		}
+		if len(c.counting)+len(c.putOff) >= maxCountedLabels {
+			c.tooMany = true
+			return
+		}
+		l = &countedLabel{valueShare: valueShare{label: string(name)}, values: map[string]uint64{}}
+		c.counting[l.label] = l
+	}
+	if n, ok := l.values[string(value)]; ok {
+		l.values[string(value)] = n + 1
+		return
+	}
+	if l.bits > 0 && !l.has(maphash.Bytes(c.seed, value)) {
+		return
+	}
+	l.values[string(value)] = 1
+	size := len(value) + counterBytes
+	l.used, c.used = l.used+size, c.used+size
+	for c.used > c.limit && len(l.values) > 0 {
+		c.relieve()
+	}
+}
+
+func (c *valueCounter) isPutOff(name []byte) bool {
+	for i := range c.putOff {
+		if c.putOff[i].label == string(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxShareBits bounds in how many shares the values of a label are counted.
+const maxShareBits = 32
+
+// relieve puts off the label whose values take most, or half of its values if it takes nearly all.
+func (c *valueCounter) relieve() {
+	var most *countedLabel
+	for _, l := range c.counting {
+		if most == nil || l.used > most.used || l.used == most.used && l.label < most.label {
+			most = l
+		}
+	}
+	c.used -= most.used
+	if most.used < c.limit*3/4 || most.bits == maxShareBits {
+		delete(c.counting, most.label)
+		c.putOff = append(c.putOff, most.valueShare)
+		most.values, most.used = nil, 0
+		return
+	}
+	other := most.valueShare
+	other.bits++
+	other.ends |= 1 << most.bits
+	c.putOff = append(c.putOff, other)
+	kept := make(map[string]uint64, len(most.values)/2)
+	most.bits, most.used = most.bits+1, 0
+	for value, n := range most.values {
+		if most.has(maphash.String(c.seed, value)) {
+			kept[value] = n
+			most.used += len(value) + counterBytes
+		}
+	}
+	most.values = kept
+	c.used += most.used
+}
+
+// endPass takes the counts since the last pass. It returns whether there is more: then all series are to be added again.
+func (c *valueCounter) endPass() (more bool) {
+	for name, l := range c.counting {
+		f := c.found[name]
+		if f == nil {
+			f = &foundLabel{greatest: greatest{limit: maxCountedValues}}
+			c.found[name] = f
+		}
+		f.values += uint64(len(l.values))
+		for value, n := range l.values {
+			f.greatest.add(value, n)
+		}
+	}
+	clear(c.counting)
+	c.used, c.again = 0, true
+	later := c.putOff[:0]
+	for _, share := range c.putOff { // Of each label one share at a time.
+		if c.counting[share.label] != nil {
+			later = append(later, share)
+			continue
+		}
+		c.counting[share.label] = &countedLabel{valueShare: share, values: map[string]uint64{}}
+	}
+	c.putOff = later
+	return len(c.counting) > 0
+}
+
+// labels returns the counts, in no order. Metrics aren't among it, for rows of labels lack them.
+func (c *valueCounter) labels() (list []format.LabelCounts) {
+	for name, l := range c.found {
+		list = append(list, format.LabelCounts{NamedCount: Count{Name: name, Count: l.values}, Values: l.greatest.sorted()})
+	}
+	return list
+}
+
+// labelsOfMetrics are the counts of the label that has the metrics' names.
+func labelsOfMetrics(metrics int) format.LabelCounts {
+	return format.LabelCounts{NamedCount: Count{Name: labels.MetricName, Count: uint64(metrics)}}
+}

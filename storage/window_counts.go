@@ -1,0 +1,463 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Once a window of raw rows is over, its series are counted once, and the counts are stored beside the names of its metrics: see format.Counts and
+// decisions/051.
+//
+//	state of the window ─► count the series ─► the same state? ─► rows: counts, and the change since the window before
+//
+// The state is a hash of the window's marks, and of the classes that are left out. Rows of counts have it in their keys: a reader finds those of the state in
+// which it finds the window, or none, and counts then.
+
+// Bounds of the counts that are stored of a window. Each list has the greatest that fit.
+const (
+	maxCountedValues  = 100
+	maxMetricsBytes   = 512 << 10
+	maxLabelsBytes    = 128 << 10
+	maxValuesBytes    = 256 << 10
+	storedCountBytes  = 16        // of an entry, besides its name, at most
+	expiringCountsLag = time.Hour // by so much clocks may differ, about
+	// countingBytes bounds the values of labels that are counted at once.
+	countingBytes = 32 << 20
+)
+
+// countedBefore is the window before one whose series are counted, with which these are compared.
+type countedBefore struct {
+	window int64
+	state  uint64
+}
+
+// countedMemory remembers which windows are counted. It is bounded: when full it forgets all.
+type countedMemory struct {
+	mu sync.Mutex
+	of map[tenantWindow]countedState
+}
+
+// countedState are the states of a window that is counted, and of the one before; 0: there is none. lost is true if its counts can't be read.
+type countedState struct {
+	state, before uint64
+	lost          bool
+}
+
+const maxCountedMemory = 1 << 16
+
+func (m *countedMemory) has(at tenantWindow, of countedState) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	have, ok := m.of[at]
+	return ok && have == of
+}
+
+func (m *countedMemory) set(at tenantWindow, of countedState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil || len(m.of) >= maxCountedMemory {
+		m.of = map[tenantWindow]countedState{}
+	}
+	m.of[at] = of
+}
+
+// lose has a window counted anew whose counts can't be read.
+func (m *countedMemory) lose(at tenantWindow) { m.set(at, countedState{lost: true}) }
+
+func (m *countedMemory) isLost(at tenantWindow) bool { return m.has(at, countedState{lost: true}) }
+
+// states are the states of a window whose series are counted.
+func (u *OverWindow) states() countedState {
+	if u.before == nil {
+		return countedState{state: u.marks}
+	}
+	return countedState{state: u.marks, before: u.before.state}
+}
+
+// Uncounted lists the windows of raw rows that are over and whose series aren't counted, the oldest first.
+func (s *Store) Uncounted(ctx context.Context) ([]OverWindow, error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []OverWindow
+	for _, tenant := range tenants {
+		if all, err = s.appendUncounted(ctx, all, tenant); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	return all, nil
+}
+
+func (s *Store) appendUncounted(ctx context.Context, all []OverWindow, tenant string) ([]OverWindow, error) {
+	hidden, err := s.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
+	if err != nil {
+		return nil, err
+	}
+	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
+	last := s.period.WindowAt(rollup.Raw, s.opts.Now().Add(-overAfter).UnixMilli()) - 1
+	windows, err := s.knownWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, s.noteGap)
+	if err != nil {
+		return nil, err
+	}
+	var before *countedBefore
+	for _, w := range windows {
+		u := OverWindow{Tenant: tenant, Window: w}
+		u.StartMS, u.EndMS = s.period.WindowSpan(w)
+		if before != nil && s.period.RawWindowEnd(before.window) == u.StartMS {
+			u.before = before
+		}
+		before = nil
+		waits, err := s.needsCounts(ctx, &u)
+		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
+			return nil, err
+		}
+		if waits {
+			all = append(all, u)
+		}
+		if err == nil && u.marks != 0 {
+			before = &countedBefore{w, u.marks}
+		}
+	}
+	return all, nil
+}
+
+// needsCounts finds the state of a window, and reports whether its series are to be counted, or compared with those of the window before. The state is left
+// 0 where they can't be: rows may still come that no mark will tell of, for what wrote them has the first of its marks only, as an import does.
+func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
+	at := tenantWindow{u.Tenant, u.Window}
+	if !s.mayHaveCounts(u.Window) {
+		return false, nil
+	}
+	state, err := s.windowState(ctx, u.Tenant, u.Window)
+	if err != nil || state == 0 {
+		return false, err
+	}
+	u.marks = state
+	if s.counted.has(at, u.states()) {
+		return false, nil
+	}
+	if missing, err := s.unrolledOf(ctx, u.Tenant, u.Window, nil); err != nil || len(missing) > 0 {
+		u.marks = 0
+		return false, err
+	}
+	found, err := s.findCounts(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	if found.counts && found.change {
+		s.counted.set(at, u.states())
+		return false, nil
+	}
+	u.Again = found.others
+	return true, nil
+}
+
+// windowState returns the state of a window of a tenant: see stateOf.
+func (s *Store) windowState(ctx context.Context, tenant string, window int64) (uint64, error) {
+	version, err := s.versionOfMarks(ctx, tenant, window)
+	if err != nil || version == 0 {
+		return 0, err
+	}
+	_, others, err := s.countedClasses(ctx, tenant, window)
+	return stateOf(version, others), err
+}
+
+// mayHaveCounts reports whether a window may have rows of counts now. Where rows vanish by themselves, that is only for the week after its end for which
+// all labels stand, whatever retention they were written with.
+func (s *Store) mayHaveCounts(window int64) bool {
+	return !s.expiring || s.opts.Now().Before(s.countsVanish(window))
+}
+
+// countsVanish is when the rows of counts of a window go, where rows vanish by themselves.
+func (s *Store) countsVanish(window int64) time.Time {
+	return time.UnixMilli(s.period.WindowEnd(window)).Add(expireGrace - expiringCountsLag)
+}
+
+// foundCounts is what there is of the counts of a window.
+type foundCounts struct {
+	counts, change bool     // as far as they are needed
+	others         bool     // there are some of other states, or some that can't be read
+	keys           []string // of those of other states
+}
+
+// findCounts looks for rows of counts of a window.
+func (s *Store) findCounts(ctx context.Context, u *OverWindow) (f foundCounts, err error) {
+	head, change := format.CountsKey(u.marks, 0)[0].Text, ""
+	if f.change = u.before == nil; !f.change {
+		change = format.CountsChangeKey(u.marks, u.before.state)[0].Text
+	}
+	rows := engine.Range{Partition: format.CountsPartition(u.Window, u.Tenant), KeysOnly: true}
+	err = s.scanCounts(ctx, rows, func(row engine.Row) error {
+		switch key := row.Clustering[0].Text; {
+		case key == head:
+			f.counts = true
+		case key == change:
+			f.change = true
+		case format.CountsState(key) != head[:16] || format.IsCountsChange(key):
+			f.others, f.keys = true, append(f.keys, strings.Clone(key))
+		}
+		return nil
+	})
+	if s.counted.isLost(tenantWindow{u.Tenant, u.Window}) {
+		f.counts, f.change, f.others = false, u.before == nil, true
+	}
+	return f, err
+}
+
+// errStateChanged ends counting: the window was written to meanwhile.
+var errStateChanged = errors.New("storage: the window was written to while its series were counted")
+
+// CountWindow counts the series of a window and stores the counts. It may end anywhere, and begin anew: nothing is stored then, or all. between is
+// called between pieces of the work. It returns how many series there are; 0 if it was written to, or counted, meanwhile.
+func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (series int64, err error) {
+	if err := s.Ready(); err != nil {
+		return 0, err
+	}
+	if err := s.member.MayWrite(); err != nil {
+		return 0, err
+	}
+	if err := s.clock.MayRemove(); err != nil { // Rows of other states go.
+		return 0, err
+	}
+	found, err := s.findCounts(ctx, &u)
+	if err != nil {
+		return 0, err
+	}
+	if found.counts && found.change {
+		return 0, nil
+	}
+	c, err := s.newWindowCount(ctx, &u, between)
+	if err == nil {
+		err = c.count(ctx, !found.counts, !found.change)
+	}
+	if err == nil {
+		err = c.store(ctx, &u, found)
+	}
+	switch {
+	case errors.Is(err, errStateChanged):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("storage: counting the series of window %d of %q: %w", u.Window, u.Tenant, err)
+	}
+	s.counted.set(tenantWindow{u.Tenant, u.Window}, u.states())
+	return int64(c.counts.Series), nil
+}
+
+// windowCount counts the series of a window, and compares them with those of the window before.
+type windowCount struct {
+	s            *Store
+	walk, before *seriesWalk // before: nil, there is none to compare with
+	metrics      metricNames
+	metricsThen  metricNames
+	limit        int // of a valueCounter
+	counts       format.Counts
+	change       format.CountsChange
+	whole        bool // counts are counted
+	tooMany      bool // labels
+}
+
+func (s *Store) newWindowCount(ctx context.Context, u *OverWindow, between func()) (c *windowCount, err error) {
+	c = &windowCount{s: s, limit: cmp.Or(s.opts.seams.countingBytes, countingBytes)}
+	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.marks, between); err != nil || u.before == nil {
+		return c, err
+	}
+	c.before, c.metricsThen, err = s.strictWalk(ctx, u.Tenant, u.before.window, u.before.state, between)
+	return c, err
+}
+
+// strictWalk returns a walk over a window in a state, and its metrics. Where rows can't be read, that is an error.
+func (s *Store) strictWalk(ctx context.Context, tenant string, window int64, state uint64, between func()) (*seriesWalk, metricNames, error) {
+	classes, _, err := s.countedClasses(ctx, tenant, window)
+	if err != nil {
+		return nil, nil, err
+	}
+	if now, err := s.windowState(ctx, tenant, window); err != nil || now != state {
+		return nil, nil, cmp.Or(err, errStateChanged)
+	}
+	names, err := s.metricsIn(ctx, tenant, window)
+	if err != nil {
+		return nil, nil, err
+	}
+	metrics := make(metricNames, len(names))
+	for i, name := range names {
+		metrics[i] = sealedMetric{name, 1}
+	}
+	w := &seriesWalk{s: s, tenant: tenant, window: window, classes: classes, between: between, scan: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+		return eachRow(rows.Table, s.rows.Scan(ctx, rows), row)
+	}}
+	err = w.scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}, func(row engine.Row) error {
+		n, err := format.ParseShards(row.Value)
+		i, ok := slices.BinarySearch(names, row.Clustering[0].Text)
+		if err == nil && ok {
+			metrics[i].shards = n
+		}
+		return err
+	})
+	return w, metrics, err
+}
+
+// count counts the labels of the window's series, or compares the series with those of the window before, or both.
+func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
+	var values *valueCounter
+	if c.whole = whole; whole {
+		values = newValueCounter(c.limit)
+	}
+	names := make([]string, 0, len(c.metrics))
+	for _, list := range []metricNames{c.metrics, c.metricsThen} {
+		for _, m := range list {
+			names = append(names, m.name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		n, err := c.metric(ctx, name, values, compare)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			c.counts.Series += uint64(n)
+			c.counts.Metrics = append(c.counts.Metrics, Count{Name: name, Count: uint64(n)})
+		}
+	}
+	if !whole {
+		return nil
+	}
+	for values.endPass() {
+		for _, m := range c.metrics {
+			if _, err := c.metric(ctx, m.name, values, false); err != nil {
+				return err
+			}
+		}
+	}
+	c.tooMany = values.tooMany
+	c.finish(values)
+	return nil
+}
+
+// metric counts the series of a metric, and their labels where values is there.
+func (c *windowCount) metric(ctx context.Context, name string, values *valueCounter, compare bool) (series int, err error) {
+	m, then := sealedMetric{name, c.metrics.shardsOf(name)}, sealedMetric{name, c.metricsThen.shardsOf(name)}
+	n := stretches(max(m.shards, then.shards))
+	for stretch := range n {
+		ids, err := c.walk.each(ctx, m, stretch, n, values == nil, func(row engine.Row) error {
+			if values == nil {
+				return nil
+			}
+			return values.add(row.Value)
+		})
+		if err != nil {
+			return 0, err
+		}
+		series += len(ids)
+		if !compare || c.before == nil {
+			continue
+		}
+		before, err := c.before.each(ctx, then, stretch, n, true, func(engine.Row) error { return nil })
+		if err != nil {
+			return 0, err
+		}
+		both := inBoth(ids, before)
+		c.change.Added += uint64(len(ids) - both)
+		c.change.Gone += uint64(len(before) - both)
+	}
+	return series, nil
+}
+
+// finish puts the counts in order, and leaves out what doesn't fit.
+func (c *windowCount) finish(values *valueCounter) {
+	n := &c.counts
+	n.Labels = values.labels()
+	n.AllMetrics = uint64(len(n.Metrics))
+	if len(n.Metrics) > 0 {
+		n.Labels = append(n.Labels, labelsOfMetrics(len(n.Metrics)))
+	}
+	n.AllLabels = uint64(len(n.Labels))
+	slices.SortFunc(n.Metrics, format.CompareCounts)
+	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int { return format.CompareCounts(a.NamedCount, b.NamedCount) })
+	boundCounts(n)
+}
+
+// boundCounts leaves out what doesn't fit the rows of counts.
+func boundCounts(n *format.Counts) {
+	n.Metrics = firstFitting(n.Metrics, maxMetricsBytes, func(c *Count) int { return len(c.Name) })
+	n.Labels = firstFitting(n.Labels, maxLabelsBytes, func(l *format.LabelCounts) int { return len(l.Name) })
+	for limit := maxCountedValues; ; limit /= 2 {
+		size := 0
+		for i := range n.Labels {
+			l := &n.Labels[i]
+			l.Values = l.Values[:min(limit, len(l.Values)):len(l.Values)]
+			for _, v := range l.Values {
+				size += len(v.Name) + storedCountBytes
+			}
+		}
+		if size <= maxValuesBytes || limit == 0 {
+			return
+		}
+	}
+}
+
+// firstFitting returns the first of a list that take so many bytes.
+func firstFitting[T any](list []T, most int, size func(*T) int) []T {
+	for i := range list {
+		if most -= size(&list[i]) + storedCountBytes; most < 0 {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// rows returns the rows of the counts, and of the change, if that was counted, too.
+func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, err error) {
+	expires := c.s.expires(u.Window, u.Tenant)
+	if c.s.expiring {
+		expires = c.s.countsVanish(u.Window).Unix()
+	}
+	put := func(key engine.Key, value []byte) {
+		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.explains(u.Window, expires), Expires: expires, Value: value})
+	}
+	if c.whole && !c.tooMany {
+		values, err := format.EncodeCounts(&c.counts)
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range values {
+			put(format.CountsKey(u.marks, i), value)
+		}
+	}
+	if change && u.before != nil {
+		put(format.CountsChangeKey(u.marks, u.before.state), format.AppendCountsChange(nil, c.change))
+	}
+	return rows, nil
+}
+
+// store writes the counts, unless the windows are in other states now.
+func (c *windowCount) store(ctx context.Context, u *OverWindow, found foundCounts) error {
+	rows, err := c.rows(u, !found.change)
+	if err != nil {
+		return err
+	}
+	// No window is dropped between the look at its state and the write.
+	c.s.sealMu[0].Lock()
+	defer c.s.sealMu[0].Unlock()
+	if now, err := c.s.windowState(ctx, u.Tenant, u.Window); err != nil || now != u.marks {
+		return cmp.Or(err, errStateChanged)
+	}
+	if u.before != nil {
+		if now, err := c.s.windowState(ctx, u.Tenant, u.before.window); err != nil || now != u.before.state {
+			return cmp.Or(err, errStateChanged)
+		}
+	}
+	return c.s.replaceCounts(ctx, u, found.keys, rows)
+}

@@ -1,0 +1,173 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// errNoCounts means that there are no counts of a window's series in the state in which it is, or none that can be read.
+var errNoCounts = errors.New("storage: the series of the window aren't counted")
+
+// storedCounts returns the stored counts of a window's series in a state, or nil: they are to be counted.
+func (r catalogReader) storedCounts(ctx context.Context, window int64, state uint64) *format.Counts {
+	if !r.s.mayHaveCounts(window) {
+		return nil
+	}
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedStored, window: window, tenant: r.tenant}, state, func() (cached, error) {
+		c, err := r.s.readCounts(ctx, r.tenant, window, state)
+		if err != nil {
+			return nil, err
+		}
+		return (*cachedStoredCounts)(c), nil
+	})
+	if err != nil {
+		return nil
+	}
+	return (*format.Counts)(v.(*cachedStoredCounts))
+}
+
+// cachedStoredCounts are what the cache holds.
+type cachedStoredCounts format.Counts
+
+func (c *cachedStoredCounts) bytes() (n int64) {
+	list := func(counts []Count) {
+		for i := range counts {
+			n += int64(len(counts[i].Name)) + textBytes + 8
+		}
+	}
+	list(c.Metrics)
+	for i := range c.Labels {
+		list(c.Labels[i].Values)
+		n += int64(len(c.Labels[i].Name)) + textBytes + 32
+	}
+	return n
+}
+
+// readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they can't be read, which is named then.
+func (s *Store) readCounts(ctx context.Context, tenant string, window int64, state uint64) (c *format.Counts, err error) {
+	var head format.CountsHead
+	var body []byte
+	bad, rows := error(nil), 0
+	err = s.scanCounts(ctx, engine.Range{
+		Partition: format.CountsPartition(window, tenant), From: format.CountsKey(state, 0), To: format.CountsKey(state, format.MaxCountsParts),
+	}, func(row engine.Row) (err error) {
+		if rows++; rows == 1 {
+			head, err = format.ParseCountsHead(row.Value)
+		} else {
+			body, err = format.AppendCountsPart(body, row.Value)
+		}
+		if err != nil && bad == nil {
+			bad = err
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case rows == 0:
+		return nil, errNoCounts
+	case bad == nil:
+		c, bad = format.ParseCounts(head, body)
+	}
+	if bad != nil {
+		s.badCounts(tenant, window, bad)
+		return nil, errNoCounts
+	}
+	return c, nil
+}
+
+// badCounts names counts that can't be read, once, and has the series counted anew.
+func (s *Store) badCounts(tenant string, window int64, bad error) {
+	s.counted.lose(tenantWindow{tenant, window})
+	if !errors.Is(bad, format.ErrOtherCounts) {
+		s.noteOnce(engine.Catalog, fmt.Errorf("storage: counts of the series of window %d of tenant %q, which are counted instead: %w", window, tenant, bad))
+	}
+}
+
+// scanCounts scans rows of counts. What can't be read is named, and left out: the series are counted then.
+func (s *Store) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+	rows.Table = engine.Catalog
+	rows.Damaged = func(d engine.Damage) { s.badCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
+	return eachRow(rows.Table, s.eng.Scan(ctx, rows), row)
+}
+
+// storedSeries is how many series a window has, and how they differ from those of the window before, as far as that is stored.
+type storedSeries struct {
+	head   *format.CountsHead
+	change *format.CountsChange
+}
+
+// storedSeries returns how many series a window in a state has, as stored, and compared with another state of the window before; 0: with none.
+func (r catalogReader) storedSeries(ctx context.Context, window int64, state, before uint64) (found storedSeries) {
+	if !r.s.mayHaveCounts(window) {
+		return found
+	}
+	head, change := format.CountsKey(state, 0), format.CountsChangeKey(state, before)
+	err := r.s.scanCounts(ctx, engine.Range{Partition: format.CountsPartition(window, r.tenant), From: format.CountsChangeKey(state, 0), To: head}, func(row engine.Row) error {
+		var err error
+		switch key := row.Clustering[0].Text; {
+		case key == head[0].Text:
+			var h format.CountsHead
+			if h, err = format.ParseCountsHead(row.Value); err == nil {
+				found.head = &h
+			}
+		case key == change[0].Text && before != 0:
+			var c format.CountsChange
+			if c, err = format.ParseCountsChange(row.Value); err == nil {
+				found.change = &c
+			}
+		}
+		if err != nil {
+			r.s.badCounts(r.tenant, window, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return storedSeries{}
+	}
+	return found
+}
+
+// answerFrom answers a query from stored counts; ok is false if they lack what it asks for.
+func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
+	if q.Metric != "" {
+		return answer, false
+	}
+	answer = SeriesCounts{Series: int64(c.Series), AllMetrics: int(c.AllMetrics), AllLabels: int(c.AllLabels)}
+	names := make([]Count, len(c.Labels))
+	for i := range c.Labels {
+		names[i] = c.Labels[i].NamedCount
+	}
+	var fits [3]bool
+	answer.Metrics, fits[0] = firstOf(c.Metrics, c.AllMetrics, q.Limit)
+	answer.Labels, fits[1] = firstOf(names, c.AllLabels, q.Limit)
+	at := slices.IndexFunc(c.Labels, func(l format.LabelCounts) bool { return l.Name == q.Label })
+	switch {
+	case q.Label == labels.MetricName:
+		answer.Values, fits[2] = answer.Metrics, fits[0]
+	case at >= 0:
+		answer.Values, fits[2] = firstOf(c.Labels[at].Values, c.Labels[at].Count, q.Limit)
+	default:
+		fits[2] = len(c.Labels) == int(c.AllLabels)
+	}
+	return answer, fits == [3]bool{true, true, true}
+}
+
+// firstOf returns the first of a list that has the greatest of so many; ok is false if it has too few.
+func firstOf(list []Count, of uint64, limit int) (first []Count, ok bool) {
+	limit = max(0, limit)
+	if len(list) < limit && uint64(len(list)) < of {
+		return nil, false
+	}
+	if n := min(limit, len(list)); n > 0 {
+		first = slices.Clone(list[:n])
+	}
+	return first, true
+}
