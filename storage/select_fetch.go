@@ -84,9 +84,13 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 		g.run(load, int(s.at)/groupSeries)
 	}
 	select {
-	case <-load.done:
-	case <-g.sel.ctx.Done():
-		return nil, g.sel.ctx.Err()
+	case <-load.done: // Most often: it costs less than waiting for either.
+	default:
+		select {
+		case <-load.done:
+		case <-g.sel.ctx.Done():
+			return nil, g.sel.ctx.Err()
+		}
 	}
 	if load.err != nil {
 		return nil, load.err
@@ -347,6 +351,8 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	return paged.Wanted{
 		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: seekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
+		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
+		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
 }
 
