@@ -175,7 +175,11 @@ type want struct {
 
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
-	var wants []want
+	n := 0
+	for _, s := range series {
+		n += int(s.to - s.from)
+	}
+	wants := make([]want, 0, n)
 	for i, s := range series {
 		var deletes format.Tombstones
 		if len(sel.uncleaned) > 0 {
@@ -191,25 +195,30 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
 	tasks := sel.tasks(wants)
 	got := make([][]sealedChunk, len(tasks))
-	if len(tasks) == 1 {
-		if got[0], l.err = sel.fetch(sel.ctx, &tasks[0]); l.err == nil {
-			l.order(len(series), got)
-		}
-		return
+	var err error
+	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
+		got[rest[0]], err = sel.fetch(sel.ctx, &tasks[rest[0]])
+	} else if len(rest) > 1 {
+		err = sel.fetchTasks(tasks, rest, got)
 	}
+	if l.err = err; err == nil {
+		l.order(len(series), got)
+	}
+}
+
+// fetchTasks reads the chunks of the tasks at some places into got.
+func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
-	for range min(readWorkers, len(tasks)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
+	for range min(readWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
 		g.Go(func() (err error) {
-			for i := next.Add(1) - 1; i < int64(len(tasks)) && err == nil; i = next.Add(1) - 1 {
-				got[i], err = sel.fetch(ctx, &tasks[i])
+			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
+				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
 			}
 			return err
 		})
 	}
-	if l.err = g.Wait(); l.err == nil {
-		l.order(len(series), got)
-	}
+	return g.Wait()
 }
 
 // isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
@@ -256,7 +265,7 @@ type task struct{ wants []want }
 // tasks cuts the wanted series of each source where so many others lie between two of them that it is
 // quicker to begin anew.
 func (sel *selection) tasks(wants []want) []task {
-	var tasks []task
+	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	for from, i := 0, 1; i <= len(wants); i++ {
 		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
 			tasks = append(tasks, task{wants: wants[from:i]})
