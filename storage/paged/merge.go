@@ -10,7 +10,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/page"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -68,7 +67,7 @@ func (m *merge) add(p *heldPage, first, last string) {
 // addWanted goes through the ids of the page and those that are wanted side by side: each is looked for among the others.
 func (m *merge) addWanted(p *heldPage, first, last string) {
 	ids := m.wanted.IDs
-	times, bounded := m.timesOf(p)
+	times := m.wanted.timesOf(p.openPage)
 	at, i := 0, sort.SearchStrings(ids, first)
 	for i < len(ids) && ids[i] <= last {
 		if at = p.search(at, ids[i]); at == p.len() {
@@ -76,7 +75,7 @@ func (m *merge) addWanted(p *heldPage, first, last string) {
 		}
 		id := p.id(int(p.order[at]))
 		if id == ids[i] {
-			if !bounded || times.MayMeet(int(p.order[at]), m.wanted.MinT, m.wanted.MaxT) {
+			if times.mayMeet(int(p.order[at])) {
 				m.addEntry(p, at)
 			}
 			at, i = at+1, i+1
@@ -84,14 +83,6 @@ func (m *merge) addWanted(p *heldPage, first, last string) {
 			i += sort.SearchStrings(ids[i:], id)
 		}
 	}
-}
-
-// timesOf returns when the samples of a page's entries were taken; ok is false if that is all the same, or isn't known.
-func (m *merge) timesOf(p *heldPage) (t page.Times, ok bool) {
-	if !m.wanted.Bounded || p.page == nil {
-		return t, false
-	}
-	return p.page.Times()
 }
 
 // addEntry adds the entry of a page that comes as the at-th in the order of ids.
