@@ -17,7 +17,7 @@ const (
 	// batchSteps bounds a batch's series times steps.
 	batchSteps = 1 << 16
 	// smallWork is up to how many series one goroutine computes a step of each, or so many spans of time: about a millisecond's work.
-	smallWork = 768
+	smallWork = 1536
 	smallSpan = 3_600_000 // milliseconds
 	// batchesPerWorker bounds the batches that are computed, or wait to be used.
 	batchesPerWorker = 3

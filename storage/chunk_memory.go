@@ -120,17 +120,17 @@ func (m *chunkMemory) size() int64 {
 }
 
 // versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
-func (sel *selection) versionOf(src *source) (version uint64, ok bool) {
-	s := sel.r.s
+func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
+	s := f.sel.r.s
 	if s.versions == nil {
 		return 0, false
 	}
-	partition := format.SeriesPartition(src.window.window, sel.r.tenant, src.metric, src.place)
-	rows, ok := s.versions.Version(engine.Raw, partition)
+	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
+	rows, ok := s.versions.Version(engine.Raw, f.partition)
 	if !ok {
 		return 0, false
 	}
-	pages, ok := s.versions.Version(engine.RawPages, partition)
+	pages, ok := s.versions.Version(engine.RawPages, f.partition)
 	return rows + pages, ok // Both only grow.
 }
 
@@ -187,7 +187,7 @@ func (f *fetcher) recallTask(wants []want) bool {
 		return false
 	}
 	src := &f.sel.sources[wants[0].source]
-	version, ok := f.sel.versionOf(src)
+	version, ok := f.versionOf(src)
 	if !ok {
 		return false
 	}

@@ -173,13 +173,22 @@ type want struct {
 	deletes format.Tombstones
 }
 
+// wantMemory has memory of wants that were read.
+var wantMemory = sync.Pool{New: func() any { return new([]want) }}
+
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	n := 0
 	for _, s := range series {
 		n += int(s.to - s.from)
 	}
-	wants := make([]want, 0, n)
+	memory := wantMemory.Get().(*[]want)
+	wants := slices.Grow((*memory)[:0], n)
+	defer func() {
+		clear(wants)
+		*memory = wants
+		wantMemory.Put(memory)
+	}()
 	for i, s := range series {
 		var deletes format.Tombstones
 		if len(sel.uncleaned) > 0 {
@@ -275,6 +284,9 @@ func (sel *selection) tasks(wants []want) []task {
 	return tasks
 }
 
+// fewChunks is for how many chunks memory is taken at first where the range is short.
+const fewChunks = 32
+
 // fetch reads the chunks of a task, slot by slot.
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
 	window := sel.sources[t.wants[0].source].window
@@ -285,12 +297,14 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
-	if !sel.allUncleaned(slots) {
-		f.chunks = make([]sealedChunk, 0, len(t.wants)*len(slots))
+	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.s.period.SlotEnd(slots[0])-sel.r.s.period.SlotStart(slots[0]))/4 {
+		f.chunks = make([]sealedChunk, 0, min(n, fewChunks)) // Of other times there may be many.
+	} else if !sel.allUncleaned(slots) {
+		f.chunks = make([]sealedChunk, 0, n)
 	}
 	src := &sel.sources[t.wants[0].source]
 	if len(t.wants) <= keptSeries {
-		f.version, f.keeps = sel.versionOf(src)
+		f.version, f.keeps = f.versionOf(src)
 	}
 	hidden := src.hidden
 	for _, slot := range slots {
@@ -344,12 +358,14 @@ type fetcher struct {
 	// keeps is true if chunks of few series may be kept, in this version of their partitions.
 	keeps   bool
 	version uint64
+	// partition is memory of the key of one.
+	partition engine.Key
 }
 
 // wanted returns the chunks of wants, which are of one source and in the order of their ids, that start between two times.
 func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
-	f.ids, f.text = f.ids[:0], slices.Grow(f.text[:0], len(wants)*engine.IDLen)
+	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
 	for i := range wants {
 		f.text = append(f.text, wants[i].of.id[:]...)
 	}
