@@ -10,7 +10,13 @@ type distance struct {
 	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the
 	// next row that may be theirs.
 	passOver int
-	piece    sealPiece
+	// seekRows is how many rows an engine passes over in the time that it takes to begin a scan. Cassandra's first page of a scan has
+	// hundreds of rows, whether they are wanted or not.
+	seekRows int
+	// groupRows is about how many chunks of an answer are read together, those of groupSeries series at least: of a metric of which all
+	// series are wanted, each group of them lies scattered over the whole, as ids are hashes.
+	groupRows int
+	piece     sealPiece
 }
 
 // sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
@@ -19,8 +25,8 @@ type distance struct {
 type sealPiece struct{ bytes, series, rollups int }
 
 var (
-	near = distance{rebuildWorkers: 2, pendingWorkers: 1, rollWorkers: 1, passOver: 32, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
-	far  = distance{rebuildWorkers: 16, pendingWorkers: 16, rollWorkers: readWorkers, passOver: 1000, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
+	near = distance{rebuildWorkers: 2, pendingWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
+	far  = distance{rebuildWorkers: 16, pendingWorkers: 16, rollWorkers: readWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
 )
 
 func (s *Store) distance() *distance {

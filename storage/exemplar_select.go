@@ -153,7 +153,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	key := func(slot int64) engine.Key {
 		return engine.Key{engine.Int(format.KindExemplars), engine.Int(p.SlotStart(slot))}
 	}
-	if len(positions)*seekRows >= m.size() {
+	if len(positions)*f.r.s.distance().seekRows >= m.size() {
 		return scan(key(slots[0]), key(slots[len(slots)-1]))
 	}
 	first, last := m.ids[positions[0]], m.ids[positions[len(positions)-1]]

@@ -210,13 +210,13 @@ func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 }
 
 // fetchRollups reads the rollup chunks of a task. A series' rows stand together: where less than half of them are wanted, the scan
-// begins anew after those of each series.
+// begins anew after those of each series, unless it passes over as many rows as a window may have of a series in that time.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)
 	w := f.wanted(wants, from, to)
 	w.Long = !slices.ContainsFunc(wants, func(w want) bool { return !w.alone })
-	if (to-from)*2 <= windowMSOf(of.window) {
+	if width := windowMSOf(of.window); (to-from)*2 <= width && int64(w.PassOver) < width/f.sel.chunkMSOf(of) {
 		w.PassOver = 0
 	}
 	_, err := f.sel.r.chunks(ctx, w, func(row engine.Row) error {
@@ -240,6 +240,15 @@ func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 		return p.DayOf(first), p.DayOf(last)
 	}
 	return p.SlotStart(first), p.SlotStart(last)
+}
+
+// chunkMSOf returns how long a span a rollup chunk of a window is about: a slot, or a day.
+func (sel *selection) chunkMSOf(w *sealedWindow) int64 {
+	if format.ResolutionOf(w.window) == rollup.OneHour {
+		return format.DayMS
+	}
+	p := sel.r.s.period
+	return p.SlotEnd(w.slots[0]) - p.SlotStart(w.slots[0])
 }
 
 func windowMSOf(window int64) int64 {

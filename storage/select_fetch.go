@@ -17,31 +17,33 @@ import (
 )
 
 const (
-	// groupSeries is how many neighbouring series of an answer are read together.
+	// groupSeries is how many neighbouring series of an answer are read together, at least.
 	groupSeries = 256
+	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
+	mostGroupSeries = 4096
 	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
 	groupsAhead = 2
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
 	// answer at once, each at its own place; when there are too many, groups are read again.
 	groupsHeld = 16
-	// seekRows is how many rows an engine passes over in the time that it takes to begin a scan.
-	seekRows = 20
 )
 
 // groups reads the sealed chunks of a selection.
 type groups struct {
 	sel *selection
-	mu  sync.Mutex
-	all []group
+	// series is how many a group has, but for the last: a multiple of 64.
+	series int
+	mu     sync.Mutex
+	all    []group
+	// read has a bit for each series of the answer that was asked for since its group was read.
+	read []uint64
 	// held are the groups with chunks, the one least recently begun first.
 	held []int
 }
 
 type group struct {
 	load *groupLoad // nil: not read, or let go of
-	// read has a bit for each series that was asked for; left is how many were not.
-	read [groupSeries / 64]uint64
-	left int
+	left int        // series that weren't asked for
 }
 
 // groupLoad is a read of a group's chunks, done or under way.
@@ -65,14 +67,31 @@ func (g *groups) init(sel *selection) {
 	if len(sel.sources) == 0 {
 		return
 	}
-	g.all = make([]group, (len(sel.series)+groupSeries-1)/groupSeries)
+	g.series = groupSeries
+	if rows := sel.r.s.distance().groupRows; rows > 0 {
+		g.series = max(groupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+	}
+	g.read = make([]uint64, (len(sel.series)+63)/64)
+	g.all = make([]group, (len(sel.series)+g.series-1)/g.series)
 	for i := range g.all {
 		g.all[i].left = g.size(i)
 	}
 }
 
+// mostChunks is about how many sealed chunks a series has that lives all the time; at least 1.
+func (sel *selection) mostChunks() int {
+	n, counted := 0, map[*sealedWindow]bool{}
+	for i := range sel.sources {
+		if w := sel.sources[i].window; !counted[w] {
+			counted[w] = true
+			n += sel.chunksOf(w)
+		}
+	}
+	return max(1, n)
+}
+
 // size is how many series a group has.
-func (g *groups) size(i int) int { return min(groupSeries, len(g.sel.series)-i*groupSeries) }
+func (g *groups) size(i int) int { return min(g.series, len(g.sel.series)-i*g.series) }
 
 // chunks returns the sealed chunks of a series, in the order of time within a shard.
 func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
@@ -81,7 +100,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	}
 	load, mine := g.ask(int(s.at))
 	if mine {
-		g.run(load, int(s.at)/groupSeries)
+		g.run(load, int(s.at)/g.series)
 	}
 	select {
 	case <-load.done: // Most often: it costs less than waiting for either.
@@ -95,7 +114,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if load.err != nil {
 		return nil, load.err
 	}
-	local := s.at % groupSeries
+	local := int(s.at) % g.series
 	from := uint32(0)
 	if local > 0 {
 		from = load.ends[local-1]
@@ -108,12 +127,12 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 func (g *groups) ask(at int) (load *groupLoad, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i, local := at/groupSeries, at%groupSeries
+	i := at / g.series
 	gr := &g.all[i]
 	first := gr.left == g.size(i)
 	load, mine = g.begin(i)
-	if bit := uint64(1) << (local % 64); gr.read[local/64]&bit == 0 {
-		gr.read[local/64] |= bit
+	if bit := uint64(1) << (at % 64); g.read[at/64]&bit == 0 {
+		g.read[at/64] |= bit
 		gr.left--
 	}
 	if gr.left == 0 {
@@ -150,12 +169,13 @@ func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 func (g *groups) run(load *groupLoad, i int) {
 	defer close(load.done)
 	load.err = errLoadPanicked
-	from := i * groupSeries
+	from := i * g.series
 	load.read(g.sel, g.sel.series[from:from+g.size(i)])
 }
 
 func (g *groups) release(i int) {
 	g.all[i] = group{left: g.size(i)}
+	clear(g.read[i*g.series/64 : (i*g.series+g.size(i)+63)/64])
 	if at := slices.Index(g.held, i); at >= 0 {
 		g.held = slices.Delete(g.held, at, at+1)
 	}
@@ -176,6 +196,9 @@ type want struct {
 // wantMemory has memory of wants that were read.
 var wantMemory = sync.Pool{New: func() any { return new([]want) }}
 
+// keptWants bounds the memory that is used again: more are those of series with many chunks, which take longer to read.
+const keptWants = 4096
+
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	n := 0
@@ -185,9 +208,10 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	memory := wantMemory.Get().(*[]want)
 	wants := slices.Grow((*memory)[:0], n)
 	defer func() {
-		clear(wants)
-		*memory = wants
-		wantMemory.Put(memory)
+		if clear(wants); cap(wants) <= keptWants {
+			*memory = wants
+			wantMemory.Put(memory)
+		}
 	}()
 	for i, s := range series {
 		var deletes format.Tombstones
@@ -275,6 +299,7 @@ type task struct{ wants []want }
 // quicker to begin anew.
 func (sel *selection) tasks(wants []want) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
+	seekRows := uint32(sel.r.s.distance().seekRows)
 	for from, i := 0, 1; i <= len(wants); i++ {
 		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
 			tasks = append(tasks, task{wants: wants[from:i]})
@@ -374,7 +399,7 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: seekRows, Columns: f.sel.columns,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: f.sel.r.s.distance().seekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
 		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,

@@ -222,7 +222,14 @@ func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Lab
 }
 
 func TestGroupsInAnyOrderAndAtOnce(t *testing.T) {
-	ts := openTestStore(t, nil)
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
+			groupsInAnyOrderAndAtOnce(t, openTestStore(t, func(o *Options) { o.Shared, o.seams.still = shared, shared }))
+		})
+	}
+}
+
+func groupsInAnyOrderAndAtOnce(t *testing.T, ts *testStore) {
 	_, _ = manySeries(t, ts, 30*groupSeries+5)
 	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
