@@ -54,8 +54,8 @@ func readBySeries(t *testing.T, ts *testStore, q Query) map[string][]sample {
 	return out
 }
 
-// TestChunksOfManyMetricsAreKept asks for a target again, which has a series of each of more metrics than are read at once: only what was
-// written to meanwhile is read again.
+// TestChunksOfManyMetricsAreKept asks for a target again, which has a series of each of more metrics than are read at once: only those
+// that were written to meanwhile are read again.
 func TestChunksOfManyMetricsAreKept(t *testing.T) {
 	t.Parallel()
 	const metrics = 300

@@ -67,7 +67,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	return mergeByMetric(lists), nil
 }
 
-// mergeByMetric returns what is in the lists, each by metric, by metric and then by list.
+// mergeByMetric merges lists that are each sorted by metric. Of one metric the lists come in their order.
 func mergeByMetric(lists [][]windowMetric) []windowMetric {
 	switch len(lists) {
 	case 0:

@@ -80,7 +80,7 @@ type compressedWriter struct {
 	encoder  encoder // nil: nothing is compressed yet
 	begun    bool    // the header is written, or is about to be
 	code     int     // that the header will have; 0: none was set
-	small    []byte  // what was written before
+	small    []byte  // the text until then
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -126,7 +126,7 @@ func (w *compressedWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// compress writes the header of a compressed answer, and what was written before.
+// compress writes the header of a compressed answer, and the text that was held back.
 func (w *compressedWriter) compress() error {
 	w.encoder = encoders[w.encoding].Get().(encoder)
 	w.encoder.Reset(w.ResponseWriter)
