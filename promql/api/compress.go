@@ -38,11 +38,8 @@ var uncompressed = map[string]bool{
 	"/status/walreplay": true, "/search/metric_names": true, "/search/label_names": true, "/search/label_values": true,
 }
 
-// smallAnswer is up to how many bytes an answer isn't compressed: with its header it takes one packet either way.
-const smallAnswer = 1 << 10
-
-// compressed makes a handler whose answer is compressed as Prometheus' are, with the first encoding of those that the client
-// takes, unless it is small. h is made not to compress.
+// compressed makes a handler whose answer is compressed as Prometheus' are: with the first encoding of those that the client
+// takes, however small the answer is. h is made not to compress.
 func compressed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &compressedWriter{ResponseWriter: w, encoding: accepted(r.Header.Get("Accept-Encoding"))}
@@ -51,6 +48,8 @@ func compressed(h http.HandlerFunc) http.HandlerFunc {
 			c.begin()
 			return
 		}
+		c.encoder = encoders[c.encoding].Get().(encoder)
+		c.encoder.Reset(w)
 		takes := r.Header["Accept-Encoding"]
 		delete(r.Header, "Accept-Encoding")
 		defer func() { r.Header["Accept-Encoding"] = takes }() // Whoever logs the request goes on seeing its header.
@@ -70,70 +69,36 @@ func accepted(list string) string {
 	return ""
 }
 
-// compressedWriter compresses an answer that a client takes compressed, once it isn't small any more, or is flushed.
-//
-//	WriteHeader, Write ─► code, small ─┬─ smallAnswer is full, Flush ─► header, encoder ◄── Write
-//	                                   └─ the end ────────────────────► header, small
+// compressedWriter compresses an answer.
 type compressedWriter struct {
 	http.ResponseWriter
-	encoding string  // empty: the client takes none
-	encoder  encoder // nil: nothing is compressed yet
-	begun    bool    // the header is written, or is about to be
-	code     int     // that the header will have; 0: none was set
-	small    []byte  // the text until then
+	encoding string
+	encoder  encoder // nil: the client takes none
+	begun    bool
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *compressedWriter) WriteHeader(code int) {
-	if w.encoding != "" && !w.begun {
-		if w.code == 0 {
-			w.code = code
-		}
-		return
-	}
 	w.begin()
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements http.ResponseWriter.
 func (w *compressedWriter) Write(p []byte) (int, error) {
-	if w.encoding == "" {
-		w.begin()
-		return w.ResponseWriter.Write(p)
-	}
+	w.begin()
 	if w.encoder == nil {
-		if len(w.small)+len(p) <= smallAnswer {
-			w.small = append(w.small, p...)
-			return len(p), nil
-		}
-		if err := w.compress(); err != nil {
-			return 0, err
-		}
+		return w.ResponseWriter.Write(p)
 	}
 	return w.encoder.Write(p)
 }
 
 // Flush implements http.Flusher.
 func (w *compressedWriter) Flush() {
-	if w.encoding == "" {
-		w.begin()
-	} else {
-		if w.encoder == nil {
-			_ = w.compress() // As in end.
-		}
-		_ = w.encoder.Flush()
+	w.begin()
+	if w.encoder != nil {
+		_ = w.encoder.Flush() // As in end.
 	}
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// compress writes the header of a compressed answer, and the text that was held back.
-func (w *compressedWriter) compress() error {
-	w.encoder = encoders[w.encoding].Get().(encoder)
-	w.encoder.Reset(w.ResponseWriter)
-	w.begin()
-	_, err := w.encoder.Write(w.small)
-	w.small = nil
-	return err
 }
 
 // begin sets the header. Prometheus' handlers have set what the answer varies with.
@@ -150,20 +115,11 @@ func (w *compressedWriter) begin() {
 		header.Set("Content-Encoding", w.encoding)
 		header.Del("Content-Length") // That of the text.
 	}
-	if w.code != 0 {
-		w.ResponseWriter.WriteHeader(w.code)
-	}
 }
 
 // end writes the rest and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
 func (w *compressedWriter) end() {
 	w.begin()
-	if w.encoder == nil {
-		if len(w.small) > 0 {
-			_, _ = w.ResponseWriter.Write(w.small)
-		}
-		return
-	}
 	_ = w.encoder.Close()
 	w.encoder.Reset(nil)
 	encoders[w.encoding].Put(w.encoder)
