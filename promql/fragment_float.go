@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/model/value"
@@ -51,16 +52,44 @@ func (r *rawReader) live() ([]int64, []float64) {
 	return r.times, r.values
 }
 
-// slopes computes rate, increase or delta.
-func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
-	t, v := r.live()
-	p := r.fragment
+// liveCounter is live that also notes the resets. Most counters have no stale markers, and need to be looked through once.
+func (r *rawReader) liveCounter() ([]int64, []float64) {
+	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	r.resets = r.resets[:0]
-	for i := 1; s.Counter && i < len(v); i++ {
+	before, numbers := math.Inf(-1), true
+	for i, f := range v {
+		if !(f >= before) {
+			if numbers = f < before; !numbers { // It is NaN, and may be a stale marker.
+				break
+			}
+			r.resets = append(r.resets, i)
+		}
+		before = f
+	}
+	if numbers {
+		return t, v
+	}
+	t, v = r.live()
+	r.resets = r.resets[:0]
+	for i := 1; i < len(v); i++ {
 		if v[i] < v[i-1] {
 			r.resets = append(r.resets, i)
 		}
 	}
+	return t, v
+}
+
+// slopes computes rate, increase or delta.
+func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
+	var t []int64
+	var v []float64
+	if s.Counter {
+		t, v = r.liveCounter()
+	} else {
+		t, v = r.live()
+		r.resets = r.resets[:0]
+	}
+	p := r.fragment
 	from, to, reset := 0, 0, 0
 	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		right := p.edges.at(i)

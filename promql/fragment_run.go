@@ -16,6 +16,9 @@ const (
 	batchSeries = 32
 	// batchSteps bounds a batch's series times steps.
 	batchSteps = 1 << 16
+	// smallWork is up to how many series one goroutine computes a step of each, or so many spans of time: about a millisecond's work.
+	smallWork = 1536
+	smallSpan = 3_600_000 // milliseconds
 	// batchesPerWorker bounds the batches that are computed, or wait to be used.
 	batchesPerWorker = 3
 )
@@ -53,6 +56,9 @@ func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) e
 	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
+	if r.isSmall() {
+		workers = 1
+	}
 	r.readers = make([][]fragmentReader, workers)
 	for i := range r.readers {
 		for _, l := range r.segments {
@@ -77,6 +83,12 @@ func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) e
 		}
 		return nil
 	})
+}
+
+// isSmall reports whether the work is so little that to share it costs more: goroutines whose stacks grow anew, and that wait for each other.
+func (r *fragmentRun) isSmall() bool {
+	p := r.fragment
+	return int64(len(r.series))*max(int64(p.eval.n), (p.edges.last()-p.edges.first+p.width)/smallSpan) <= smallWork
 }
 
 // compute fills b.

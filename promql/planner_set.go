@@ -14,6 +14,7 @@ import (
 type fragmentSet struct {
 	result *fragmentResult
 	next   int
+	rows   []fragmentRow // memory for the next ones
 }
 
 // Next implements promstorage.SeriesSet.
@@ -28,10 +29,19 @@ func (s *fragmentSet) Next() bool {
 // At implements promstorage.SeriesSet.
 func (s *fragmentSet) At() promstorage.Series {
 	if err := s.result.readErr; err != nil {
-		return fragmentRow{fragmentSeries: &fragmentSeries{}, err: err}
+		return &fragmentRow{fragmentSeries: &fragmentSeries{}, err: err}
 	}
-	return fragmentRow{fragmentSeries: s.result.series[s.next-1], grid: s.result.grid}
+	if len(s.rows) == 0 {
+		s.rows = make([]fragmentRow, min(rowsAtOnce, len(s.result.series)-s.next+1))
+	}
+	row := &s.rows[0]
+	s.rows = s.rows[1:]
+	*row = fragmentRow{fragmentSeries: s.result.series[s.next-1], grid: s.result.grid}
+	return row
 }
+
+// rowsAtOnce is for how many rows memory is taken at once: the evaluator keeps all of them.
+const rowsAtOnce = 64
 
 // Err implements promstorage.SeriesSet.
 func (s *fragmentSet) Err() error { return s.result.selectErr }
@@ -46,15 +56,15 @@ type fragmentRow struct {
 	err  error
 }
 
-func (r fragmentRow) Labels() labels.Labels { return r.metric }
+func (r *fragmentRow) Labels() labels.Labels { return r.metric }
 
 // Iterator implements promstorage.SampleIterable.
-func (r fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+func (r *fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	i, ok := it.(*fragmentIterator)
 	if !ok {
 		i = &fragmentIterator{}
 	}
-	*i = fragmentIterator{fragmentRow: r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
+	*i = fragmentIterator{fragmentRow: *r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
 	i.n = len(r.v)
 	if r.from+i.n < r.grid.n && i.n > 0 {
 		i.n++ // A stale marker ends the series.

@@ -101,7 +101,12 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 			series[i].segments = append(make([]*storage.SelectedSeries, before, before+len(segments)), series[i].segments...)
 		}
 	}
-	into.segments, into.series = append(into.segments, segments...), append(into.series, series...)
+	if into.series == nil {
+		into.series = series
+	} else {
+		into.series = append(into.series, series...)
+	}
+	into.segments = append(into.segments, segments...)
 	into.short.Merge(short)
 	into.uses, into.sizes = append(into.uses, store.Limiter().Use(p.ctx, name)), append(into.sizes, len(series))
 	stats.Series += len(series)

@@ -143,6 +143,19 @@ func (c *cache) held(key cacheKey, version uint64) (cached, bool) {
 	return c.hit(e), true
 }
 
+// heldOf is held for each of some keys, in the place of which into gets the value, or nil; key returns one with its version.
+func (c *cache) heldOf(into []cached, key func(i int) (cacheKey, uint64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range into {
+		into[i] = nil
+		k, version := key(i)
+		if e := c.entries[k]; e != nil && e.Value.(*cacheEntry).version == version {
+			into[i] = c.hit(e)
+		}
+	}
+}
+
 // hit counts a look-up that has found an entry, and returns its value. It needs the lock.
 func (c *cache) hit(e *list.Element) cached {
 	entry := e.Value.(*cacheEntry)

@@ -120,17 +120,17 @@ func (m *chunkMemory) size() int64 {
 }
 
 // versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
-func (sel *selection) versionOf(src *source) (version uint64, ok bool) {
-	s := sel.r.s
+func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
+	s := f.sel.r.s
 	if s.versions == nil {
 		return 0, false
 	}
-	partition := format.SeriesPartition(src.window.window, sel.r.tenant, src.metric, src.place)
-	rows, ok := s.versions.Version(engine.Raw, partition)
+	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
+	rows, ok := s.versions.Version(engine.Raw, f.partition)
 	if !ok {
 		return 0, false
 	}
-	pages, ok := s.versions.Version(engine.RawPages, partition)
+	pages, ok := s.versions.Version(engine.RawPages, f.partition)
 	return rows + pages, ok // Both only grow.
 }
 
@@ -140,11 +140,10 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 		_, err := f.scan(ctx, start, wants)
 		return err
 	}
-	src, memory := &f.sel.sources[wants[0].source], f.sel.r.s.chunkMemory
-	key := chunksKey{window: src.window.window, start: start, tenant: f.sel.r.tenant, metric: src.metric, place: src.place, first: wants[0].of.id}
+	key, memory := f.sel.keyOf(start, wants), f.sel.r.s.chunkMemory
 	if e := memory.get(key, f.version); e != nil {
-		if ok, err := f.recall(e, start, wants); ok || err != nil {
-			return err
+		if size, ok := f.recall(e, start, wants); ok {
+			return f.sel.r.budget.charge(size)
 		}
 	}
 	from := len(f.chunks)
@@ -155,9 +154,65 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 	return err
 }
 
-// recall takes the chunks of wants from those that are kept; ok is false if one of the series isn't among them.
-func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (ok bool, err error) {
-	from, id, next, size := len(f.chunks), 0, 0, 0
+// keyOf returns what names the chunks of wants, which are of one source, in a slot.
+func (sel *selection) keyOf(start int64, wants []want) chunksKey {
+	src := &sel.sources[wants[0].source]
+	return chunksKey{window: src.window.window, start: start, tenant: sel.r.tenant, metric: src.metric, place: src.place, first: wants[0].of.id}
+}
+
+// recallTasks sets into got the chunks of the tasks, of so many wants, that are all kept, and returns the places of the others. It is for the caller's goroutine: to
+// have others do it would take longer. Whoever asks for buckets reads from several tables, and has fetch do it all.
+func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
+	f := fetcher{sel: sel}
+	for i := range tasks {
+		if sel.width == 0 && len(tasks) > 1 {
+			if f.chunks == nil {
+				f.chunks = make([]sealedChunk, 0, wants)
+			}
+			from := len(f.chunks)
+			if f.recallTask(tasks[i].wants) {
+				got[i] = f.chunks[from:len(f.chunks):len(f.chunks)]
+				continue
+			}
+			f.chunks = f.chunks[:from]
+		}
+		rest = append(rest, i)
+	}
+	return rest
+}
+
+// recallTask appends the chunks of a task if they are all kept. What they would exceed of the budget is noticed by who reads them then.
+func (f *fetcher) recallTask(wants []want) bool {
+	if len(wants) > keptSeries {
+		return false
+	}
+	src := &f.sel.sources[wants[0].source]
+	version, ok := f.versionOf(src)
+	if !ok {
+		return false
+	}
+	size := 0
+	for _, slot := range src.window.slots {
+		if f.sel.r.s.period.SlotEnd(slot) <= src.hidden {
+			continue
+		}
+		start := f.sel.r.s.period.SlotStart(slot)
+		e := f.sel.r.s.chunkMemory.get(f.sel.keyOf(start, wants), version)
+		if e == nil {
+			return false
+		}
+		n, ok := f.recall(e, start, wants)
+		if !ok {
+			return false
+		}
+		size += n
+	}
+	return f.sel.r.budget.charge(size) == nil
+}
+
+// recall takes the chunks of wants, of so many bytes, from those that are kept; ok is false if one of the series isn't among them.
+func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok bool) {
+	from, id, next := len(f.chunks), 0, 0
 	for i := range wants {
 		w := &wants[i]
 		for id < len(e.ids) && bytes.Compare(e.ids[id][:], w.of.id[:]) < 0 {
@@ -165,7 +220,7 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (ok bool, err
 		}
 		if id == len(e.ids) || e.ids[id] != w.of.id {
 			f.chunks = f.chunks[:from]
-			return false, nil
+			return 0, false
 		}
 		for ; next < len(e.chunks) && e.chunks[next].series <= id; next++ {
 			if c := &e.chunks[next]; c.series == id {
@@ -174,7 +229,7 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (ok bool, err
 			}
 		}
 	}
-	return true, f.sel.r.budget.charge(size)
+	return size, true
 }
 
 // kept copies the chunks that a scan for wants has found, whose memory is shared, into an entry.

@@ -150,10 +150,33 @@ func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search
 	if err != nil {
 		return err
 	}
+	if search.catalog == format.CatalogMetric {
+		return t.ofMetrics(ctx, find, list)
+	}
 	return find.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
 		t.add(search.ofSealed(m, positions)...)
 		return nil
 	})
+}
+
+// ofMetrics adds the names of the metrics that have series which match. They come in order.
+func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windowMetric) error {
+	matches := make([]bool, len(list))
+	err := find.eachMatch(ctx, list, func(at int, _ *metricSeries, _ []uint32) error {
+		matches[at] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	last := ""
+	for at, ok := range matches {
+		if name := list[at].metric; ok && name != last {
+			t.addLast(name)
+			last = name
+		}
+	}
+	return nil
 }
 
 // textSet collects texts from many goroutines.
@@ -180,6 +203,16 @@ func (t *textSet) addOne(s string) {
 	}
 	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
 		t.seen[s] = struct{}{}
+		t.list = append(t.list, s)
+	}
+}
+
+// addLast is addOne for a text that isn't added again.
+func (t *textSet) addLast(s string) {
+	if _, ok := t.seen[s]; ok || t.err != nil {
+		return
+	}
+	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
 		t.list = append(t.list, s)
 	}
 }

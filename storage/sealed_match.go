@@ -54,23 +54,38 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	n := 0
-	for i := range names {
-		n += len(names[i])
+	lists := make([][]windowMetric, len(windows))
+	for i := range windows {
 		if err := r.budget.charge(len(names[i]) * windowMetricBytes); err != nil {
 			return nil, err
 		}
-	}
-	list = make([]windowMetric, 0, n)
-	for i := range windows {
-		for _, m := range names[i] {
-			list = append(list, windowMetric{window: &windows[i], metric: m.name, shards: m.shards})
+		lists[i] = make([]windowMetric, len(names[i]))
+		for k, m := range names[i] {
+			lists[i][k] = windowMetric{window: &windows[i], metric: m.name, shards: m.shards}
 		}
 	}
-	if len(windows) > 1 {
-		slices.SortStableFunc(list, func(a, b windowMetric) int { return strings.Compare(a.metric, b.metric) })
+	return mergeByMetric(lists), nil
+}
+
+// mergeByMetric merges lists that are each sorted by metric. Of one metric the lists come in their order.
+func mergeByMetric(lists [][]windowMetric) []windowMetric {
+	switch len(lists) {
+	case 0:
+		return nil
+	case 1:
+		return lists[0]
 	}
-	return list, nil
+	half := len(lists) / 2
+	a, b := mergeByMetric(lists[:half]), mergeByMetric(lists[half:])
+	merged := make([]windowMetric, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if a[0].metric <= b[0].metric {
+			merged, a = append(merged, a[0]), a[1:]
+		} else {
+			merged, b = append(merged, b[0]), b[1:]
+		}
+	}
+	return append(append(merged, a...), b...)
 }
 
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
@@ -83,12 +98,16 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 		}
 		return outer.Err()
 	}
+	rest, err := r.matchHeld(outer, &q, list, visit)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(outer)
 	var next atomic.Int64
-	for range min(readWorkers, len(list)) { // Not a goroutine a metric: most are in the cache, and a new stack takes longer to grow than they do.
+	for range min(readWorkers, len(rest)) { // Not a goroutine a metric: a new stack takes long to grow.
 		g.Go(func() (err error) {
-			for at := next.Add(1) - 1; at < int64(len(list)) && err == nil && ctx.Err() == nil; at = next.Add(1) - 1 {
-				err = r.match(ctx, &q, list, int(at), visit)
+			for i := next.Add(1) - 1; i < int64(len(rest)) && err == nil && ctx.Err() == nil; i = next.Add(1) - 1 {
+				err = r.match(ctx, &q, list, rest[i], visit)
 			}
 			return err
 		})
@@ -97,6 +116,45 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 		return err
 	}
 	return outer.Err()
+}
+
+const (
+	// heldAtOnce is how many indexes are taken from the cache at once.
+	heldAtOnce = 64
+	// matchedAlone is how many series the caller's goroutine matches by itself: where they are more, several share the work.
+	matchedAlone = 10_000
+)
+
+// matchHeld is eachMatch for metrics whose indexes are in the cache, where few series are likely to match: to look these up takes
+// less than to have other goroutines do it. It returns the places of the metrics that are left.
+func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) (rest []int, err error) {
+	var held [heldAtOnce]cached
+	matched := 0
+	for from := 0; from < len(list); from += heldAtOnce {
+		some := list[from:min(len(list), from+heldAtOnce)]
+		indexes := held[:len(some)]
+		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
+			r.s.cache.heldOf(indexes, func(i int) (cacheKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
+		} else {
+			clear(indexes)
+		}
+		for i, v := range indexes {
+			if v == nil {
+				rest = append(rest, from+i)
+				continue
+			}
+			m := v.(*metricSeries)
+			r.catalog().tellBad(m, false)
+			positions := r.visible(some[i].window, m, m.set.Answer(&q.prepared))
+			if matched += len(positions); len(positions) == 0 {
+				continue
+			}
+			if err := visit(from+i, m, positions); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return rest, nil
 }
 
 // matchingQuery is what a request looks for, in an index and in pages.
@@ -206,11 +264,40 @@ type matching struct {
 	located map[format.ClassShard]*paged.Located
 }
 
+// matchedMemory is memory of what matches, which several metrics share: of most only few series match.
+type matchedMemory struct {
+	mu     sync.Mutex
+	ids    []format.SeriesID
+	labels []labels.Labels
+}
+
+// sharedSeries is for how many series memory is taken at once, and sharedAtMost how many of a metric share it.
+const sharedSeries, sharedAtMost = 256, 32
+
+// of returns memory of n series.
+func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
+	if n > sharedAtMost {
+		return make([]format.SeriesID, n), make([]labels.Labels, n)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.ids) < n {
+		room := sharedSeries
+		if a.ids == nil { // Many queries are for one metric.
+			room = n
+		}
+		a.ids, a.labels = make([]format.SeriesID, room), make([]labels.Labels, room)
+	}
+	ids, list := a.ids[:n:n], a.labels[:n:n]
+	a.ids, a.labels = a.ids[n:], a.labels[n:]
+	return ids, list
+}
+
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
-func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
+func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32, memory *matchedMemory) (matching, error) {
 	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions, located: m.located}
 	if len(positions) < len(m.ids) {
-		f.ids, f.labels = make([]format.SeriesID, len(positions)), make([]labels.Labels, len(positions))
+		f.ids, f.labels = memory.of(len(positions))
 		if m.places != nil {
 			f.places = make([]format.ClassShard, len(positions))
 		}

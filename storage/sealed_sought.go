@@ -102,14 +102,18 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 
 // heldSeries returns all series of a window's metric if their index is in the cache, else nil.
 func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
-	w := wm.window
-	v, ok := r.s.cache.held(cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: wm.metric}, w.version)
+	v, ok := r.s.cache.held(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
 	}
 	m := v.(*metricSeries)
 	r.tellBad(m, false)
 	return m
+}
+
+// seriesKey names the index of a window's metric.
+func (r *queryReader) seriesKey(wm *windowMetric) cacheKey {
+	return cacheKey{kind: cachedSeries, window: wm.window.window, tenant: r.tenant, text: wm.metric}
 }
 
 // soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.

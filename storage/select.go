@@ -126,9 +126,9 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err != nil {
 		return nil, err
 	}
-	found := make([]matching, len(list))
+	found, memory := make([]matching, len(list)), matchedMemory{}
 	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		found[at], err = find.take(list[at], m, positions)
+		found[at], err = find.take(list[at], m, positions, &memory)
 		return err
 	})
 	if err != nil {
@@ -167,6 +167,7 @@ func (sel *selection) merge(found []matching, limit int) {
 		return cmp.Or(strings.Compare(metrics[a], metrics[b]), bytes.Compare(sel.open[a].id[:], sel.open[b].id[:]))
 	})
 	m := merger{sel: sel, limit: limit}
+	m.expect(found, len(heads))
 	for len(found) > 0 || len(heads) > 0 {
 		metric := ""
 		switch {
@@ -206,6 +207,26 @@ type run struct {
 	places []format.ClassShard // that it has series in, ascending
 	next   int
 }
+
+// expect makes room for the series of windows and of the head, of which most have the same in all windows.
+func (m *merger) expect(found []matching, heads int) {
+	parts, series, most := heads, 0, heads
+	for i := range found {
+		n := len(found[i].ids)
+		if i > 0 && found[i].window.metric != found[i-1].window.metric {
+			series, most = series+most, 0
+		}
+		parts, most = parts+n, max(most, n)
+	}
+	if series += most; m.limit > 0 {
+		series, parts = min(series, m.limit), min(parts, m.limit)
+	}
+	m.sel.series, m.sel.parts = make([]*SelectedSeries, 0, series), make([]part, 0, parts)
+	m.slab = make([]SelectedSeries, min(series, slabSeries))
+}
+
+// slabSeries bounds for how many series memory is taken at once.
+const slabSeries = 1024
 
 func (m *merger) full() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
 
@@ -261,7 +282,7 @@ func (m *merger) least(heads []uint32) (least *format.SeriesID, ok bool) {
 func (m *merger) add(id *format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
-		m.slab = make([]SelectedSeries, min(1024, max(1, 4*len(sel.series))))
+		m.slab = make([]SelectedSeries, min(slabSeries, max(1, len(sel.series))))
 	}
 	series := &m.slab[0]
 	m.slab = m.slab[1:]

@@ -103,9 +103,13 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 		g.run(load, int(s.at)/g.series)
 	}
 	select {
-	case <-load.done:
-	case <-g.sel.ctx.Done():
-		return nil, g.sel.ctx.Err()
+	case <-load.done: // Most often: it costs less than waiting for either.
+	default:
+		select {
+		case <-load.done:
+		case <-g.sel.ctx.Done():
+			return nil, g.sel.ctx.Err()
+		}
 	}
 	if load.err != nil {
 		return nil, load.err
@@ -189,9 +193,26 @@ type want struct {
 	deletes format.Tombstones
 }
 
+// wantMemory has memory of wants that were read.
+var wantMemory = sync.Pool{New: func() any { return new([]want) }}
+
+// keptWants bounds the memory that is used again: more are those of series with many chunks, which take longer to read.
+const keptWants = 4096
+
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
-	var wants []want
+	n := 0
+	for _, s := range series {
+		n += int(s.to - s.from)
+	}
+	memory := wantMemory.Get().(*[]want)
+	wants := slices.Grow((*memory)[:0], n)
+	defer func() {
+		if clear(wants); cap(wants) <= keptWants {
+			*memory = wants
+			wantMemory.Put(memory)
+		}
+	}()
 	for i, s := range series {
 		var deletes format.Tombstones
 		if len(sel.uncleaned) > 0 {
@@ -207,25 +228,30 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
 	tasks := sel.tasks(wants)
 	got := make([][]sealedChunk, len(tasks))
-	if len(tasks) == 1 {
-		if got[0], l.err = sel.fetch(sel.ctx, &tasks[0]); l.err == nil {
-			l.order(len(series), got)
-		}
-		return
+	var err error
+	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
+		got[rest[0]], err = sel.fetch(sel.ctx, &tasks[rest[0]])
+	} else if len(rest) > 1 {
+		err = sel.fetchTasks(tasks, rest, got)
 	}
+	if l.err = err; err == nil {
+		l.order(len(series), got)
+	}
+}
+
+// fetchTasks reads the chunks of the tasks at some places into got.
+func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
-	for range min(readWorkers, len(tasks)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
+	for range min(readWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
 		g.Go(func() (err error) {
-			for i := next.Add(1) - 1; i < int64(len(tasks)) && err == nil; i = next.Add(1) - 1 {
-				got[i], err = sel.fetch(ctx, &tasks[i])
+			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
+				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
 			}
 			return err
 		})
 	}
-	if l.err = g.Wait(); l.err == nil {
-		l.order(len(series), got)
-	}
+	return g.Wait()
 }
 
 // isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
@@ -272,7 +298,7 @@ type task struct{ wants []want }
 // tasks cuts the wanted series of each source where so many others lie between two of them that it is
 // quicker to begin anew.
 func (sel *selection) tasks(wants []want) []task {
-	var tasks []task
+	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.s.distance().seekRows)
 	for from, i := 0, 1; i <= len(wants); i++ {
 		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
@@ -282,6 +308,9 @@ func (sel *selection) tasks(wants []want) []task {
 	}
 	return tasks
 }
+
+// fewChunks is for how many chunks memory is taken at first where the range is short.
+const fewChunks = 32
 
 // fetch reads the chunks of a task, slot by slot.
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
@@ -293,12 +322,14 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
-	if !sel.allUncleaned(slots) {
-		f.chunks = make([]sealedChunk, 0, len(t.wants)*len(slots))
+	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.s.period.SlotEnd(slots[0])-sel.r.s.period.SlotStart(slots[0]))/4 {
+		f.chunks = make([]sealedChunk, 0, min(n, fewChunks)) // Of other times there may be many.
+	} else if !sel.allUncleaned(slots) {
+		f.chunks = make([]sealedChunk, 0, n)
 	}
 	src := &sel.sources[t.wants[0].source]
 	if len(t.wants) <= keptSeries {
-		f.version, f.keeps = sel.versionOf(src)
+		f.version, f.keeps = f.versionOf(src)
 	}
 	hidden := src.hidden
 	for _, slot := range slots {
@@ -352,12 +383,14 @@ type fetcher struct {
 	// keeps is true if chunks of few series may be kept, in this version of their partitions.
 	keeps   bool
 	version uint64
+	// partition is memory of the key of one.
+	partition engine.Key
 }
 
 // wanted returns the chunks of wants, which are of one source and in the order of their ids, that start between two times.
 func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
-	f.ids, f.text = f.ids[:0], slices.Grow(f.text[:0], len(wants)*engine.IDLen)
+	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
 	for i := range wants {
 		f.text = append(f.text, wants[i].of.id[:]...)
 	}
@@ -368,6 +401,8 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	return paged.Wanted{
 		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: f.sel.r.s.distance().seekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
+		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
+		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
 }
 

@@ -197,7 +197,7 @@ func CutChunk(b []byte, f *Fields) bool {
 	if body, ok = cutPatchedRun(body, n, times, f.Texts[TextTimes:]); !ok || len(body) == 0 {
 		return false
 	}
-	x[FieldRange] = uint64(info.MaxT) - uint64(info.MinT) - regularRange(times, n)
+	x[FieldRange] = uint64(info.MaxT) - uint64(info.MinT) - regularRange(times[RunHead], times[RunBase], n)
 	x[FieldForm] = uint64(body[0])
 	body = body[1:]
 	if x[FieldForm]&formExceptions != 0 {
@@ -254,11 +254,19 @@ func appendPatchedRun(dst []byte, numbers []uint64, texts [][]byte) []byte {
 }
 
 // regularRange returns by how much the last of n timestamps is greater than the first, if their run is regular, or else 0.
-func regularRange(times []uint64, n int) uint64 {
-	if times[RunHead] != 1+intsRegular {
+func regularRange(head, base uint64, n int) uint64 {
+	if head != 1+intsRegular {
 		return 0
 	}
-	return uint64(unzigzag(times[RunBase])) * uint64(n-1)
+	return uint64(unzigzag(base)) * uint64(n-1)
+}
+
+// CutTimes returns the timestamps of the first and the last sample of a chunk that was cut into numbers of which at returns each, by index. Of numbers
+// that CutChunk hasn't made these are any.
+func CutTimes(at func(k int) uint64) (minT, maxT int64) {
+	first := at(FieldMinT) - 1<<63
+	span := at(FieldRange) + regularRange(at(FieldTimes+RunHead), at(FieldTimes+RunBase), int(at(FieldFloats)))
+	return int64(first), int64(first + span)
 }
 
 // AppendCut appends the chunk that CutChunk has cut, with its checksum. Fields that it hasn't made give bytes that may be no
@@ -271,7 +279,7 @@ func AppendCut(dst []byte, f *Fields) []byte {
 	dst = binary.AppendUvarint(dst, x[FieldFloats])
 	dst = append(dst, 0) // histograms
 	dst = binary.AppendVarint(dst, int64(x[FieldMinT]-1<<63))
-	dst = binary.AppendUvarint(dst, x[FieldRange]+regularRange(times, int(x[FieldFloats])))
+	dst = binary.AppendUvarint(dst, x[FieldRange]+regularRange(times[RunHead], times[RunBase], int(x[FieldFloats])))
 	dst = appendPatchedRun(dst, times, f.Texts[TextTimes:])
 	dst = append(dst, byte(x[FieldForm]))
 	dst = append(dst, f.Texts[TextExceptions]...)

@@ -45,7 +45,12 @@ func (p ClassShard) Shard() int64 { return int64(p) % MaxShards }
 
 // SeriesPartition is the partition key of labels and chunks of a metric's series, in the table of the window's resolution.
 func SeriesPartition(window int64, tenant, metric string, at ClassShard) engine.Key {
-	return engine.Key{engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.Shard())}
+	return AppendSeriesPartition(nil, window, tenant, metric, at)
+}
+
+// AppendSeriesPartition appends SeriesPartition to a key, which has its memory.
+func AppendSeriesPartition(dst engine.Key, window int64, tenant, metric string, at ClassShard) engine.Key {
+	return append(dst, engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.Shard()))
 }
 
 // RawLabelsKey is the clustering key of a series' labels in table raw.

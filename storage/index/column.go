@@ -1,6 +1,8 @@
 package index
 
 import (
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 // column holds, for one label, which series have which value.
 type column struct {
+	name string
 	once sync.Once
 	// values are the label's values, sorted, without the empty one.
 	values []string
@@ -17,17 +20,22 @@ type column struct {
 	ends []uint32
 	// positions are ascending within a value.
 	positions []uint32
+	// places is a hash table, with linear probing, of the indices of values plus 1; 0: a place is free. Its length is a power of two.
+	places []uint32
 }
 
 // column returns a label's column, making it if this is the first time that it's asked for.
 func (s *Set) column(name string) *column {
+	if c := s.recent.Load(); c != nil && c.name == name {
+		return c
+	}
 	s.mu.RLock()
 	c := s.columns[name]
 	s.mu.RUnlock()
 	if c == nil {
 		s.mu.Lock()
 		if c = s.columns[name]; c == nil {
-			c = &column{}
+			c = &column{name: name}
 			s.columns[name] = c
 		}
 		s.mu.Unlock()
@@ -44,6 +52,7 @@ func (s *Set) column(name string) *column {
 			delete(s.columns, name)
 		}
 	})
+	s.recent.Store(c)
 	return c
 }
 
@@ -84,6 +93,7 @@ func (c *column) fill(series []labels.Labels, name string) {
 		renumber[found[v]] = uint32(i)
 	}
 	c.values = slices.Clip(c.values)
+	c.hash()
 	c.ends = make([]uint32, len(c.values))
 	for i, o := range ordinals {
 		if o != none {
@@ -105,8 +115,37 @@ func (c *column) fill(series []labels.Labels, name string) {
 	}
 }
 
+// seed is that of all hashes of values.
+var seed = maphash.MakeSeed()
+
+func hashOf(value string) uint64 { return maphash.String(seed, value) }
+
+// hash makes the table of values: to compare one text costs less than a binary search, whose texts are all over the memory.
+func (c *column) hash() {
+	c.places = make([]uint32, 1<<bits.Len(uint(len(c.values)+len(c.values)/4)))
+	for i, v := range c.values {
+		at := c.place(hashOf(v))
+		for c.places[at] != 0 {
+			at = (at + 1) & (len(c.places) - 1)
+		}
+		c.places[at] = uint32(i) + 1
+	}
+}
+
+func (c *column) place(hash uint64) int { return int(hash) & (len(c.places) - 1) }
+
+// find returns the index of a value with this hash; ok is false if no series has it.
+func (c *column) find(value string, hash uint64) (i int, ok bool) {
+	for at := c.place(hash); c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
+		if i := int(c.places[at]) - 1; c.values[i] == value {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
 func (c *column) bytes() int64 {
-	return int64(len(c.values)*(headerBytes+4) + len(c.positions)*4)
+	return int64(len(c.values)*(headerBytes+4) + len(c.positions)*4 + len(c.places)*4)
 }
 
 // of returns the positions of the series with values[i].

@@ -6,7 +6,7 @@
 //	         3  up{instance="d"}                  3 has no job: its value is empty
 //
 // A Set is built from the labels alone. The first matcher that asks for a label makes that label's column:
-// its values, sorted, and for each the positions of the series that carry it. With sorted values an equality
-// or an alternation is a look-up, a prefix a range; other matchers are tested against values, of which there
+// its values, sorted, and for each the positions of the series that carry it. With a hash table of the values an
+// equality or an alternation is a look-up, as they are sorted a prefix is a range; other matchers are tested against values, of which there
 // are mostly far fewer than series, or against the few series that the other matchers have left over.
 package index

@@ -24,6 +24,9 @@ func Prepare(ms []*labels.Matcher) Prepared {
 		if c.plan(); c.always {
 			continue
 		}
+		for _, v := range c.lookups {
+			c.hashes = append(c.hashes, hashOf(v))
+		}
 		q.conditions = append(q.conditions, c)
 	}
 	slices.SortStableFunc(q.conditions, func(a, b condition) int { return int(a.way) - int(b.way) })
@@ -78,6 +81,7 @@ type condition struct {
 	// missing: a series without the label passes.
 	missing bool
 	lookups []string
+	hashes  []uint64 // of lookups
 }
 
 func (c *condition) plan() {
@@ -148,8 +152,8 @@ next:
 
 // solve applies the conditions one after the other, which come the cheapest first.
 func (s *Set) solve(conditions []condition) []uint32 {
-	if few, ok := s.fewest(conditions); ok {
-		return s.test(few, conditions)
+	if few, by := s.fewest(conditions); by >= 0 {
+		return s.test(s.test(few, conditions[:by]), conditions[by+1:])
 	}
 	left := fullBitmap(len(s.series))
 	count := len(s.series)
@@ -170,34 +174,50 @@ func (s *Set) solve(conditions []condition) []uint32 {
 	return left.appendTo(make([]uint32, 0, count))
 }
 
-// fewest looks for a condition that leaves over few series by a look-up alone.
-func (s *Set) fewest(conditions []condition) ([]uint32, bool) {
-	var best []uint32
-	found := false
+// IsLookup reports whether few series are likely to match, which are found by a look-up: some label has to have a value that is named.
+func (q *Prepared) IsLookup() bool { return slices.ContainsFunc(q.conditions, condition.isLookup) }
+
+// isLookup reports whether the series that pass are those with one of the values that are looked up.
+func (c condition) isLookup() bool {
+	return c.way == byLookup && !c.negative && !c.missing && !c.everyValue
+}
+
+// fewest looks for a condition that leaves over few series by a look-up alone, and returns them in memory of their own, with the condition's
+// index; -1: there is none.
+func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
+	by = -1
 	for i := range conditions {
 		c := &conditions[i]
-		if c.way != byLookup || c.negative || c.missing || c.everyValue {
+		if !c.isLookup() {
 			continue
 		}
-		col := s.column(c.m.Name)
-		named := 0
-		for _, v := range c.lookups {
-			if at, ok := slices.BinarySearch(col.values, v); ok {
-				named += len(col.of(at))
-			}
+		if named, few := s.column(c.m.Name).named(c); few && (by < 0 || len(named) < len(best)) {
+			best, by = named, i
 		}
-		if named > fewSeries || (found && named >= len(best)) {
-			continue
+	}
+	if len(best) == 0 {
+		return nil, by
+	}
+	return slices.Clone(best), by
+}
+
+// named returns the positions of the series with the values that a condition looks up, ascending, if they are few. They may be the column's own.
+func (c *column) named(of *condition) (positions []uint32, few bool) {
+	if len(of.lookups) == 1 {
+		if at, ok := c.find(of.lookups[0], of.hashes[0]); ok {
+			positions = c.of(at)
 		}
-		best, found = best[:0], true
-		for _, v := range c.lookups {
-			if at, ok := slices.BinarySearch(col.values, v); ok {
-				best = append(best, col.of(at)...)
+		return positions, len(positions) <= fewSeries
+	}
+	for k, v := range of.lookups {
+		if at, ok := c.find(v, of.hashes[k]); ok {
+			if positions = append(positions, c.of(at)...); len(positions) > fewSeries {
+				return nil, false
 			}
 		}
 	}
-	slices.Sort(best)
-	return slices.Compact(best), found // a regular expression may name a value twice
+	slices.Sort(positions)
+	return slices.Compact(positions), true // a regular expression may name a value twice
 }
 
 // testIsCheaper reports whether testing the series that are left costs less than looking at the label's values.
@@ -257,8 +277,8 @@ func (s *Set) addNamed(c *condition, col *column, named bitmap) {
 	from, to := 0, len(col.values)
 	switch c.way {
 	case byLookup:
-		for _, v := range c.lookups {
-			if at, ok := slices.BinarySearch(col.values, v); ok {
+		for k, v := range c.lookups {
+			if at, ok := col.find(v, c.hashes[k]); ok {
 				named.add(col.of(at))
 			}
 		}

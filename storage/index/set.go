@@ -31,6 +31,7 @@ type Set struct {
 	mu      sync.RWMutex
 	columns map[string]*column
 	absent  int
+	recent  atomic.Pointer[column] // the one that was asked for last
 
 	namesOnce sync.Once
 	names     []string

@@ -21,6 +21,7 @@
 //	composer.go            columns of all fields
 //	numbers.go             columns of numbers
 //	texts.go, packed.go    columns of texts
+//	times.go               when the samples of an entry were taken
 //	positions.go           where the series of entries stand in a labels page
 //	filter.go              filters of labels pages, each a value of its own
 //	selector.go, match.go  which entries of a labels page match, column by column

@@ -67,6 +67,7 @@ func (m *merge) add(p *heldPage, first, last string) {
 // addWanted goes through the ids of the page and those that are wanted side by side: each is looked for among the others.
 func (m *merge) addWanted(p *heldPage, first, last string) {
 	ids := m.wanted.IDs
+	times := m.wanted.timesOf(p.openPage)
 	at, i := 0, sort.SearchStrings(ids, first)
 	for i < len(ids) && ids[i] <= last {
 		if at = p.search(at, ids[i]); at == p.len() {
@@ -74,7 +75,9 @@ func (m *merge) addWanted(p *heldPage, first, last string) {
 		}
 		id := p.id(int(p.order[at]))
 		if id == ids[i] {
-			m.addEntry(p, at)
+			if times.mayMeet(int(p.order[at])) {
+				m.addEntry(p, at)
+			}
 			at, i = at+1, i+1
 		} else {
 			i += sort.SearchStrings(ids[i:], id)

@@ -413,6 +413,9 @@ func (h *history) chunksOf() {
 	}
 	w.IDs = slices.Sorted(maps.Keys(ids))
 	h.requireChunks(w)
+	if table == engine.Raw {
+		h.requireBounded(w)
+	}
 }
 
 // requireChunks compares chunks that are wanted with those of the plain engine.

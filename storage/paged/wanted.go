@@ -23,6 +23,9 @@ type Wanted struct {
 	Damaged    func(engine.Damage) // as in engine.Range
 	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
 	Columns rollup.Columns
+	// Bounded: of raw, chunks that have no samples from MinT to MaxT, milliseconds, aren't needed, and may be missing.
+	Bounded    bool
+	MinT, MaxT int64
 	// Long: of r5m and r1h, long chunks are yielded as they are, with the key of format.LongKey, where all of one counts.
 	Long bool
 	// Remember: what this process remembers of the partition may be used, and damage that came to its rows since isn't noticed then.

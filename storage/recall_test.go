@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// recallStore writes what some targets have of some metrics in the slot before the last, and seals it.
+func recallStore(t *testing.T, metrics, targets int) (*testStore, *scanCounter, int64) {
+	counter := countScans(memory.New())
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions = 1
+	ts.open()
+	t.Cleanup(ts.close)
+	at := ts.now.UnixMilli() - 5*format.HourMS
+	for m := range metrics {
+		for i := range targets { // Each is there for a minute, one after the other.
+			from := at + int64(i)*60_000
+			ts.write("ann", recallSeries(m, i), sample{from, float64(i)}, sample{from + 30_000, float64(m)})
+		}
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	return ts, counter, at
+}
+
+func recallSeries(metric, target int) labels.Labels {
+	return labels.FromStrings(labels.MetricName, fmt.Sprintf("m%03d", metric), "instance", fmt.Sprintf("i%d", target))
+}
+
+func ofTarget(i int, minT, maxT int64) Query {
+	return Query{Tenant: "ann", MinT: minT, MaxT: maxT, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))}}
+}
+
+// readBySeries reads what a query finds, by series.
+func readBySeries(t *testing.T, ts *testStore, q Query) map[string][]sample {
+	t.Helper()
+	found, err := ts.Select(t.Context(), q)
+	require.NoError(t, err)
+	out := map[string][]sample{}
+	for _, s := range found {
+		if list := readSamples(t, s); len(list) > 0 {
+			out[s.Labels.String()] = list
+		}
+	}
+	return out
+}
+
+// TestChunksOfManyMetricsAreKept asks for a target again, which has a series of each of more metrics than are read at once: only those
+// that were written to meanwhile are read again.
+func TestChunksOfManyMetricsAreKept(t *testing.T) {
+	t.Parallel()
+	const metrics = 300
+	ts, counter, at := recallStore(t, metrics, 3)
+	q := ofTarget(1, at, at+format.HourMS)
+	want := map[string][]sample{}
+	for m := range metrics {
+		want[recallSeries(m, 1).String()] = []sample{{at + 60_000, 1}, {at + 90_000, float64(m)}}
+	}
+	counter.rawScans()
+	require.Equal(t, want, readBySeries(t, ts, q))
+	require.Positive(t, counter.rawScans())
+	require.Equal(t, want, readBySeries(t, ts, q))
+	require.Zero(t, counter.rawScans(), "all are kept")
+	for _, m := range []int{0, 7, 200, metrics - 1} {
+		ts.write("ann", recallSeries(m, 1), sample{at + 100_000, 9})
+		key := recallSeries(m, 1).String()
+		want[key] = append(want[key], sample{at + 100_000, 9})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	counter.rawScans()
+	require.Equal(t, want, readBySeries(t, ts, q))
+	require.Positive(t, counter.rawScans())
+	require.Equal(t, want, readBySeries(t, ts, q))
+	require.Zero(t, counter.rawScans())
+
+	found, err := ts.Select(t.Context(), q)
+	require.NoError(t, err)
+	found[0].sel.r.budget.limit = found[0].sel.r.budget.used.Load() + 500
+	require.ErrorIs(t, found[0].Samples(&chunk.Samples{}), ErrQueryTooLarge, "chunks that are kept count, too")
+}
+
+// TestChunksOfOtherTimesAreNotRead asks for a minute of a metric whose series come and go: those of other times take nothing of the budget.
+func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
+	t.Parallel()
+	const targets = 100 // more than chunks are kept of
+	ts, _, at := recallStore(t, 1, targets)
+	all := Query{Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")}}
+	read := func(minT, maxT int64) (map[string][]sample, int64) {
+		q := all
+		q.MinT, q.MaxT = minT, maxT
+		found, err := ts.Select(t.Context(), q)
+		require.NoError(t, err)
+		require.Len(t, found, targets)
+		labelled, got := found[0].sel.r.budget.used.Load(), map[string][]sample{}
+		for _, s := range found {
+			if list := readSamples(t, s); len(list) > 0 {
+				got[s.Labels.String()] = list
+			}
+		}
+		return got, found[0].sel.r.budget.used.Load() - labelled
+	}
+	_, whole := read(at, at+2*format.HourMS)
+	for i := range 2 * targets {
+		if i == targets {
+			ts.openRows(&settings{}) // Pages that were just written are forgotten.
+		}
+		i %= targets
+		from := at + int64(i)*60_000
+		series := recallSeries(0, i).String()
+		got, bytes := read(from, from+59_999)
+		require.Equal(t, map[string][]sample{series: {{from, float64(i)}, {from + 30_000, 0}}}, got)
+		require.Less(t, bytes, whole/10)
+		got, _ = read(from+30_000, from+30_000)
+		require.Equal(t, map[string][]sample{series: {{from + 30_000, 0}}}, got)
+		got, _ = read(from+31_000, from+59_999)
+		require.Empty(t, got)
+	}
+}
