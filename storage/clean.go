@@ -247,13 +247,65 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	c.rows = len(c.batch.Mutations)
 	x := rowWriter{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}}
 	x.names(head.MetricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), c.window)
+	return x.writeNames()
+}
+
+// cleanedID returns the id of marks of a window's slots that live as long as rows which are written now.
+func (s *Store) cleanedID(window int64, tenant string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "cleaned %d", s.expires(window, tenant)))
+	return string(sum[:engine.IDLen])
+}
+
+// markAgain marks those slots of a window once more whose chunks have a start: the marks live as long as rows that are written now. A page of these chunks is
+// rewritten; the rows that outdo its entries may have been written before, by another process, with marks that vanish sooner.
+func (s *Store) markAgain(ctx context.Context, tenant string, window, start int64) error {
+	of, id := format.ResolutionOf(window), s.cleanedID(window, tenant)
+	there, err := s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	slots := map[int64]bool{}
+	for m := range there {
+		if s.destinationsOf(m.slot)[of].start == start && !there[markAt{m.slot, 0, id}] {
+			slots[m.slot] = true
+		}
+	}
+	for slot := range slots {
+		for res := rollup.OneHour + 1; res > of; res-- {
+			if err := s.listWindow(ctx, tenant, s.period.WindowOfSlot(res-1, slot)); err != nil {
+				return err
+			}
+			if err := s.mark(ctx, tenant, res-1, []markAt{{slot, 0, id}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nameAgain writes the names of series of a metric again, which have these labels rows: they live as long as rows that are written now.
+func (s *Store) nameAgain(ctx context.Context, tenant, metric string, window int64, rows [][]byte) error {
+	x := rowWriter{s: s, ctx: ctx, others: s.classes.others.Load(), horizons: map[string]*tenantHorizons{tenant: s.horizonMemory.get(tenant)}}
+	of, builder := head.MetricOf(tenant, metric), labels.NewScratchBuilder(16)
+	for _, row := range rows {
+		ls, err := format.ParseLabels(row, metric, &builder)
+		if err != nil {
+			continue // Readers name it.
+		}
+		x.names(of.Series(format.SeriesID{}, ls), window)
+	}
+	return x.writeNames()
+}
+
+// writeNames writes the names of series that are cleaned, or whose neighbours are.
+func (x *rowWriter) writeNames() error {
 	if len(x.catalog) == 0 {
 		return nil
 	}
-	if err := c.s.eng.Write(ctx, x.catalog); err != nil {
+	if err := x.s.eng.Write(x.ctx, x.catalog); err != nil {
 		return fmt.Errorf("storage: writing names of what was cleaned: %w", err)
 	}
-	c.s.catalog.add(x.named)
+	x.s.catalog.add(x.named)
 	return nil
 }
 
@@ -328,8 +380,7 @@ func (c *cleaner) mark(ctx context.Context) error {
 	if !c.s.expiring {
 		return nil
 	}
-	expires := c.s.expires(c.window, c.tenant)
-	sum := sha256.Sum256(fmt.Appendf(nil, "cleaned %d", expires))
+	id := c.s.cleanedID(c.window, c.tenant)
 	for slot, marked := range c.slots {
 		if marked {
 			continue
@@ -338,7 +389,7 @@ func (c *cleaner) mark(ctx context.Context) error {
 			if err := c.s.listWindow(ctx, c.tenant, c.s.period.WindowOfSlot(res, slot)); err != nil {
 				return err
 			}
-			if err := c.s.mark(ctx, c.tenant, res, []markAt{{slot, 0, string(sum[:engine.IDLen])}}); err != nil {
+			if err := c.s.mark(ctx, c.tenant, res, []markAt{{slot, 0, id}}); err != nil {
 				return err
 			}
 		}

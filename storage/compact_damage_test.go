@@ -226,7 +226,7 @@ func TestFormatOfCompactedStores(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, have.Long)
 	require.True(t, m.rows.HasLong(have.Long[0]))
-	newer := bytes.Replace(before, []byte(`"format":4`), []byte(`"format":5`), 1)
+	newer := bytes.Replace(before, []byte(`"format":4`), []byte(`"format":6`), 1)
 	require.NotEqual(t, before, newer)
 	eng := memory.New()
 	for row, err := range m.testStore.eng.Scan(t.Context(), engine.Range{Table: engine.Store, Partition: settingsPartition}) {
@@ -236,7 +236,7 @@ func TestFormatOfCompactedStores(t *testing.T) {
 		require.True(t, ok)
 	}
 	_, err = Open(t.Context(), eng, DefaultOptions())
-	require.ErrorContains(t, err, "5")
+	require.ErrorContains(t, err, "format 6")
 	require.NoError(t, eng.Close())
 }
 

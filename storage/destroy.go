@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -244,9 +245,21 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	for id := range series {
 		ids[id] = true
 	}
-	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, func(start int64, version uint64) int64 {
-		return s.timestampOf(res, start, version)
-	})
+	window, class, tenant := partition[0].Int, partition[1].Int, partition[2].Text
+	expires := s.expiresAfter(window, s.lives(s.horizonMemory.get(tenant), s.classes.others.Load(), tenant, class))
+	as := paged.Rewriting{
+		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
+		Explains:  s.explains(window, expires), Expires: expires,
+	}
+	if s.expiring {
+		as.Explain = func(start int64, rows [][]byte) error {
+			if err := s.markAgain(ctx, tenant, window, start); err != nil {
+				return err
+			}
+			return s.nameAgain(ctx, tenant, partition[3].Text, window, rows)
+		}
+	}
+	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, as)
 	if err != nil {
 		return fmt.Errorf("storage: removing from pages of %s what was rewritten: %w", format.TableOf(res), err)
 	}

@@ -20,8 +20,8 @@
 //
 // seal_pass.go, sealer.go, roller.go, row_writer.go, destroy.go
 //
-// Over Pebble, the rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in
-// pages, and yields them as rows again.
+// The rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in pages, and yields
+// them as rows again. A keyspace that an earlier release made has pages from UsePages on, see decisions/053.
 //
 // # The way of a window of rollups
 //

@@ -42,7 +42,7 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	var before atomic.Pointer[func()] // called once, before the one writes chunks of 5m rollups
 	var looks atomic.Int64            // of the other at leases
 	one, other := twoProcesses(t, func(op faultengine.Op) {
-		if op.Kind == faultengine.Write && op.Table == engine.R5m && op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
+		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) && op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
 			if f := before.Swap(nil); f != nil {
 				(*f)()
 			}

@@ -151,7 +151,7 @@ func TestFormatOfPages(t *testing.T) {
 	s := openReady(t, memory.New(), shared)
 	have, _, err = readSettings(t.Context(), s.eng)
 	require.NoError(t, err)
-	require.Equal(t, formatFirst, have.Format)
+	require.Equal(t, formatShared, have.Format)
 	require.NoError(t, s.Close())
 }
 
@@ -162,8 +162,11 @@ func TestFormatIsRaisedBesideOthers(t *testing.T) {
 	for name, fate := range map[string]func(error) faultengine.Action{"failed": faultengine.Fail, "lost": faultengine.Lose} {
 		inner := memory.New()
 		first := DefaultOptions()
-		first.Shared = true // so that its format is the first
 		require.NoError(t, openReady(t, inner, first).Close())
+		require.NoError(t, changeSettings(t.Context(), inner, func(s *settings) bool {
+			s.Format = formatFirst
+			return true
+		}))
 		failing := true
 		eng := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 			if failing && op.Kind == faultengine.CompareAndSet && op.Table == engine.Store {

@@ -36,6 +36,7 @@ func TestFarAnswersTakeFewScans(t *testing.T) {
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}
 	ts.opts.Now = func() time.Time { return ts.now }
 	ts.opts.Shared, ts.opts.seams.still, ts.opts.Partitions = true, true, 2
+	rowsOnly(&ts.opts)
 	ts.open()
 	defer ts.close()
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 4

@@ -399,7 +399,7 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, PassOver: f.sel.r.s.distance().seekRows, Columns: f.sel.columns,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.s.distance().seekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
 		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,

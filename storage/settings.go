@@ -17,7 +17,7 @@ import (
 
 const (
 	// formatVersion is the newest format of rows that this package writes and reads.
-	formatVersion = formatFilters
+	formatVersion = formatShared
 	// formatFirst is that of a store without classes, which the first releases read, too.
 	formatFirst = 1
 	// formatClasses is that of a store with classes: a release without them would miss their rows.
@@ -25,6 +25,8 @@ const (
 	// formatFilters is that of a store with pages, whose labels pages may have filters, and whose rollups may be long chunks: a release without pages, or
 	// filters and long chunks (3), would miss series and buckets, and write pages without filters beside those that have some.
 	formatFilters = 4
+	// formatShared is that of a store with pages that several processes write.
+	formatShared = 5
 )
 
 // rawWindow is the width of a window of raw rows.
@@ -71,7 +73,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		return have, false, err
 	}
 	want := settings{
-		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
+		Format: opts.firstFormat(), CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
 		Periods: []format.Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.newPartitions()}},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
@@ -307,6 +309,9 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 		return err
 	}
 	s.classes.learn(have.Classes)
+	if have.Format >= formatShared && !s.opts.ReadOnly {
+		s.rows.WritePages()
+	}
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

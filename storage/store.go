@@ -298,7 +298,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows(&have)
-	if s.rows.HavePages() && !opts.ReadOnly {
+	if s.rows.WritesPages() {
 		if err := withPages(ctx, eng, have); err != nil {
 			return nil, err
 		}
@@ -332,15 +332,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 func expiresRows(eng engine.Engine) bool {
 	e, ok := engine.As[expirer](eng)
 	return ok && e.ExpiresRows()
-}
-
-// openRows decides where the rows of series stand. Where several processes write them, or where they vanish by themselves, all are the
-// engine's own.
-func (s *Store) openRows(have *settings) {
-	s.rows = paged.New(s.eng, paged.Options{
-		None: s.opts.Shared || expiresRows(s.eng), Write: !s.opts.ReadOnly, Least: s.opts.seams.pageSeries,
-	})
-	s.rows.ListLong(have.Long)
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

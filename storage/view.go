@@ -51,6 +51,9 @@ func (v View) Created() time.Time { return v.s.created }
 // Period returns the periods, as they were read last.
 func (v View) Period() *format.Periods { return v.s.period }
 
+// WritesPages reports whether processes write rows of new series in pages.
+func (v View) WritesPages() bool { return v.s.rows.WritesPages() }
+
 // Classes returns how many classes there may be rows in, with the default one.
 func (v View) Classes() int64 { return v.s.classes.count() }
 

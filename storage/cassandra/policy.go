@@ -92,6 +92,18 @@ var policies = map[string]policy{
 		about: "labels (kind 0) and 1h rollups (kind 1) of series", compaction: windowed, compressor: zstd,
 		graceSeconds: dayGrace, firstPage: 500, maxPage: 2000,
 	},
+	"raw_pages": {
+		about: "labels (kind 0), chunks (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
+		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+	},
+	"r5m_pages": {
+		about: "labels (kind 0), 5m rollups (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
+		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+	},
+	"r1h_pages": {
+		about: "labels (kind 0), 1h rollups (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
+		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+	},
 	"catalog": {
 		about: "names of metrics and labels, values of labels", compaction: windowed, compressor: zstd,
 		graceSeconds: dayGrace, firstPage: 2000, maxPage: 5000,

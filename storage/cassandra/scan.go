@@ -42,9 +42,6 @@ func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Ro
 	if err := checkRange(r); err != nil {
 		return err
 	}
-	if e.statements[r.Table] == nil {
-		return fmt.Errorf("cassandra: there is no table %s in Cassandra, only stores on one machine have it", r.Table)
-	}
 	s := newScanner(e, r)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,7 +1,5 @@
 package engine
 
-import "slices"
-
 // The tables. Windows come first in the partition keys of what expires: retention drops a window with one
 // range, and on Pebble a day's writes stay in neighbouring blocks.
 //
@@ -123,7 +121,4 @@ var (
 )
 
 // Tables lists the tables that every engine has.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes}
-
-// EmbeddedTables lists those that engines within the process have, of pages besides.
-var EmbeddedTables = append(slices.Clone(Tables), RawPages, R5mPages, R1hPages)
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}

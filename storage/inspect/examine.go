@@ -52,6 +52,8 @@ type ExamineOptions struct {
 type Condition struct {
 	Created time.Time
 	Periods []format.Period
+	// Pages is true if rows of new series are written in pages.
+	Pages bool
 	// Tenants is how many have rows.
 	Tenants   int
 	Processes []ProcessSeen
@@ -162,7 +164,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err != nil {
 		return nil, err
 	}
-	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), Periods: slices.Clone(v.Period().All())}}
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), Periods: slices.Clone(v.Period().All()), Pages: v.WritesPages()}}
 	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err

@@ -153,15 +153,15 @@ func describeFilter(t *engine.Table, row engine.Row) (string, error) {
 
 // rangeOf returns the rows of a table that fields name.
 func rangeOf(table string, fields map[string]string) (rows engine.Range, err error) {
-	i := slices.IndexFunc(engine.EmbeddedTables, func(t *engine.Table) bool { return t.Name == table })
+	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.Name == table })
 	if i < 0 {
-		names := make([]string, len(engine.EmbeddedTables))
-		for i, t := range engine.EmbeddedTables {
+		names := make([]string, len(engine.Tables))
+		for i, t := range engine.Tables {
 			names[i] = t.Name
 		}
 		return rows, fmt.Errorf("%w: there is no table %q; there are %s", ErrNotShown, table, strings.Join(names, ", "))
 	}
-	t := engine.EmbeddedTables[i]
+	t := engine.Tables[i]
 	partition, err := parseKey(t, t.Partition, fields)
 	if err != nil {
 		return rows, err

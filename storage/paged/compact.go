@@ -470,7 +470,7 @@ func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, there bool, 
 		if open, err := x.r.open(x.ctx, x.tables, x.Partition, p); err != nil || !open {
 			continue // Readers name it.
 		}
-		return removal(x.tables, x.Partition, p, x.stands), true, nil
+		return removal(x.tables, x.Partition, p, nil, x.stands), true, nil
 	}
 	return b, there, nil
 }

@@ -21,13 +21,15 @@
 //	└───┴────────────────────┘        └───────────────────┘
 //
 // The version of a page is the hash of its value, so a page never changes. The version of a raw chunk is the hash of the chunk
-// likewise, and isn't stored.
+// likewise, and isn't stored. Where several processes write pages, the hash of a data page is that of random bytes and its value: a key
+// from which a page was removed may stay deleted for days there, whatever is written under it.
 //
 // # Levels
 //
 // How many bits the ids of a bucket share is the page's level. It is chosen in each write so that about 128 to 256 series
 // of the metric would be in a bucket; a partition may have pages of several levels. Readers go through all levels at once, from
-// bucket to bucket, see segment.go.
+// bucket to bucket, see segment.go. Which levels a segment has is remembered, by one process that has an engine until it writes pages of it, and
+// by several for a version of the window, see levels.go.
 //
 // # Filters
 //

@@ -38,6 +38,17 @@ func (t *tables) filterNote(filtered bool, labels *engine.Mutation) engine.Mutat
 	}
 }
 
+// notes returns a range of the notes of a partition.
+func (t *tables) notes(partition engine.Key) engine.Range {
+	from := engine.Key{engine.Int(format.KindFilter)}
+	if t.isRaw() {
+		from = append(from, engine.Int(0))
+	}
+	return engine.Range{
+		Table: t.pages, Partition: partition, From: with(from, engine.Int(format.BitsUnfiltered)), To: with(from, engine.Int(format.BitsFiltered)),
+	}
+}
+
 // filter returns what writes the filter of a labels page, of which some mutations write the labels.
 func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
 	m := engine.Mutation{Clustering: p.tables.filterKey(labels.Clustering), Timestamp: labels.Timestamp, Expires: labels.Expires}
@@ -76,6 +87,9 @@ func (r *Rows) chooseFilters(ctx context.Context, found []newSeries) (kept []new
 
 // getFilters reports whether the labels pages of a partition that are written next get filters.
 func (r *Rows) getFilters(ctx context.Context, t *tables, partition engine.Key) (bool, error) {
+	if r.o.Shared {
+		return true, nil // No release wrote pages without filters there.
+	}
 	name := segmentName(t.pages, partition, engine.Key{engine.Int(format.KindFilter)})
 	if known := r.filtered.get(name); known != nil {
 		return known.on, nil

@@ -109,6 +109,9 @@ func (m *levelMemory) trusts(name string) bool {
 func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
 	memory := s.r.levels
 	name := segmentName(s.pages, s.rows.Partition, segment)
+	if s.r.o.Shared {
+		return s.sharedLevelsOf(segment, name)
+	}
 	if known := memory.of.get(name); known != nil {
 		return known.bits, nil
 	}
@@ -127,6 +130,37 @@ func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
 	if whole && len(s.reports.seen) == damaged {
 		holds := func() bool { return memory.written.Load() == before && memory.trusts(name) }
 		memory.of.addIf(holds, name, &levels{found}, int64(len(name)+levelsBytes+8*len(found)))
+	}
+	return found, nil
+}
+
+// sharedLevelsOf is levelsOf where other processes write pages, too. A reader that has read the version of a window sees the pages that were written
+// before, and doesn't need later ones: their samples aren't sealed for it. So the levels found hold for that version. A scan is a request:
+// one lists all pages of the segment, which are few.
+func (s *scan) sharedLevelsOf(segment engine.Key, name string) (found []int, err error) {
+	remember := s.wanted != nil && s.wanted.Version != 0
+	if remember {
+		name = unsafeString(binary.BigEndian.AppendUint64([]byte(name), s.wanted.Version))
+		if known := s.r.levels.of.get(name); known != nil {
+			return known.bits, nil
+		}
+	}
+	pages := engine.Range{Table: s.pages, Partition: s.rows.Partition, From: segment, To: segment, KeysOnly: true}
+	for row, err := range s.r.eng.Scan(s.ctx, pages) {
+		if err != nil {
+			return nil, err
+		}
+		bits := row.Clustering[s.bits].Int
+		if bits < 0 || bits > maxBits {
+			p := &heldPage{kind: segment[0].Int, bits: int(bits), first: noID, version: noID}
+			return found, s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
+		}
+		if n := len(found); n == 0 || found[n-1] != int(bits) {
+			found = append(found, int(bits))
+		}
+	}
+	if remember {
+		s.r.levels.of.add(name, &levels{found}, int64(len(name)+levelsBytes+8*len(found)))
 	}
 	return found, nil
 }

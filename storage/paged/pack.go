@@ -22,6 +22,7 @@ type packer struct {
 	pages  []engine.Batch
 	room   int          // of the last of pages, bytes
 	wrote  *justWritten // to add to
+	salt   []byte       // see Rows.salt
 }
 
 // justWritten is what a Write keeps for readers when it has succeeded.
@@ -203,7 +204,11 @@ func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []i
 		m.Timestamp = max(m.Timestamp, p.batch.Mutations[row].Timestamp)
 	}
 	m.Value = page.Append(nil, head, values)
-	m.Clustering = p.tables.pageKey(kind, start, p.bits, bucket, versionOf(m.Value))
+	version := versionOf(m.Value)
+	if kind == format.KindChunk {
+		version = saltedVersionOf(m.Value, p.salt)
+	}
+	m.Clustering = p.tables.pageKey(kind, start, p.bits, bucket, version)
 	return m
 }
 

@@ -3,6 +3,7 @@ package paged
 import (
 	"crypto/sha256"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -13,8 +14,11 @@ import (
 type Options struct {
 	// None: there are no pages, and none are written; rows are the engine's.
 	None bool
-	// Write: rows of new series are written in pages. Pages that are there are read without it, too.
+	// Write: rows of new series are written in pages, see WritePages. Pages that are there are read without it, too.
 	Write bool
+	// Shared: other processes write and remove pages of the engine, which is on other machines: facts remembered of a segment hold for
+	// a version of its window, see Wanted.Version, pages are small enough to be cells, and data pages have keys that nobody has used.
+	Shared bool
 	// Least is the fewest new series of a batch that are packed; 0: 8.
 	Least int
 	// IDsBytes is the size of the cache of ids of labels pages, bytes; 0: 4 MiB.
@@ -34,6 +38,9 @@ const (
 	// less room than all of them take would never have the next one.
 	defaultOpenedBytes = 16 << 20
 )
+
+// sharedDataBytes bounds the values of a data page, and with them the page, where it is a cell of Cassandra's.
+const sharedDataBytes = 48 << 10
 
 // levelMemoryBytes is the size of the memory of segments' levels: some ten thousand segments.
 const levelMemoryBytes = 2 << 20
@@ -64,11 +71,12 @@ func defaultLimits() limits {
 }
 
 // Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once. Pages of an
-// engine are all written through one: see levelMemory.
+// engine are all written through one, unless Options.Shared: see levelMemory.
 type Rows struct {
 	eng    engine.Engine
 	o      Options
 	limits limits
+	write  *atomic.Bool // rows of new series are written in pages
 	ids    *lru[labelsKey, ids]
 	// written and opened are pages of chunks, by their versions.
 	written, opened *lru[labelsKey, *openPage]
@@ -96,16 +104,27 @@ func New(eng engine.Engine, o Options) *Rows {
 		o.OpenedBytes = defaultOpenedBytes
 	}
 	versions, _ := engine.As[engine.Versioned](eng)
-	return &Rows{
+	r := &Rows{
 		eng: eng, o: o, limits: defaultLimits(),
 		ids:     newLRU[labelsKey, ids](o.IDsBytes),
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
 		long:   newLongWindows(), rollups: new(sync.RWMutex),
 		facts:    &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
-		filtered: newLRU[string, *filterChoice](levelMemoryBytes),
+		filtered: newLRU[string, *filterChoice](levelMemoryBytes), write: new(atomic.Bool),
 	}
+	if o.Shared {
+		r.limits.dataBytes = sharedDataBytes
+	}
+	r.write.Store(o.Write)
+	return r
 }
+
+// WritesPages reports whether rows of new series are written in pages.
+func (r *Rows) WritesPages() bool { return r.write.Load() && !r.o.None }
+
+// WritePages has rows of new series written in pages from now on.
+func (r *Rows) WritePages() { r.write.Store(true) }
 
 // HavePages reports whether rows may be in pages.
 func (r *Rows) HavePages() bool { return !r.o.None }
@@ -190,6 +209,42 @@ func hashOf(value []byte) [engine.IDLen]byte {
 	sum := sha256.Sum256(value)
 	return [engine.IDLen]byte(sum[:engine.IDLen])
 }
+
+// saltedVersionOf returns the version of a page that has a key which nobody else uses, unless salt is nil.
+func saltedVersionOf(value, salt []byte) string {
+	if salt == nil {
+		return versionOf(value)
+	}
+	h := sha256.New()
+	_, _ = h.Write(salt)
+	_, _ = h.Write(value)
+	return string(h.Sum(nil)[:engine.IDLen])
+}
+
+// nextVersionOf returns the version of a page that takes the place of one with another version. Unless salt is nil, it is that version plus up to
+// 2^96, so that the key follows: a scan that fetches pages in parts, and passes the place of the new page before that is written, finds the old one
+// later, or there. "": there is none that follows.
+func nextVersionOf(version string, value, salt []byte) string {
+	if salt == nil {
+		return versionOf(value)
+	}
+	step := saltedVersionOf(value, salt)
+	next, carry := []byte(version), 1
+	for i := len(next) - 1; i >= 0; i-- {
+		sum := int(next[i]) + carry
+		if i >= len(next)-nextVersionBytes {
+			sum += int(step[i])
+		}
+		next[i], carry = byte(sum), sum>>8
+	}
+	if carry > 0 {
+		return ""
+	}
+	return string(next)
+}
+
+// nextVersionBytes is how many bytes of versions differ by chance between pages that take each other's place.
+const nextVersionBytes = 12
 
 func versionOf(value []byte) string {
 	sum := hashOf(value)

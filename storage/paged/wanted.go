@@ -30,6 +30,9 @@ type Wanted struct {
 	Long bool
 	// Remember: what this process remembers of the partition may be used, and damage that came to its rows since isn't noticed then.
 	Remember bool
+	// Version is that of the window, read before, which changes with each seal; 0: it isn't known, and nothing that is remembered is used where
+	// other processes write pages, see Options.Shared.
+	Version uint64
 	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
 	// the next row may be that is wanted.
 	PassOver int

@@ -3,6 +3,7 @@ package paged
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 // It keeps references to values, which mustn't be changed later.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
-	if r.o.None || !r.o.Write {
+	if r.o.None || !r.write.Load() {
 		return r.eng.Write(ctx, batches)
 	}
 	found := r.findNew(batches)
@@ -38,7 +39,7 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 			out = append(out, batches[i])
 			continue
 		}
-		p := packer{newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote}
+		p := packer{newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote, salt: r.salt()}
 		p.pack()
 		out = append(out, p.written()...)
 		found = found[1:]
@@ -56,6 +57,17 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		r.written.add(w.of.clone(), w.open, w.of.size(w.bytes))
 	}
 	return nil
+}
+
+// salt returns what makes the keys of data pages differ from all that were ever used: where a page is removed on one machine of several, its key
+// stays deleted for a while, and the same entries may be written again, as by an import. It is nil where one process has the engine.
+func (r *Rows) salt() []byte {
+	if !r.o.Shared {
+		return nil
+	}
+	salt := make([]byte, engine.IDLen)
+	_, _ = rand.Read(salt) // It never fails, or ends the process.
+	return salt
 }
 
 // WriteRows applies batches as engine.Engine.Write does: all rows are written as they are.

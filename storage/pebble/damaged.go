@@ -170,11 +170,11 @@ func keyInWords(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"
 	}
-	i := slices.IndexFunc(engine.EmbeddedTables, func(t *engine.Table) bool { return t.ID == key[0] })
+	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.ID == key[0] })
 	if i < 0 {
 		return fmt.Sprintf("%x", key)
 	}
-	t := engine.EmbeddedTables[i]
+	t := engine.Tables[i]
 	words, rest := t.Name, key[1:]
 	d := keyDecoder{}
 	for _, f := range slices.Concat(t.Partition, t.Clustering) {

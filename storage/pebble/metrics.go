@@ -182,7 +182,7 @@ func (e *Engine) collectSpace(ch chan<- prometheus.Metric) {
 		sum += n
 	}
 	gauge(e.collector.disk, sum)
-	for _, t := range engine.EmbeddedTables {
+	for _, t := range engine.Tables {
 		gauge(e.collector.tables, space[t.Name], t.Name)
 	}
 }

@@ -209,7 +209,7 @@ func uncancelled(ctx context.Context) context.Context { return context.WithoutCa
 // beforeFirst returns what lies before the first row of each table: old slots and windows, all deleted.
 func (r *reclaimer) beforeFirst() []keyRange {
 	var ranges []keyRange
-	for _, t := range engine.EmbeddedTables {
+	for _, t := range engine.Tables {
 		k := keyRange{[]byte{t.ID}, []byte{t.ID + 1}}
 		it, err := r.db.NewIter(&pebbledb.IterOptions{LowerBound: k.start, UpperBound: k.end})
 		if err != nil {

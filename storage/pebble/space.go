@@ -28,7 +28,7 @@ const (
 // to the size that du shows; how sorted files are shared out between tables and SpaceFree is an estimate.
 func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	tables := map[string]uint64{}
-	for _, t := range engine.EmbeddedTables {
+	for _, t := range engine.Tables {
 		n, err := e.Usage(ctx, t, nil)
 		if err != nil {
 			return nil, err

@@ -37,7 +37,7 @@ func TestSpaceAddsUp(t *testing.T) {
 	for _, of := range []string{"raw", "stage", SpaceOther} {
 		require.Positive(t, space[of], of)
 	}
-	require.Len(t, space, len(engine.EmbeddedTables)+3, "no table has the name of another part")
+	require.Len(t, space, len(engine.Tables)+3, "no table has the name of another part")
 	require.NoError(t, e.Close())
 	_, err = e.Space(ctx)
 	require.ErrorIs(t, err, engine.ErrClosed)

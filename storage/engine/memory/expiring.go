@@ -44,7 +44,7 @@ func (r row) outlives(other row) (wins, same bool) {
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	for _, t := range engine.EmbeddedTables {
+	for _, t := range engine.Tables {
 		for _, p := range e.tables[t.ID] {
 			b := engine.Batch{Table: t, Partition: p.key}
 			for _, r := range p.rows {
