@@ -35,6 +35,7 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
 	if o.Shared {
+		found = append(found, pages(c, o))
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
 	}
@@ -51,6 +52,16 @@ func periods(c *inspect.Condition, o StoreOptions) Finding {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
 	return ok("%s", text)
+}
+
+// pages looks at whether a keyspace of an earlier release has pages.
+func pages(c *inspect.Condition, o StoreOptions) Finding {
+	if c.Pages {
+		return ok("rows of new series are written in pages")
+	}
+	return Finding{Warning, "rows of new series aren't written in pages, for an earlier release made the keyspace",
+		"short-lived series take twice the work of sealing, and more disk",
+		"once every process and command is of this release: cassia schema use-pages " + o.Flags}
 }
 
 // clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.

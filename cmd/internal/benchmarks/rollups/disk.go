@@ -50,7 +50,7 @@ func measureDisk(ctx context.Context, dir, cassia string) (d disk, err error) {
 		if err := e.Compact(ctx); err != nil {
 			return err
 		}
-		for _, t := range engine.EmbeddedTables {
+		for _, t := range engine.Tables {
 			if d.tables[t.Name], err = e.Usage(ctx, t, nil); err != nil {
 				return err
 			}
