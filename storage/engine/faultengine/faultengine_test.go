@@ -16,9 +16,17 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	enginetest.Run(t, func(testing.TB) engine.Engine {
+	wrapped := func() *faultengine.Engine {
 		return faultengine.Wrap(memory.New(), func(faultengine.Op) faultengine.Action { return faultengine.Pass() })
-	}, enginetest.Without("Durable", "what is in memory ends with the process"))
+	}
+	for name, open := range map[string]func() engine.Engine{
+		"plain":   func() engine.Engine { return wrapped() },
+		"probing": func() engine.Engine { return probing{wrapped()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(testing.TB) engine.Engine { return open() }, enginetest.Without("Durable", "what is in memory ends with the process"))
+		})
+	}
 }
 
 // probing is an engine that is asked about several partitions at once.
@@ -26,12 +34,6 @@ type probing struct{ *faultengine.Engine }
 
 func (e probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
 	return faultengine.Occupied(ctx, e, t, partitions)
-}
-
-func TestConformanceProbing(t *testing.T) {
-	enginetest.Run(t, func(testing.TB) engine.Engine {
-		return probing{faultengine.Wrap(memory.New(), func(faultengine.Op) faultengine.Action { return faultengine.Pass() })}
-	}, enginetest.Without("Durable", "what is in memory ends with the process"))
 }
 
 var ctx = context.Background()
