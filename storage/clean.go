@@ -114,9 +114,6 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 
 // clearPages removes from pages what stands there of series that deletes are about, and that was rewritten as rows.
 func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombstones) error {
-	if !s.rows.HavePages() {
-		return nil
-	}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
 			return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
@@ -245,7 +242,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	res := format.ResolutionOf(c.window)
 	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
-	x := rowWriter{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}}
+	x := c.s.namer(ctx, c.tenant, c.others, c.horizons)
 	x.names(head.MetricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), c.window)
 	return x.writeNames()
 }
@@ -271,21 +268,36 @@ func (s *Store) markAgain(ctx context.Context, tenant string, window, start int6
 		}
 	}
 	for slot := range slots {
-		for res := rollup.OneHour + 1; res > of; res-- {
-			if err := s.listWindow(ctx, tenant, s.period.WindowOfSlot(res-1, slot)); err != nil {
-				return err
-			}
-			if err := s.mark(ctx, tenant, res-1, []markAt{{slot, 0, id}}); err != nil {
-				return err
-			}
+		if err := s.markSlot(ctx, tenant, slot, id, of); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// markSlot marks a slot in the windows of all resolutions down to one, the coarsest first.
+func (s *Store) markSlot(ctx context.Context, tenant string, slot int64, id string, least rollup.Resolution) error {
+	for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes, rollup.Raw} {
+		if res < least {
+			break
+		}
+		if err := s.listWindow(ctx, tenant, s.period.WindowOfSlot(res, slot)); err != nil {
+			return err
+		}
+		if err := s.mark(ctx, tenant, res, []markAt{{slot, 0, id}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namer returns what writes names of a tenant's series that live as long as rows of these retentions and horizons.
+func (s *Store) namer(ctx context.Context, tenant string, others *[]statedKeep, horizons *tenantHorizons) *rowWriter {
+	return &rowWriter{s: s, ctx: ctx, others: others, horizons: map[string]*tenantHorizons{tenant: horizons}}
+}
+
 // nameAgain writes the names of series of a metric again, which have these labels rows: they live as long as rows that are written now.
-func (s *Store) nameAgain(ctx context.Context, tenant, metric string, window int64, rows [][]byte) error {
-	x := rowWriter{s: s, ctx: ctx, others: s.classes.others.Load(), horizons: map[string]*tenantHorizons{tenant: s.horizonMemory.get(tenant)}}
+func (x *rowWriter) nameAgain(tenant, metric string, window int64, rows [][]byte) error {
 	of, builder := head.MetricOf(tenant, metric), labels.NewScratchBuilder(16)
 	for _, row := range rows {
 		ls, err := format.ParseLabels(row, metric, &builder)
@@ -385,13 +397,8 @@ func (c *cleaner) mark(ctx context.Context) error {
 		if marked {
 			continue
 		}
-		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes, rollup.Raw} {
-			if err := c.s.listWindow(ctx, c.tenant, c.s.period.WindowOfSlot(res, slot)); err != nil {
-				return err
-			}
-			if err := c.s.mark(ctx, c.tenant, res, []markAt{{slot, 0, id}}); err != nil {
-				return err
-			}
+		if err := c.s.markSlot(ctx, c.tenant, slot, id, rollup.Raw); err != nil {
+			return err
 		}
 		c.slots[slot] = true
 	}

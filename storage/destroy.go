@@ -246,7 +246,8 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 		ids[id] = true
 	}
 	window, class, tenant := partition[0].Int, partition[1].Int, partition[2].Text
-	expires := s.expiresAfter(window, s.lives(s.horizonMemory.get(tenant), s.classes.others.Load(), tenant, class))
+	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant) // One look: what explains a page lives as long as the page.
+	expires := s.expiresAfter(window, s.lives(horizons, others, tenant, class))
 	as := paged.Rewriting{
 		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
 		Explains:  s.explains(window, expires), Expires: expires,
@@ -256,7 +257,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 			if err := s.markAgain(ctx, tenant, window, start); err != nil {
 				return err
 			}
-			return s.nameAgain(ctx, tenant, partition[3].Text, window, rows)
+			return s.namer(ctx, tenant, others, horizons).nameAgain(tenant, partition[3].Text, window, rows)
 		}
 	}
 	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, as)
