@@ -18,12 +18,7 @@ func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []eng
 	if err := e.begin(ctx); err != nil {
 		return nil, err
 	}
-	for _, p := range partitions {
-		if err := engine.CheckRange(&engine.Range{Table: t, Partition: p}); err != nil {
-			return nil, err
-		}
-	}
-	field, err := probedField(t, partitions)
+	field, err := engine.CheckProbe(t, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -45,29 +40,6 @@ func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []eng
 		occupied[i] = found[p[field].Int]
 	}
 	return occupied, nil
-}
-
-// probedField returns the field in which partitions differ.
-func probedField(t *engine.Table, partitions []engine.Key) (int, error) {
-	field := -1
-	for _, p := range partitions {
-		for i := range p {
-			if p[i] == partitions[0][i] {
-				continue
-			}
-			if t.Partition[i].Kind != engine.KindInt || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s that are asked about together differ in more than an integer", engine.ErrBadKey, t)
-			}
-			field = i
-		}
-	}
-	if field < 0 { // One partition, or none.
-		field = slices.IndexFunc(t.Partition, func(f engine.Field) bool { return f.Kind == engine.KindInt })
-	}
-	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s have no integer to be asked about together by", engine.ErrBadKey, t)
-	}
-	return field, nil
 }
 
 func (e *Engine) probeText(t *engine.Table, field int) string {

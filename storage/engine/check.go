@@ -1,6 +1,9 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // CheckBatches returns an error if batches can't be written. Every engine calls it before it writes anything, so that
 // all of them refuse the same, and a refusal leaves nothing behind. Those that take Clear call CheckClearing instead.
@@ -150,6 +153,36 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 		return fmt.Errorf("row of %s: %w", t, err)
 	}
 	return checkValue(value)
+}
+
+// CheckProbe returns ErrBadKey unless Prober may be asked about these partitions, and otherwise the field in which they differ, or some field that is
+// an integer where none does.
+func CheckProbe(t *Table, partitions []Key) (field int, err error) {
+	field = -1
+	for _, p := range partitions {
+		if err := CheckRange(&Range{Table: t, Partition: p}); err != nil {
+			return 0, err
+		}
+		for i := range p {
+			if p[i] == partitions[0][i] {
+				continue
+			}
+			if t.Partition[i].Kind != KindInt || field >= 0 && field != i {
+				return 0, fmt.Errorf("%w: partitions of %s that are asked about together differ in more than an integer", ErrBadKey, t)
+			}
+			field = i
+		}
+	}
+	if t.Conditional {
+		return 0, fmt.Errorf("%w: table %s is conditional", ErrBadKey, t)
+	}
+	if field < 0 { // One partition, or none.
+		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == KindInt })
+	}
+	if field < 0 {
+		return 0, fmt.Errorf("%w: partitions of %s have no integer to be asked about together by", ErrBadKey, t)
+	}
+	return field, nil
 }
 
 // keySize is what a key counts for in MaxBatch, bytes, whatever an engine makes of it.

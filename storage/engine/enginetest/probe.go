@@ -53,4 +53,6 @@ func testProber(t *testing.T, e engine.Engine) {
 	require.ErrorIs(t, err, engine.ErrBadKey)
 	_, err = p.Occupied(context.Background(), engine.Stage, []engine.Key{{engine.Int(1), engine.Int(1)}, {engine.Int(2), engine.Int(2)}})
 	require.ErrorIs(t, err, engine.ErrBadKey, "they differ in two fields")
+	_, err = p.Occupied(context.Background(), engine.Lease, []engine.Key{{engine.Text("partitions")}})
+	require.ErrorIs(t, err, engine.ErrBadKey, "a conditional table")
 }

@@ -2,7 +2,6 @@ package faultengine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -16,7 +15,7 @@ import (
 //		return faultengine.Occupied(ctx, e, t, partitions)
 //	}
 func Occupied(ctx context.Context, e engine.Engine, t *engine.Table, partitions []engine.Key) ([]bool, error) {
-	if err := checkProbe(t, partitions); err != nil {
+	if _, err := engine.CheckProbe(t, partitions); err != nil {
 		return nil, err
 	}
 	found := make([]bool, len(partitions))
@@ -29,27 +28,4 @@ func Occupied(ctx context.Context, e engine.Engine, t *engine.Table, partitions 
 		}
 	}
 	return found, nil
-}
-
-// checkProbe returns ErrBadKey unless partitions differ in one field, an integer.
-func checkProbe(t *engine.Table, partitions []engine.Key) error {
-	field := -1
-	for _, p := range partitions {
-		if err := engine.CheckRange(&engine.Range{Table: t, Partition: p}); err != nil {
-			return err
-		}
-		for i := range p {
-			if p[i] == partitions[0][i] {
-				continue
-			}
-			if t.Partition[i].Kind != engine.KindInt || field >= 0 && field != i {
-				return fmt.Errorf("%w: partitions of %s that are asked about together differ in more than an integer", engine.ErrBadKey, t)
-			}
-			field = i
-		}
-	}
-	if t.Conditional {
-		return fmt.Errorf("%w: table %s is conditional", engine.ErrBadKey, t)
-	}
-	return nil
 }
