@@ -285,7 +285,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
-	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{None: true})
+	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{})
 	for _, tenant := range []string{"usual", "brief"} {
 		for _, job := range []string{"web", "ci", "audit"} {
 			ts.write(tenant, jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})

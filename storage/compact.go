@@ -61,7 +61,7 @@ func (s *Store) Compacts() bool { return !s.opts.ReadOnly && s.mayCompact() }
 
 func (s *Store) mayCompact() bool {
 	clearing, ok := engine.As[engine.Clearing](s.eng)
-	return s.rows.HavePages() && ok && clearing.TakesClear()
+	return !s.sharesRows() && ok && clearing.TakesClear()
 }
 
 // Compactable lists the windows of rollups that are over, and weren't compacted since they were written to, the oldest first.

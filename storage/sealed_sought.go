@@ -91,7 +91,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 	if m := c.heldSeries(&wm); m != nil {
 		return m, nil
 	}
-	if r.s.rows.HavePages() && q.sought() != nil {
+	if q.sought() != nil {
 		m, err := c.soughtSeries(ctx, &wm, q.sought())
 		if !errors.Is(err, errIndexBetter) {
 			return m, err

@@ -19,12 +19,15 @@ var ErrOthersLackPages = errors.New("storage: processes that don't read pages us
 // Where several write rows, or rows vanish by themselves, the store is one that was created with pages, or UsePages was called:
 // the processes of releases before read none. All processes of this release read them.
 func (s *Store) openRows(have *settings) {
-	shared := s.opts.Shared || expiresRows(s.eng)
+	shared := s.sharesRows()
 	s.rows = paged.New(s.eng, paged.Options{
 		Shared: shared, Write: !s.opts.ReadOnly && (!shared || have.Format >= formatShared), Least: s.opts.seams.pageSeries,
 	})
 	s.rows.ListLong(have.Long)
 }
+
+// sharesRows reports whether other processes may write rows, too, or rows vanish by themselves.
+func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
 
 // firstFormat returns the format of a new store.
 func (o *Options) firstFormat() int {
@@ -39,8 +42,8 @@ func (s *Store) WritesPages() bool { return s.rows.WritesPages() }
 
 // UsePages has all processes that use the store write rows of new series in pages, this one at once and the others as soon as they look at the
 // settings. Releases that don't read pages refuse the store from then on. The error wraps ErrOthersLackPages while processes of such a release
-// use it, or may, because they ended without notice less than membership.ProcessLife ago. Where one has come meanwhile it wraps that, too, though the
-// settings are changed: that process must be ended.
+// use it, or may, because they ended without notice less than membership.ProcessLife ago. An error
+// that wraps it is also returned where one has come meanwhile: the settings are changed then, and that process must be ended.
 func (s *Store) UsePages(ctx context.Context) error {
 	switch {
 	case s.opts.ReadOnly:
@@ -60,8 +63,10 @@ func (s *Store) UsePages(ctx context.Context) error {
 		return err
 	}
 	s.rows.WritePages()
-	// One that read the settings before they were changed may have come meanwhile.
-	return s.othersReadPages(ctx)
+	if err := s.othersReadPages(ctx); err != nil { // One that read the settings before they were changed may have come meanwhile.
+		return fmt.Errorf("pages are written from now on, but a process that came meanwhile may not read them; end it: %w", err)
+	}
+	return nil
 }
 
 // othersReadPages returns an error that names the other processes which haven't stated that they read pages.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
@@ -96,10 +97,26 @@ func (r *pagesRig) setFormat(to int) {
 	}))
 }
 
+// beatOfEarlier writes what a process of an earlier release does at a beat, and its statement, if any.
+func (r *pagesRig) beatOfEarlier(beat int64, statement string) {
+	r.t.Helper()
+	process, err := json.Marshal(membership.Process{Name: "host7:9201", Target: "all", Version: "1.4", Beat: beat})
+	require.NoError(r.t, err)
+	for list, value := range map[int64]string{0: string(process), 2: statement} {
+		if value == "" {
+			continue
+		}
+		require.NoError(r.t, r.eng.Write(r.t.Context(), []engine.Batch{{Table: engine.Processes, Partition: engine.Key{engine.Int(list)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text("an earlier rel. ")}, Timestamp: beat, Value: []byte(value),
+		}}}}))
+	}
+}
+
 func TestNewSharedStoresHavePages(t *testing.T) {
 	r := newPagesRig(t)
 	one, other := r.start("one", nil), r.start("other", nil)
 	require.True(t, one.WritesPages())
+	require.False(t, one.Compacts(), "the engine takes Clear, but others write rollups")
 	r.seal(one, "up")
 	require.Positive(t, r.pages(one, "up"))
 	require.Equal(t, 10, r.found(other, "up"))
@@ -149,29 +166,37 @@ func TestUsePagesRefusesEarlierReleases(t *testing.T) {
 	one := r.start("one", nil)
 	r.setFormat(formatFirst)
 	again := r.start("again", nil)
-	beat := int64(0)
-	old := func(statement string) {
-		beat++
-		value, err := json.Marshal(membership.Process{Name: "host7:9201", Target: "all", Version: "1.4", Beat: beat})
-		require.NoError(t, err)
-		for list, value := range map[int64]string{0: string(value), 2: statement} {
-			if value == "" {
-				continue
-			}
-			require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: engine.Key{engine.Int(list)}, Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text("an earlier rel. ")}, Timestamp: beat, Value: []byte(value),
-			}}}}))
-		}
-	}
-	for _, statement := range []string{"", `{"all":{"raw_ms":0,"5m_ms":0,"1h_ms":0}}`, "{"} {
-		old(statement)
+	for i, statement := range []string{"", `{"all":{"raw_ms":0,"5m_ms":0,"1h_ms":0}}`, "{"} {
+		r.beatOfEarlier(int64(i+1), statement)
 		err := again.UsePages(t.Context())
 		require.ErrorIs(t, err, ErrOthersLackPages)
 		require.ErrorContains(t, err, "host7:9201 (616e2065, release 1.4)")
 		require.False(t, again.WritesPages())
 	}
-	old(`{"all":{"raw_ms":0,"5m_ms":0,"1h_ms":0},"leaving":true}`)
+	r.beatOfEarlier(4, `{"all":{"raw_ms":0,"5m_ms":0,"1h_ms":0},"leaving":true}`)
 	require.NoError(t, again.UsePages(t.Context()))
 	require.True(t, again.WritesPages())
 	require.NoError(t, one.refreshPeriods(t.Context()))
+}
+
+// A process of an earlier release that comes while the settings are changed is named: pages are written by then.
+func TestUsePagesNamesWhoCameMeanwhile(t *testing.T) {
+	r := newPagesRig(t)
+	r.start("the first", nil)
+	r.setFormat(formatFirst)
+	came := true // not before the settings are changed
+	inner := r.eng
+	r.eng = faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.CompareAndSet && op.Table == engine.Store && !came {
+			came = true
+			(&pagesRig{t: t, eng: inner}).beatOfEarlier(1, "")
+		}
+		return faultengine.Pass()
+	})
+	one := r.start("one", nil)
+	came = false
+	err := one.UsePages(t.Context())
+	require.ErrorIs(t, err, ErrOthersLackPages)
+	require.ErrorContains(t, err, "pages are written from now on")
+	require.True(t, one.WritesPages())
 }

@@ -15,7 +15,7 @@ import (
 // labels, and each filter a page. It calls report with what isn't so. Labels pages that can't be read are left out: Scan reports them.
 func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition engine.Key, report func(error)) error {
 	t := tablesOf(table)
-	if t == nil || r.o.None {
+	if t == nil {
 		return nil
 	}
 	// Filters first: a page that is written meanwhile has one that isn't looked at.

@@ -12,8 +12,6 @@ import (
 
 // Options sets how rows are packed.
 type Options struct {
-	// None: there are no pages, and none are written; rows are the engine's.
-	None bool
 	// Write: rows of new series are written in pages, see WritePages. Pages that are there are read without it, too.
 	Write bool
 	// Shared: other processes write and remove pages of the engine, which is on other machines: facts remembered of a segment hold for
@@ -121,13 +119,10 @@ func New(eng engine.Engine, o Options) *Rows {
 }
 
 // WritesPages reports whether rows of new series are written in pages.
-func (r *Rows) WritesPages() bool { return r.write.Load() && !r.o.None }
+func (r *Rows) WritesPages() bool { return r.write.Load() }
 
 // WritePages has rows of new series written in pages from now on.
 func (r *Rows) WritePages() { r.write.Store(true) }
-
-// HavePages reports whether rows may be in pages.
-func (r *Rows) HavePages() bool { return !r.o.None }
 
 // tables is a table of rows with the table of its pages.
 type tables struct {

@@ -201,11 +201,11 @@ func (r testRow) String() string {
 	return fmt.Sprintf("%s: %d bytes, %x", strings.Join(all, " "), len(r.value), r.value[:min(len(r.value), 8)])
 }
 
-// countingScans wraps an engine, and counts the scans that it is asked for.
-func countingScans(eng engine.Engine) (*faultengine.Engine, *int) {
+// countingScans wraps an engine, and counts the scans that it is asked for: those of some tables, or all if none is named.
+func countingScans(eng engine.Engine, of ...*engine.Table) (*faultengine.Engine, *int) {
 	scans := new(int)
 	return faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan {
+		if op.Kind == faultengine.Scan && (len(of) == 0 || slices.Contains(of, op.Table)) {
 			*scans++
 		}
 		return faultengine.Pass()

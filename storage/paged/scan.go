@@ -20,7 +20,7 @@ var errEnough = errors.New("paged: enough rows")
 // Range.Damaged is set it is called with it, without the rows next to the gap, which lie anywhere between the keys that the page may have.
 func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row, error] {
 	t := tablesOf(rows.Table)
-	if t == nil || r.o.None || len(rows.From) > 0 && rows.From[0].Int > format.KindChunk {
+	if t == nil || len(rows.From) > 0 && rows.From[0].Int > format.KindChunk {
 		return r.eng.Scan(ctx, rows)
 	}
 	return func(yield func(engine.Row, error) bool) {
@@ -54,15 +54,12 @@ type scan struct {
 
 // all runs the scan to its end. It returns no error if the caller wants no more.
 func (s *scan) all() error {
-	run := s.run
-	if s.r.o.None {
-		run = s.passOn
-	} else if window := s.rows.Partition; !s.isRaw() && len(window) > 0 {
+	if window := s.rows.Partition; !s.isRaw() && len(window) > 0 {
 		if s.long = s.r.long.begin(window[0].Int); !s.long {
 			defer s.r.long.end(window[0].Int)
 		}
 	}
-	err := run()
+	err := s.run()
 	if err == nil {
 		s.reportGap(nil)
 	} else if errors.Is(err, errEnough) {

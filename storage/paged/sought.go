@@ -47,7 +47,7 @@ func (c *Candidates) Pages() int { return len(c.pages) }
 // may be there, or filters can't be read.
 func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, error) {
 	t := tablesOf(sought.Table)
-	if t == nil || r.o.None {
+	if t == nil {
 		return nil, nil
 	}
 	c := &Candidates{Sought: sought, r: r, t: t}

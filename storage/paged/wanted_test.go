@@ -47,10 +47,10 @@ func TestChunksReadFewRanges(t *testing.T) {
 // TestChunksWithoutPages passes over what others have, and begins anew where there is much of it.
 func TestChunksWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
-		eng, scans := countingScans(memory.New())
+		eng, scans := countingScans(memory.New(), table)
 		series := seriesOf("up", 300)
-		none := New(eng, Options{None: true})
-		require.False(t, none.HavePages())
+		none := New(eng, Options{})
+		require.False(t, none.WritesPages())
 		require.NoError(t, none.Write(t.Context(), []engine.Batch{written(table, series, 0, 1)}))
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1), IDs: []string{series[3].id, series[4].id, series[299].id}}
 		for passOver, most := range map[int]int{0: 7, 1000: 1} {
@@ -103,7 +103,7 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	// Starts 1 and 3 are rows, 0 and 2 pages.
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series[10:300], 2)}))
-	none := New(mem, Options{None: true})
+	none := New(mem, Options{})
 	require.NoError(t, none.Write(t.Context(), []engine.Batch{written(engine.Raw, series, 1), written(engine.Raw, series, 3)}))
 	n := len(series)
 	eng := gappyEngine{mem, map[string]bool{series[n-1].id: true, series[2].id: true}}

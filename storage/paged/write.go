@@ -20,7 +20,7 @@ import (
 // It keeps references to values, which mustn't be changed later.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
-	if r.o.None || !r.write.Load() {
+	if !r.write.Load() {
 		return r.eng.Write(ctx, batches)
 	}
 	found := r.findNew(batches)
