@@ -50,15 +50,15 @@ func (r *restingWindows) set(list []storage.OverWindow, now time.Time) {
 	r.list = fresh
 }
 
-func (c *restingWindow) key() string { return fmt.Sprint(c.Window, " ", c.Tenant) }
+func (w *restingWindow) key() string { return fmt.Sprint(w.Window, " ", w.Tenant) }
 
 // rests reports whether a window has rested for long enough.
-func (c *restingWindow) rests(now time.Time) bool {
+func (w *restingWindow) rests(now time.Time) bool {
 	rest := overRest
-	if c.Again {
+	if w.Again {
 		rest = overAgainRest
 	}
-	return now.Sub(c.since) >= rest && !c.next.After(now)
+	return now.Sub(w.since) >= rest && !w.next.After(now)
 }
 
 // pick returns the oldest window that may be worked on.
@@ -93,12 +93,12 @@ func (r *restingWindows) done(of *restingWindow, err error, now time.Time) {
 }
 
 // status returns how many windows wait, and of those the first.
-func (r *restingWindows) status() CompactionStatus {
+func (r *restingWindows) status() RestingStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := CompactionStatus{Windows: len(r.list), First: []CompactionWindow{}}
+	s := RestingStatus{Windows: len(r.list), First: []RestingWindow{}}
 	for _, x := range r.list[:min(len(r.list), shownWindows)] {
-		w := CompactionWindow{
+		w := RestingWindow{
 			Tenant: x.Tenant, Resolution: x.Resolution.String(), Start: instant(x.StartMS), End: instant(x.EndMS), Again: x.Again,
 			RestsSince: utc(x.since), Failures: x.failures,
 		}

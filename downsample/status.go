@@ -32,8 +32,8 @@ type Status struct {
 	// Share is for which share of the time it works, at most, while it doesn't lag.
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
-	Compaction CompactionStatus  `json:"compaction"`
-	Counting   CompactionStatus  `json:"counting"`
+	Compaction RestingStatus     `json:"compaction"`
+	Counting   RestingStatus     `json:"counting"`
 	Tasks      []TaskStatus      `json:"failing_chores"`
 	Partitions []PartitionStatus `json:"partitions"`
 }
@@ -88,14 +88,14 @@ type WindowStatus struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
-// CompactionStatus is which windows of rollups wait to be compacted, or of raw rows wait to have their series counted.
-type CompactionStatus struct {
-	Windows int                `json:"windows"`
-	First   []CompactionWindow `json:"first"` // some of them, the oldest first
+// RestingStatus is which windows of rollups wait to be compacted, or of raw rows wait to have their series counted.
+type RestingStatus struct {
+	Windows int             `json:"windows"`
+	First   []RestingWindow `json:"first"` // some of them, the oldest first
 }
 
-// CompactionWindow is such a window. RestsSince is since when nothing was written to it; Again is true if it was compacted, or counted, before.
-type CompactionWindow struct {
+// RestingWindow is such a window. RestsSince is since when nothing was written to it; Again is true if it was compacted, or counted, before.
+type RestingWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`
 	Start       time.Time `json:"start"`

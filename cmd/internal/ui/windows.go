@@ -86,7 +86,7 @@ func (a *api) work(r *http.Request) (any, error) {
 		return workAnswer{s, true}, nil
 	}
 	s.Doing, s.Tasks, s.Rollups.First = "", []downsample.TaskStatus{}, []downsample.WindowStatus{}
-	s.Compaction.First, s.Counting.First = []downsample.CompactionWindow{}, []downsample.CompactionWindow{}
+	s.Compaction.First, s.Counting.First = []downsample.RestingWindow{}, []downsample.RestingWindow{}
 	for i := range s.Partitions {
 		s.Partitions[i].LastError, s.Partitions[i].Owner = "", ""
 	}
