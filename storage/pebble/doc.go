@@ -76,4 +76,5 @@
 // A damaged block is an error of the scan that meets it (engine.ErrCorrupt), or a gap in one that asks for the rest
 // (engine.Range.Damaged): the file is read as a whole then, and the keys that its damaged blocks may hold are left out,
 // of newer and older files too, for a delete or a newer value may be what can't be read. See tableFile and skipping.
+// Reading a damaged block again costs no more than reading another, see badBlocks.
 package pebble

@@ -168,7 +168,7 @@ func (e *Engine) open(opts Options) (err error) {
 	}
 	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
-	p.FS = files
+	p.FS = checkedFS{files, &e.events.blocks}
 	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
 	p.Cache = e.readers.cache
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}

@@ -53,6 +53,7 @@ type events struct {
 	corruptions      prometheus.Counter
 	slowDisk         prometheus.Counter
 	stalls           prometheus.Counter
+	blocks           badBlocks
 }
 
 func newEvents() *events {
@@ -84,6 +85,7 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		// that met it gets an error, and everything else goes on.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
+			e.blocks.note(info.Path, info.Details)
 			log.Error("a block of pebble's files is damaged", "path", info.Path, "err", firstLine{info.Details})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {

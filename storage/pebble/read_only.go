@@ -77,7 +77,7 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 		return fmt.Errorf("%w: %s", ErrNoData, e.dir)
 	}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
-	p.FS, p.ReadOnly, p.ErrorIfNotExists = files, true, true
+	p.FS, p.ReadOnly, p.ErrorIfNotExists = checkedFS{files, &e.events.blocks}, true, true
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return unopened(e.dir, err)

@@ -40,6 +40,7 @@ var saidOf = map[string]string{
 	"ha.NameError":                     "## Reasons of refused samples",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
+	"pebble.badBlockError":             "stored bytes are damaged", // Which the engine puts before.
 	"lasting.Error":                    "certificate signed by unknown authority",
 	"main.errDamaged":                  "what was read back isn't what was acknowledged",
 	"main.errNoAnswer":                 "there is no answer for",

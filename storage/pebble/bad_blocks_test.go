@@ -1,0 +1,69 @@
+package pebble
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Who reads a damaged block again gets the error that Pebble had the first time, from the file; and the block, if it is as it was written after all.
+func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
+	whole, searched := layeredEngine(t), 0
+	for _, name := range tablesOf(t, whole) {
+		mem := copyOf(t, whole)
+		info, err := mem.Stat("data/" + name)
+		require.NoError(t, err)
+		at := info.Size() / 3
+		flip(t, mem, "data/"+name, at)
+		e := openOn(t, mem)
+		for n := range int64(damagedPartitions) {
+			rows, err := scanUpTo(e, n)
+			if !errors.Is(err, engine.ErrCorrupt) || !checksumMismatch.MatchString(err.Error()) {
+				continue
+			}
+			searched++
+			again, errAgain := scanUpTo(e, n)
+			require.Equal(t, rows, again, name)
+			require.EqualError(t, errAgain, err.Error(), name)
+			require.ErrorAs(t, errAgain, new(badBlockError), name)
+		}
+		flip(t, mem, "data/"+name, at)
+		for n := range int64(damagedPartitions) {
+			if rows, err := scanUpTo(e, n); err == nil { // What Pebble reads of a file when it opens it, it keeps.
+				require.Equal(t, damagedRows, rows, name)
+			} else {
+				require.NotErrorAs(t, err, new(badBlockError), name)
+			}
+		}
+		require.NoError(t, e.Close())
+	}
+	require.NotZero(t, searched)
+}
+
+// scanUpTo counts the rows of a partition up to the first that can't be read.
+func scanUpTo(e *Engine, n int64) (rows int, err error) {
+	for _, err := range e.Scan(ctx, engine.Range{Table: engine.Stage, Partition: engine.Key{engine.Int(n), engine.Int(0)}}) {
+		if err != nil {
+			return rows, err
+		}
+		rows++
+	}
+	return rows, nil
+}
+
+// Errors that name no block, and blocks of other files, are none of theirs.
+func TestBadBlocks(t *testing.T) {
+	var b badBlocks
+	zeros := make([]byte, 20)
+	b.note("data/000007.sst", errors.New("no such file"))
+	require.False(t, b.any.Load())
+	require.NoError(t, b.check("000007.sst", zeros, 100))
+	b.note("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
+	require.ErrorContains(t, b.check("000007.sst", zeros, 100), "pebble: file 000007: block 100/15: crc32c checksum mismatch")
+	require.NoError(t, b.check("000007.sst", zeros, 101))
+	require.NoError(t, b.check("000007.sst", zeros[1:], 100))
+	require.NoError(t, b.check("000008.sst", zeros, 100))
+}
