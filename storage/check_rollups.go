@@ -35,6 +35,7 @@ type slotChunks struct {
 	chunks  int
 	version uint64 // of the rollups that they make
 	class   int64  // of one of them
+	unread  bool   // one can't be read, which was reported: rollups may have more
 }
 
 // unsettled returns the slots of a window whose rollups may differ from its sealed samples.
@@ -133,7 +134,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(sealed), slotSeries.compare) { // Neighbours stand in one page.
 		have := sealed[at]
-		if unsettled[at.slot] || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
+		if unsettled[at.slot] || have.unread || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
 		}
 		series := head.MetricOf(tenant, metric).Series(at.id, labels.EmptyLabels())
@@ -143,9 +144,12 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 			return err
 		}
 		start := c.s.period.SlotStart(at.slot)
-		stored, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
+		stored, unread, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
 		if err != nil {
 			return err
+		}
+		if unread {
+			continue // It is reported with its window.
 		}
 		have.samples.Normalize()
 		var b rollup.Buckets
@@ -281,18 +285,21 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 	}
 	x := newRoller(newRowWriter(c.ctx, c.s, Work{Slot: first}), tenant, first)
 	r := rollupTask{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
-	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
+	chunks, unread, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
 	if err != nil {
 		return err
 	}
-	if err := x.make1h(&r, chunks, &rollup.Buckets{}); err != nil {
+	if err := r.leave(x.make1h(&r, chunks, unread, &rollup.Buckets{})); err != nil {
 		return err
+	}
+	if r.unread {
+		return nil // They are reported with their window; the 1h chunk may have more.
 	}
 	stored, err := c.s.shardsAround(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
-	newest, err := c.s.rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
+	newest, _, err := c.s.rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
 	if err != nil {
 		return err
 	}
@@ -313,7 +320,8 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 		sealed[at] = &slotChunks{}
 	}
 	ds = ds.InSlot(c.s.period, at.slot)
-	raw, _ := format.DecodeRawChunk(row.Value, ds, &sealed[at].samples) // An error was reported already.
+	raw, err := format.DecodeRawChunk(row.Value, ds, &sealed[at].samples)
+	sealed[at].unread = sealed[at].unread || err != nil
 	sealed[at].chunks++
 	sealed[at].version += raw.Exempt.Weight(ds)
 	sealed[at].class = class

@@ -12,8 +12,14 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// chunkList are the versions of the raw chunks of some series in some slots; nil: they weren't listed.
-type chunkList map[chunkAt][]string
+// chunkList are the raw chunks of some series in some slots; nil: they weren't listed.
+type chunkList map[chunkAt]listedChunks
+
+// listedChunks are the versions of the chunks of a series in a slot. unread is true if there may be more, which can't be read.
+type listedChunks struct {
+	versions []string
+	unread   bool
+}
 
 type chunkAt struct {
 	start  int64
@@ -22,7 +28,8 @@ type chunkAt struct {
 
 // has reports whether a series may have chunks in the slot that starts then.
 func (l chunkList) has(start int64, id format.SeriesID) bool {
-	return l == nil || len(l[chunkAt{start, id}]) > 0
+	found := l[chunkAt{start, id}]
+	return l == nil || len(found.versions) > 0 || found.unread
 }
 
 // metricChunks are the chunks of a metric that start from one time to another, in a window, of so many shards.
@@ -38,12 +45,20 @@ func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Serie
 	for at, ids := range s.byPlace(series, of.shards) {
 		w := s.wantedChunks(engine.Raw, of, at, ids)
 		w.KeysOnly = true
+		w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			for _, id := range ids {
+				if u.Has(id, of.first, of.last) { // An entry of a page, or a page: of one start.
+					key := chunkAt{u.From, format.SeriesIDFrom(id)}
+					found[key] = listedChunks{found[key].versions, true}
+				}
+			}
+		})
 		for row, err := range s.rows.Chunks(ctx, w) {
 			if err != nil {
 				return fmt.Errorf("storage: listing the chunks of %q: %w", of.metric, err)
 			}
 			key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
-			found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))
+			found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
 		}
 	}
 	return nil
@@ -57,10 +72,19 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one.
-func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[format.SeriesID][]rollupChunk) error {
+// fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one. It adds to unread the series that have some which
+// can't be read.
+func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
 	for at, ids := range s.byPlace(series, of.shards) {
-		for row, err := range s.rows.Chunks(ctx, s.wantedChunks(engine.R5m, of, at, ids)) {
+		w := s.wantedChunks(engine.R5m, of, at, ids)
+		w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			for _, id := range ids {
+				if u.Has(id, of.first, of.last) {
+					unread[format.SeriesIDFrom(id)] = true
+				}
+			}
+		})
+		for row, err := range s.rows.Chunks(ctx, w) {
 			if err != nil {
 				return fmt.Errorf("storage: reading rollups of %q: %w", of.metric, err)
 			}

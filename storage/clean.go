@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -68,7 +69,8 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 //	for each window:  rollups made anew ─► chunks rewritten ─┐
 //	older windows:    buckets taken out ─────────────────────┴─► the deletes' rows
 //
-// A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of.
+// A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
+// the deletes that are about it, which goes as an error when all else is done.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err := s.Ready(); err != nil {
 		return err
@@ -87,6 +89,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
+	unread := unreadDeletes{}
 	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds format.Tombstones) error {
 		if err := s.markStaged(ctx, tenant, window, staged, ds); err != nil {
 			return err
@@ -94,14 +97,14 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
 			return err
 		}
-		return s.cleanWindow(ctx, tenant, window, ds)
+		return s.cleanWindow(ctx, tenant, window, ds, unread)
 	})
 	if err != nil {
 		return err
 	}
 	for _, res := range rollup.Resolutions {
 		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
-			return s.trimWindow(ctx, tenant, window, ds)
+			return s.trimWindow(ctx, tenant, window, ds, unread)
 		}); err != nil {
 			return err
 		}
@@ -109,7 +112,10 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err := s.clearPages(ctx, tenant, all); err != nil {
 		return err
 	}
-	return s.dropDeletes(ctx, tenant, all)
+	if err := s.dropDeletes(ctx, tenant, all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil })); err != nil {
+		return err
+	}
+	return unread.err()
 }
 
 // clearPages removes from pages what stands there of series that deletes are about, and that was rewritten as rows.
@@ -128,12 +134,20 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
-func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
+func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 		c := newCleaner(s, tenant, window, part, at.Class())
-		for row, err := range s.rows.Scan(ctx, engine.Range{
+		c.unread = unread
+		left := s.unread(engine.Raw, part, func(u paged.Unreadable) {
+			for id, x := range series {
+				if u.Has(id, u.From, u.To) {
+					unread.add(x.deletes.InSlot(s.period, s.period.SlotOf(u.From+1)), u.Err)
+				}
+			}
+		})
+		for row, err := range s.rows.ScanReadable(ctx, engine.Range{
 			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindExemplars)},
-		}) {
+		}, left) {
 			if err != nil {
 				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 			}
@@ -217,7 +231,8 @@ type cleaner struct {
 	others    *[]statedKeep // see rowWriter
 	horizons  *tenantHorizons
 	// slots are those of which rows of raw were rewritten, and whether they have marks that live as long.
-	slots map[int64]bool
+	slots  map[int64]bool
+	unread unreadDeletes
 }
 
 func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
@@ -321,14 +336,18 @@ func (x *rowWriter) writeNames() error {
 	return nil
 }
 
-// row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, with the deletes that it isn't
-// exempt from: when these are gone it is still the same.
+// row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and so do the deletes that it isn't
+// exempt from.
 func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	if len(ds) == 0 {
 		return nil
 	}
 	raw, left, err := restOf(row, ds)
-	if err != nil || len(raw.Exempt.Applying(ds)) == 0 {
+	ds = raw.Exempt.Applying(ds)
+	if err != nil {
+		c.corrupt(row.Clustering[2].Text, row.Clustering[1].Int, ds, err)
+	}
+	if err != nil || len(ds) == 0 {
 		return nil
 	}
 	if _, ok := c.slots[slot]; !ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -29,6 +30,8 @@ type trim struct {
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
 	deletes format.Tombstones
+	// unread takes those that are about chunks which can't be read: slots get no marks of these. nil: they get marks all the same.
+	unread unreadDeletes
 }
 
 // errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
@@ -38,22 +41,23 @@ var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try a
 const trimTries = 5
 
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) (err error) {
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) (err error) {
 	end, err := s.member.Filling.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for range trimTries {
-		if err = s.trimOnce(ctx, tenant, window, ds); !errors.Is(err, errTrimmed) {
+		if err = s.trimOnce(ctx, tenant, window, ds, unread); !errors.Is(err, errTrimmed) {
 			break
 		}
 	}
 	return err
 }
 
-func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
+func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
 	t := newTrim(ctx, s, tenant, window, ds)
+	t.unread = unread
 	marks, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
 		return err
@@ -168,7 +172,7 @@ func (t *trim) coarserOnly(ds format.Tombstones) error {
 		w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot)
 		if windows[w] == nil {
 			windows[w] = newTrim(t.ctx, t.s, t.tenant, w, ds)
-			windows[w].missing, windows[w].fine = t.missing, t.fine
+			windows[w].missing, windows[w].fine, windows[w].unread = t.missing, t.fine, t.unread
 		}
 		for _, d := range ds {
 			if d.ID == m.id {
@@ -250,10 +254,14 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 			return false, err
 		}
 		for at := range t.s.places(shards) {
-			for _, err := range t.s.rows.Scan(t.ctx, engine.Range{
+			unread := false
+			for _, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
-			}) {
+			}, func(paged.Unreadable) { unread = true }) {
 				return err == nil, err
+			}
+			if unread {
+				return true, nil
 			}
 		}
 	}
@@ -263,9 +271,11 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 // partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
 func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 	c := newCleaner(t.s, t.tenant, t.window, part, at.Class())
-	for row, err := range t.s.rows.Scan(t.ctx, engine.Range{
-		Table: format.TableOf(t.res), Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
-	}) {
+	c.unread = t.unread
+	left := t.s.unread(c.batch.Table, part, func(u paged.Unreadable) { t.left(u, series) })
+	for row, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
+		Table: c.batch.Table, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
+	}, left) {
 		if err != nil {
 			return fmt.Errorf("storage: trimming window %d of %q: %w", t.window, t.tenant, err)
 		}
@@ -290,6 +300,17 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		return err
 	}
 	return t.hours(part[3].Text, at, series)
+}
+
+// left notes chunks that can't be read.
+func (t *trim) left(u paged.Unreadable, series map[string]deletedSeries) {
+	for id, x := range series {
+		for start, ds := range t.waiting {
+			if u.Has(id, start, start) && !t.isFollowed(id, start) {
+				t.unread.add(ds.Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) }), u.Err)
+			}
+		}
+	}
 }
 
 // flush writes trimmed rows. Another process that brings rollups marks the slots as trimmed before. So rows that were read before the slots have
@@ -366,6 +387,9 @@ func (t *trim) mark() error {
 		}
 	}
 	for m := range t.missing {
+		if t.unread[m.id] != nil {
+			continue
+		}
 		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
 			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
@@ -390,7 +414,8 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		err = rollup.Decode(row.Value, rollup.AllColumns, &b)
 	}
 	if err != nil {
-		return // What can't be read is named by readers.
+		c.corrupt(row.Clustering[1].Text, row.Clustering[2].Int, ds, err)
+		return
 	}
 	width, p := t.res.Width(), t.s.period
 	gone := func(end int64) bool {

@@ -220,6 +220,7 @@ func (s *Store) compactPartition(ctx context.Context, res rollup.Resolution, par
 	}
 	return s.rows.Compact(ctx, paged.Compaction{
 		Resolution: res, Partition: partition, Reading: reading, Between: between,
+		Left:      s.unread(format.TableOf(res), partition, anyUnread),
 		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
 	})
 }

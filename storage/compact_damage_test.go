@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -116,51 +118,60 @@ func TestDamagedLongChunks(t *testing.T) {
 	}
 }
 
-// TestLateSamplesBesideADamagedLongChunk seals samples that came late into a day whose long chunk can't be read. Those of its slot aren't sealed, which
-// the error reports, naming the day; they are answered, and kept over a restart. Other slots are sealed. Once the long chunk is mended, all are.
+// TestLateSamplesBesideADamagedLongChunk seals samples that came late into a day whose long chunk can't be read. All are sealed, rollups lose nothing else, and
+// Check, reads and deletes go on. Once it is mended all is as it was, and what came late beside it.
 func TestLateSamplesBesideADamagedLongChunk(t *testing.T) {
 	t.Parallel()
-	m := newCompactModel(t, 6, rowsOnly)
+	for _, res := range []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour} {
+		for name, damage := range map[string]func(value []byte) []byte{
+			"its head": func(value []byte) []byte { return value[:len(value)/2] },
+			"its chunk": func(value []byte) []byte {
+				value[len(value)-1] ^= 1
+				return value
+			},
+		} {
+			t.Run(fmt.Sprint(res, " ", name), func(t *testing.T) {
+				t.Parallel()
+				lateBesideALongChunk(t, res, damage)
+			})
+		}
+	}
+}
+
+func lateBesideALongChunk(t *testing.T, res rollup.Resolution, damage func(value []byte) []byte) {
+	m := &unreadModel{deleteModel: newCompactModel(t, 6, rowsOnly), res: res}
 	m.compacts("first")
-	l := m.firstLong(rollup.FiveMinutes, "up")
+	l := m.firstLong(res, "up")
 	interval, isLong := format.LongStart(l.key[2].Int)
 	require.True(t, isLong)
 	day := time.UnixMilli(interval).UTC().Format(time.RFC3339)
-	m.putLong(l, l.value[:len(l.value)/2])
+	m.putLong(l, damage(bytes.Clone(l.value)))
+	m.series = m.labels[slices.IndexFunc(m.labels, func(ls labels.Labels) bool { return format.SeriesIDOf(ls).String() == l.key[1].Text })]
 	m.again()
-	damaged := m.now.UnixMilli() - interval - 12*time.Hour.Milliseconds()
-	m.some("0123", 5, time.Duration(damaged)*time.Millisecond)
-	m.some("0123", 6, time.Duration(damaged)*time.Millisecond-72*time.Hour)
-	staged := func() (all []Work) {
-		for p := range m.Partitions() {
-			found, err := m.Staged(t.Context(), p, 0)
-			require.NoError(t, err)
-			for _, w := range found {
-				all = append(all, w.Work)
-			}
-		}
-		return all
-	}
-	stuck := 0
-	for _, w := range staged() {
-		if _, err := m.Seal(t.Context(), w); err != nil {
-			require.ErrorIs(t, err, engine.ErrCorrupt)
-			require.ErrorContains(t, err, `"up"`)
-			require.ErrorContains(t, err, day)
-			stuck++
-		}
-	}
-	require.Positive(t, stuck)
-	require.Len(t, staged(), stuck, "the others are sealed")
-	m.compareRaw("not sealed")
-	m.again()
-	m.compareRaw("not sealed, after a restart")
+	m.rawAre("damaged")
+	late := m.now.UnixMilli() - interval - 12*time.Hour.Milliseconds()
+	m.some("0123", 5, time.Duration(late)*time.Millisecond)
+	m.some("0123", 6, time.Duration(late)*time.Millisecond-72*time.Hour)
+	m.seals()
+	damaged := func(of rollup.Resolution, series string) bool { return of == res && series == m.series.String() }
+	m.rawAre("sealed")
+	m.bucketsAre("sealed", damaged)
+	m.isNamed("sealed", true)
 	require.Contains(t, strings.Join(m.problems(), "\n"), day)
+
+	stats, err := m.compactAll(t.Context(), func() {})
+	require.NoError(t, err)
+	require.Positive(t, stats.Left)
+	m.bucketsAre("compacted", damaged)
+	m.deleteOver()
+	require.NoError(t, m.WorkOffDeletes(t.Context(), "default"))
+	require.NoError(t, m.CleanTombstones(t.Context(), "default"))
+	require.Zero(t, m.openDeletes())
+	m.bucketsAre("cleaned", damaged)
+	m.isNamed("cleaned", true)
 
 	m.putLong(l, l.value)
 	m.again()
-	require.NoError(t, m.SealAll(t.Context()))
-	require.Empty(t, staged())
 	m.compare("mended")
 	m.compacts("mended")
 }

@@ -137,7 +137,8 @@
 //   - A process whose clock isn't believed removes nothing (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - A corrupt row is named by its key, or where rows can't be read by metric and time, counted and left out (I8). What
-//     removes data ends there with an error instead. Check finds all of it (decisions/020).
+//     removes data ends there with an error instead. Check finds all of it (decisions/020). A chunk that can't be read though the engine
+//     has it stays where it is, and so do rollups that only it could make anew (decisions/054).
 //
 // # Packages below
 //

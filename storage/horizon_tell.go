@@ -300,9 +300,9 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 			if at.Class() != class {
 				continue
 			}
-			for row, err := range s.rows.Scan(ctx, engine.Range{
+			for row, err := range s.rows.ScanReadable(ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
-			}) {
+			}, anyUnread) {
 				if err != nil {
 					return 0, fmt.Errorf("storage: counting samples of %q: %w", metric, err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -68,30 +69,31 @@ type rollupChunk struct {
 
 // rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
 // a metric's shards have become more, or the series was in another class, there may be two of a start: that with
-// the higher version counts.
-func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
-	found, err := s.rollupRows(ctx, res, window, series, shards, from, to)
-	return bestOfEach(found), err
+// the higher version counts. unread is true if there may be more, which can't be read.
+func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
+	found, unread, err = s.rollupRows(ctx, res, window, series, shards, from, to)
+	return bestOfEach(found), unread, err
 }
 
 // rollupRows reads all of them, of one start that with the highest version first.
-func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
-	var found []rollupChunk
+func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
 	for at := range s.placesOf(series.ID(), shards) {
-		for row, err := range s.rows.Scan(ctx, engine.Range{
+		rows := engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
-		}) {
+		}
+		left := s.unread(rows.Table, rows.Partition, func(u paged.Unreadable) { unread = unread || u.Has(id, from, to) })
+		for row, err := range s.rows.ScanReadable(ctx, rows, left) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
+				return nil, false, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(at, row))
 		}
 	}
 	sortRollups(found)
-	return found, nil
+	return found, unread, nil
 }
 
 func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {

@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -29,6 +30,8 @@ type rollupTask struct {
 	// nil: there is none.
 	chunk   []byte
 	version uint64
+	// unread is true if some of the chunks that it is made of can't be read.
+	unread bool
 }
 
 // rollupSource is what the 5m chunk of a series in a slot is made from.
@@ -42,7 +45,8 @@ const (
 
 // sourceOf decides by the chunks that are listed. hiding are the deletes of the series that must be applied.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
-	found := x.versionsOf(in, r)
+	listed := x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	found := listed.versions
 	if x.rawExpired || len(found) == 0 && r.chunk == nil {
 		return fromRollup
 	}
@@ -51,7 +55,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 			return fromRollup // Its window has expired just now.
 		}
 	}
-	if len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
+	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
 		return fromTask
 	}
 	return fromChunks
@@ -59,7 +63,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 
 // versionsOf returns the versions of the slot's sealed chunks of a series.
 func (x *roller) versionsOf(in *rolledSlot, r *rollupTask) []string {
-	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}].versions
 }
 
 // make5mOf sets the 5m chunks of some tasks of a slot.
@@ -69,7 +73,7 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 		return err
 	}
 	return x.sideBySide(len(tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
-		return x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, b)
+		return tasks[i].leave(x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, b))
 	})
 }
 
@@ -107,11 +111,16 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	}
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	var samples chunk.Samples
-	var err error
 	if from == fromChunks {
-		if version, err = weighedSamples(sealed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}], hiding, &samples); err != nil {
+		at := chunkAt{in.into[rollup.Raw].start, r.series.ID()}
+		var corrupt, err error
+		if version, corrupt, err = weighedSamples(sealed[at].values, hiding, &samples); err != nil {
 			return err
 		}
+		if corrupt != nil {
+			x.s.noteOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
+		}
+		r.unread = corrupt != nil || sealed[at].unread || x.listed[at].unread
 	}
 	if lost, err := x.lost(to, r, version); err != nil || lost {
 		return cmp.Or(err, x.fill(to, r, b))
@@ -153,8 +162,8 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	rows, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
-	return slices.ContainsFunc(rows, func(c rollupChunk) bool {
+	rows, unread, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
+	return unread || slices.ContainsFunc(rows, func(c rollupChunk) bool {
 		return gone&(1<<c.class) != 0 || c.version > version
 	}), err
 }
@@ -168,6 +177,9 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return nil
 	}
 	kept, class, version, err := x.stored(to, r)
+	if x.rawExpired && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
+		kept, err = &rollup.Buckets{}, nil
+	}
 	if err != nil || version == 0 {
 		r.version = max(r.version, 1)
 		return err
@@ -201,22 +213,23 @@ func (x *roller) has(to rollupOf, r *rollupTask) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rows, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
+	rows, _, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
 	return slices.ContainsFunc(rows, func(c rollupChunk) bool { return c.class == r.class }), err
 }
 
 // make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
 func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, b *rollup.Buckets) error {
 	day := x.day.into[rollup.OneHour]
-	chunks := map[format.SeriesID][]rollupChunk{}
+	chunks, unread := map[format.SeriesID][]rollupChunk{}, map[format.SeriesID]bool{}
 	for metric, series := range byMetric(rolls) {
 		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
-		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
+		if err := x.s.fineChunks(ctx, of, series, chunks, unread); err != nil {
 			return err
 		}
 	}
 	for i := range rolls {
-		if err := x.make1h(&rolls[i], chunks[rolls[i].series.ID()], b); err != nil {
+		r := &rolls[i]
+		if err := r.leave(x.make1h(r, chunks[r.series.ID()], unread[r.series.ID()], b)); err != nil {
 			return err
 		}
 	}
@@ -232,26 +245,26 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// make1h sets the 1h chunk of a series from all 5m chunks of the day.
-func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) error {
+// make1h sets the 1h chunk of a series from all 5m chunks of the day. unread: there may be more of them, which can't be read.
+func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, b *rollup.Buckets) error {
 	b.Reset()
-	r.version = 0
-	for _, c := range chunks {
+	r.version, r.unread = 0, unread
+	chunks := make([]rollupChunk, 0, len(all))
+	for _, c := range all {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
-			x.s.corrupt(engine.R5m, &CorruptRowError{
-				Table: engine.R5m, Window: x.day.into[rollup.FiveMinutes].window, Tenant: r.series.Tenant(),
-				Metric: r.series.Metric(), Series: r.series.ID().String(), Start: c.start, Err: err,
-			})
+			r.unread = true
+			x.s.noteOnce(engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err))
 			continue
 		}
 		r.version += c.version
+		chunks = append(chunks, c)
 	}
 	var hours rollup.Buckets
 	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
 	if r.chunk = appendRollup(&hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}
-	if len(chunks) == 0 {
+	if len(chunks) == 0 && !r.unread {
 		return x.fill(x.hourRollup(), r, b)
 	}
 	if lost, err := x.lost(x.hourRollup(), r, r.version); err != nil || lost {
@@ -260,24 +273,31 @@ func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) 
 	return x.keepHours(r, chunks, &hours)
 }
 
-// stored reads the rollup chunk of a series that counts, its class, and its version; 0: there is none. One that can't be read is named,
-// and has no buckets.
+// stored reads the rollup chunk of a series that counts, its class, and its version; 0: there is none. One that can't be read is named: then
+// it returns errUnread, with a version that isn't 0.
 func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, class int64, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	found, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
-	if err != nil || len(found) == 0 {
+	found, unread, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
+	switch {
+	case err != nil:
 		return nil, 0, 0, err
+	case len(found) == 0 && unread:
+		return nil, r.class, 1, errUnread
+	case len(found) == 0:
+		return nil, 0, 0, nil
 	}
+	class, version = found[0].class, max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
-		x.s.corrupt(format.TableOf(to.res), &CorruptRowError{
-			Table: format.TableOf(to.res), Window: at.window, Tenant: tenant, Metric: r.series.Metric(), Series: r.series.ID().String(), Start: at.start, Err: err,
-		})
-		b.Reset()
+		x.s.noteOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
+		unread = true
 	}
-	return b, found[0].class, max(found[0].version, 1), nil
+	if unread {
+		err = errUnread
+	}
+	return b, class, version, err
 }

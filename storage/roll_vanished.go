@@ -1,17 +1,20 @@
 package storage
 
 import (
+	"crypto/sha256"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
-// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
+// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's. It does so, too, where chunks
+// of the slot can't be read.
 func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.Raw, r.class) {
+	if !r.unread && (!x.s.expiring || !x.isGone(rollup.Raw, r.class)) {
 		return nil
 	}
 	kept, _, version, err := x.stored(in.fineRollup(), r)
@@ -22,7 +25,7 @@ func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made 
 	width := rollup.FiveMinutes.Width()
 	due := in.due.OfSeries(r.series.Labels())
 	due.HideBuckets(kept, 0, width)
-	there, err := in.beforeDue(r, shards, due, made)
+	there, err := in.before(r, shards, due, made)
 	if err != nil {
 		return err
 	}
@@ -40,15 +43,26 @@ func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made 
 	return nil
 }
 
-// beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups were made without; made is
-// what they make now.
-func (x *rolledSlot) beforeDue(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
-	if len(due) == 0 {
+// before returns the 5m buckets that a series' samples made before deletes came that rollups were made without; made is what they make now. Where chunks
+// can't be read, it leaves out those that this seal has written: as many others as a bucket has samples are all of them.
+func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
+	if len(due) == 0 && !r.unread {
 		return made, nil
 	}
 	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
+	found := sealedChunks{}
+	if err := x.readChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
+		return nil, err
+	}
+	chunks := found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values
+	if r.unread {
+		chunks = slices.DeleteFunc(chunks, func(value []byte) bool {
+			sum := sha256.Sum256(value)
+			return slices.Contains(r.own, string(sum[:engine.IDLen]))
+		})
+	}
 	var samples chunk.Samples
-	if _, err := x.readVisible(r.series, shards, known, &samples); err != nil {
+	if _, err := visibleSamples(chunks, known, &samples, func(format.TombstoneIDs) {}); err != nil {
 		return nil, err
 	}
 	samples.Normalize()
@@ -58,9 +72,9 @@ func (x *rolledSlot) beforeDue(r *rollupTask, shards int64, due format.Tombstone
 }
 
 // keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
-// themselves and others of the day were written with a longer time to live.
+// themselves and others of the day were written with a longer time to live, or where these can't be read.
 func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {
+	if !r.unread && (!x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class)) {
 		return nil
 	}
 	kept, _, version, err := x.stored(x.hourRollup(), r)

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -21,8 +22,14 @@ const (
 	sealedPassOver = 100
 )
 
-// sealedChunks are raw chunks as they are stored, of series in slots. A series that was asked for and has none in a slot has an entry, too.
-type sealedChunks map[chunkAt][][]byte
+// sealedChunks are raw chunks of series in slots. A series that was asked for and has none in a slot has an entry, too.
+type sealedChunks map[chunkAt]storedChunks
+
+// storedChunks are the chunks of a series in a slot, as they are stored. unread is true if there may be more, which can't be read.
+type storedChunks struct {
+	values [][]byte
+	unread bool
+}
 
 // readChunks adds the chunks that some series of a metric have in the slot to found. It takes a scan where one for each series takes
 // as many as there are.
@@ -30,37 +37,48 @@ func (x *sealedSlot) readChunks(ctx context.Context, series []*Series, shards in
 	into, of := x.into[rollup.Raw], series[0]
 	chunks := metricChunks{into.window, of.Tenant(), of.Metric(), shards, into.start, into.start}
 	for _, s := range series {
-		found[chunkAt{into.start, s.ID()}] = nil
+		found[chunkAt{into.start, s.ID()}] = storedChunks{}
 	}
 	for at, ids := range x.s.byPlace(series, shards) {
 		w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
 		w.PassOver = min(w.PassOver, sealedPassOver)
+		w.Left = x.s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			for _, id := range ids {
+				if u.Has(id, into.start, into.start) {
+					key := chunkAt{into.start, format.SeriesIDFrom(id)}
+					found[key] = storedChunks{found[key].values, true}
+				}
+			}
+		})
 		for row, err := range x.s.rows.Chunks(ctx, w) {
 			if err != nil {
 				return fmt.Errorf("storage: reading sealed chunks of metric %q, tenant %q: %w", of.Metric(), of.Tenant(), err)
 			}
 			key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
-			found[key] = append(found[key], slices.Clone(row.Value))
+			found[key] = storedChunks{append(found[key].values, slices.Clone(row.Value)), found[key].unread}
 		}
 	}
 	return nil
 }
 
 // visibleSamples appends what isn't deleted of chunks, and calls exempt with the deletes that each of them is exempt from. One that can't be
-// read is left out: whoever reads it names it.
-func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs)) error {
+// read is left out: corrupt is why, of the last one.
+func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs)) (corrupt, err error) {
 	for _, value := range chunks {
 		c, err := format.DecodeRawChunk(value, hiding, into)
 		exempt(c.Exempt)
-		if err != nil && !errors.Is(err, chunk.ErrCorrupt) {
-			return err
+		switch {
+		case errors.Is(err, chunk.ErrCorrupt):
+			corrupt = err
+		case err != nil:
+			return nil, err
 		}
 	}
-	return nil
+	return corrupt, nil
 }
 
 // weighedSamples is visibleSamples that returns what the chunks weigh together.
-func weighedSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
-	err = visibleSamples(chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) })
-	return version, err
+func weighedSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, corrupt, err error) {
+	corrupt, err = visibleSamples(chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) })
+	return version, corrupt, err
 }

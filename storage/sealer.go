@@ -86,15 +86,6 @@ func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Ro
 	return nil
 }
 
-// readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.
-func (x *sealedSlot) readVisible(s *Series, shards int64, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
-	found := sealedChunks{}
-	if err := x.readChunks(x.ctx, []*Series{s}, shards, found); err != nil {
-		return 0, err
-	}
-	return weighedSamples(found[chunkAt{x.into[rollup.Raw].start, s.ID()}], hiding, into)
-}
-
 // slotSealer makes chunks of what series have in a slot, and tasks for the roller.
 type slotSealer struct {
 	*rowWriter
@@ -183,7 +174,7 @@ func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.T
 }
 
 // readSealed appends what isn't deleted of the slot's sealed chunks of a series, and the deletes that they name. One
-// that can't be read is left out: the reader names it, and what comes now is sealed beside it.
+// that can't be read is left out: the roller names it, and what comes now is sealed beside it.
 func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.ask(s); err != nil {
 		return err
@@ -196,7 +187,8 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 			return err
 		}
 	}
-	return visibleSamples(found[at], x.deletesOf(s), into, func(exempt format.TombstoneIDs) { *named = named.Union(exempt) })
+	_, err := visibleSamples(found[at].values, x.deletesOf(s), into, func(exempt format.TombstoneIDs) { *named = named.Union(exempt) })
+	return err
 }
 
 // readAhead reads the sealed chunks of series of a metric, of which subtract is about to ask one after the other.

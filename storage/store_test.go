@@ -30,6 +30,8 @@ type testStore struct {
 	memory engine.Engine
 	// heavy is true if there are so many series that under the race detector Check would take half a minute: there it is left out.
 	heavy bool
+	// damaged is true if something stays that Check names.
+	damaged bool
 }
 
 func openTestStore(t testing.TB, change func(*Options)) *testStore {
@@ -65,7 +67,7 @@ func openReady(t testing.TB, eng engine.Engine, o Options) *Store {
 }
 
 func (ts *testStore) close() {
-	if !ts.heavy || !soak.UnderRace {
+	if !ts.damaged && (!ts.heavy || !soak.UnderRace) {
 		ts.check()
 	}
 	require.NoError(ts.t, ts.Store.Close())
@@ -83,7 +85,7 @@ func (ts *testStore) check() CheckStats {
 // before, but under the race detector, where Pebble notes a stack for every iterator: there only close does.
 func (ts *testStore) reopen() {
 	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
-	if !soak.UnderRace {
+	if !ts.damaged && !soak.UnderRace {
 		ts.check()
 	}
 	ts.closeUnchecked()

@@ -25,6 +25,8 @@ type Compaction struct {
 	// Reading is called before the rows of a piece are read, and what it returns afterwards. Between is called between pieces of the work, without locks.
 	Reading func() (done func())
 	Between func()
+	// Left, if set, takes chunks that can't be read. Their series stay as they are.
+	Left func(Unreadable)
 }
 
 // Compacted counts what Compact has done.
@@ -82,8 +84,9 @@ type compactor struct {
 	seen  int    // rows that were read
 	last  string // of the series that were written again, if the next one follows it; "": none
 	rows  map[string][]rollup.Part
-	// stale are series with rows that their long chunks outdo, or the other way round; broken are those with long chunks that can't be read.
-	stale, broken map[string]bool
+	// stale are series with rows that their long chunks outdo, or the other way round; broken are chunks that can't be read.
+	stale  map[string]bool
+	broken []Unreadable
 
 	// of a series:
 	id       string
@@ -112,7 +115,7 @@ func (c *compacted) interval(res rollup.Resolution) int64 {
 
 func (x *compactor) begin() {
 	x.done, x.bytes, x.seen, x.last, x.rows = Compacted{}, 0, 0, "", map[string][]rollup.Part{}
-	x.stale, x.broken = map[string]bool{}, map[string]bool{}
+	x.stale, x.broken = map[string]bool{}, nil
 	x.batch = engine.Batch{Table: x.tables.rows, Partition: x.Partition}
 	x.id, x.chunks = "", x.chunks[:0]
 }
@@ -126,8 +129,15 @@ func (x *compactor) piece(from string) (next string, more bool, err error) {
 		Table: x.tables.rows, Partition: x.Partition,
 		From: engine.Key{engine.Int(format.KindChunk), engine.Text(from)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}
-	note := func(in map[string]bool) func(string) { return func(id string) { in[strings.Clone(id)] = true } }
-	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true, stale: note(x.stale), broken: note(x.broken), yield: func(row engine.Row, _ error) bool {
+	s := scan{r: x.r, ctx: x.ctx, rows: &rows, tables: x.tables, takeLong: true}
+	s.stale = func(id string) { x.stale[strings.Clone(id)] = true }
+	s.left = func(u Unreadable) {
+		x.broken = append(x.broken, u)
+		if x.Left != nil {
+			x.Left(u)
+		}
+	}
+	s.yield = func(row engine.Row, _ error) bool {
 		if id := row.Clustering[x.series].Text; id != x.id {
 			x.finish()
 			if x.id != "" && (x.bytes >= x.r.limits.compactBytes || x.seen >= x.r.limits.compactRows) {
@@ -143,7 +153,7 @@ func (x *compactor) piece(from string) (next string, more bool, err error) {
 		}
 		x.chunks = append(x.chunks, c)
 		return true
-	}}
+	}
 	if err := s.all(); err != nil {
 		return "", false, fmt.Errorf("paged: reading %s to compact it: %w", x.tables.rows, err)
 	}
@@ -165,7 +175,7 @@ func (x *compactor) finish() {
 	}
 	defer func() { x.chunks = x.chunks[:0] }()
 	x.puts, x.parts = x.puts[:0], x.parts[:0]
-	if x.broken[x.id] {
+	if x.isBroken() {
 		x.leave()
 		return
 	}
@@ -246,8 +256,8 @@ func (x *compactor) fits() bool {
 // lies between: no row of it may have been yielded.
 func (x *compactor) add() {
 	key := engine.Key{engine.Int(format.KindChunk), engine.Text(x.id)}
-	between := func(id string) bool { return x.last < id && id < x.id }
-	if n := len(x.batch.Mutations); x.last != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(x.broken)), between) {
+	between := func(u Unreadable) bool { return x.last < u.Last && u.First < x.id }
+	if n := len(x.batch.Mutations); x.last != "" && !slices.ContainsFunc(x.broken, between) {
 		for i := n - 1; ; i-- { // The range that ends with the series before.
 			if m := &x.batch.Mutations[i]; m.Op == engine.Clear {
 				m.To = key
@@ -288,9 +298,14 @@ func (x *compactor) heads() {
 // leave leaves a series as it is.
 func (x *compactor) leave() {
 	x.last = ""
-	if len(x.chunks) > 1 || x.broken[x.id] {
+	if len(x.chunks) > 1 || x.isBroken() {
 		x.done.Left++
 	}
+}
+
+// isBroken reports whether the series may have chunks that can't be read.
+func (x *compactor) isBroken() bool {
+	return slices.ContainsFunc(x.broken, func(u Unreadable) bool { return u.First <= x.id && x.id <= u.Last })
 }
 
 // join returns what writes the chunks of a series in an interval as one row, and adds what it holds to parts.

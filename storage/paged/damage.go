@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // reports is the memory of a scan for reports of damage. A gap of rows that reaches the end of the part of the range that is read is reported when the row after
@@ -98,14 +99,52 @@ func (s *scan) pageDamaged(err error) {
 	s.rows.Damaged(engine.Damage{Err: err})
 }
 
+// Unreadable are chunks that can't be read, though the engine has what holds them as it was written: an entry of a page, the entries of a page,
+// or the parts of a long chunk. A labels page that can't be read isn't one: whose chunks these are isn't known then.
+type Unreadable struct {
+	First, Last string // ids: of some or all series from one to the other
+	From, To    int64  // starts: of some or all from one to the other
+	Err         error  // an engine.ErrCorrupt that names the table, the partition and what can't be read
+}
+
+// Has reports whether a chunk of a series that starts between two times may be among them.
+func (u *Unreadable) Has(id string, from, to int64) bool {
+	return u.First <= id && id <= u.Last && u.From <= to && from <= u.To
+}
+
+// labelsPageError is an error of the labels page that a page refers to.
+type labelsPageError struct{ error }
+
+func (e *labelsPageError) Unwrap() error { return e.error }
+
 // unreadable handles a page that can't be read: it returns the error that ends the scan, nil: it goes on without the page.
 func (s *scan) unreadable(p *heldPage, err error) error {
+	var labels *labelsPageError
+	if s.left != nil && p.kind == format.KindChunk && 0 <= p.bits && p.bits <= maxBits && !errors.As(err, &labels) {
+		s.left(Unreadable{p.first, p.last(), p.start, p.start, damaged(s.tables, s.rows.Partition, p, err)})
+		return nil
+	}
 	err = damaged(s.tables, s.rows.Partition, p, err)
 	if s.rows.Damaged == nil {
 		return err
 	}
 	s.pageDamaged(err)
 	return nil
+}
+
+// unreadableEntry handles an entry that can't be read, as unreadable does with pages. Others of its page are read; only the first one that can't be
+// is reported as damage.
+func (s *scan) unreadableEntry(e entry, err error) error {
+	err = fmt.Errorf("series %x: %w", e.id, err)
+	switch {
+	case s.left != nil && e.page.kind == format.KindChunk:
+		s.left(Unreadable{e.id, e.id, e.page.start, e.page.start, damaged(s.tables, s.rows.Partition, e.page, err)})
+		return nil
+	case e.page.bad:
+		return nil
+	}
+	e.page.bad = true
+	return s.unreadable(e.page, err)
 }
 
 // damaged returns the engine.ErrCorrupt that names a page.

@@ -200,7 +200,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 	key := t.pageKey(format.KindLabels, 0, p.bits, p.first, version)
 	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key}) {
 		if err != nil {
-			return ids{}, fmt.Errorf("labels page %x: %w", version, err)
+			return ids{}, &labelsPageError{fmt.Errorf("labels page %x: %w", version, err)}
 		}
 		labels, err := parse(row.Value)
 		if err == nil && labels.Head().Kind != page.Labels {
@@ -210,7 +210,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 			found, err = idsOf(labels, metricOf(partition))
 		}
 		if err != nil {
-			return ids{}, fmt.Errorf("labels page %x: %w", version, err)
+			return ids{}, &labelsPageError{fmt.Errorf("labels page %x: %w", version, err)}
 		}
 	}
 	if !found.none() {
@@ -220,12 +220,12 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 	there := false
 	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true}) {
 		if err != nil {
-			return ids{}, err
+			return ids{}, &labelsPageError{err}
 		}
 		there = true
 	}
 	if there { // They were written together, and neither expires nor is dropped before the other.
-		return ids{}, fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)
+		return ids{}, &labelsPageError{fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)}
 	}
 	return ids{}, nil
 }

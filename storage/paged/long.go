@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -175,8 +176,9 @@ func (x *longReader) unreadableLong(interval int64, err error) error {
 	err = fmt.Errorf("%w: paged: table %s, partition %s, the long chunk of series %x from %s on: %w", engine.ErrCorrupt, x.tables.rows,
 		describe(x.tables.rows.Partition, x.scan.rows.Partition), x.id, time.UnixMilli(interval).UTC().Format(time.RFC3339), err)
 	switch {
-	case x.broken != nil:
-		x.broken(x.id)
+	case x.left != nil:
+		id := strings.Clone(x.id)
+		x.left(Unreadable{id, id, interval, interval + x.longWidth() - 1, err})
 	case x.scan.rows.Damaged == nil:
 		return err
 	default:

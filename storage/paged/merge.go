@@ -2,7 +2,6 @@ package paged
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -211,9 +210,6 @@ func (m *merge) fill() (ok bool, err error) {
 
 // materialize adds the row that an entry makes to next; that of a raw chunk has its version if versions are needed.
 func (m *merge) materialize(e entry, versions bool) error {
-	if e.page.bad {
-		return nil
-	}
 	l := logical{id: e.id, start: e.page.start}
 	hashed := m.isRaw() && m.kind == format.KindChunk && (versions || m.rows.KeysOnly)
 	if m.isRaw() && m.kind != format.KindChunk {
@@ -223,8 +219,7 @@ func (m *merge) materialize(e entry, versions bool) error {
 		from := len(m.buf)
 		buf, err := e.page.appendPart(m.buf, e.i, m.needed)
 		if err != nil {
-			e.page.bad = true
-			return m.unreadable(e.page, fmt.Errorf("series %x: %w", e.id, err))
+			return m.unreadableEntry(e, err)
 		}
 		l.value, m.buf = buf[from:len(buf):len(buf)], buf
 	}

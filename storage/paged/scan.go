@@ -31,6 +31,16 @@ func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row
 	}
 }
 
+// ScanReadable is Scan that leaves out chunks that can't be read, and calls left with them.
+func (r *Rows) ScanReadable(ctx context.Context, rows engine.Range, left func(Unreadable)) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		s := scan{r: r, ctx: ctx, rows: &rows, tables: tablesOf(rows.Table), left: left, yield: yield}
+		if err := s.all(); err != nil {
+			yield(engine.Row{}, err)
+		}
+	}
+}
+
 // scan is a scan of a table whose rows may be in pages.
 type scan struct {
 	*tables
@@ -42,11 +52,12 @@ type scan struct {
 	needed *page.Part // of rollups; nil: all
 	// long: the window may have long chunks. takeLong: they are yielded as they are, see Wanted.
 	long, takeLong bool
-	// stale, if set, is called with the id of a series that has rows which parts of a long chunk outdo, or parts that rows outdo. broken, if set, takes
-	// the ids of series with long chunks that can't be read, which are left out.
-	stale, broken func(id string)
-	yield         func(engine.Row, error) bool
-	n             int // rows yielded
+	// stale, if set, is called with the id of a series that has rows which parts of a long chunk outdo, or parts that rows outdo.
+	stale func(id string)
+	// left, if set, takes chunks that can't be read, see Unreadable.
+	left  func(Unreadable)
+	yield func(engine.Row, error) bool
+	n     int // rows yielded
 	// entries is memory of units.
 	entries []entry
 	reports reports

@@ -21,6 +21,8 @@ type Wanted struct {
 	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and may be empty.
 	NoVersions bool
 	Damaged    func(engine.Damage) // as in engine.Range
+	// Left takes chunks that can't be read, which are left out then; nil: they are damage.
+	Left func(Unreadable)
 	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
 	Columns rollup.Columns
 	// Bounded: of raw, chunks that have no samples from MinT to MaxT, milliseconds, aren't needed, and may be missing.
@@ -58,7 +60,7 @@ func (w *Wanted) Range() engine.Range {
 func (r *Rows) Chunks(ctx context.Context, w Wanted) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		t, rows := tablesOf(w.Table), w.Range()
-		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, takeLong: w.Long, yield: yield}
+		s := scan{r: r, ctx: ctx, rows: &rows, tables: t, takeLong: w.Long, left: w.Left, yield: yield}
 		s.wanted = &wanted{Wanted: w, tables: t, long: &s.long}
 		if w.Columns != 0 && w.Columns != rollup.AllColumns {
 			s.needed = page.PartOf(w.Columns)

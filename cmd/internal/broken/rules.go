@@ -150,7 +150,23 @@ var rules = []rule{
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
-		"			found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))\n", "			found[key] = []string{strings.Clone(row.Clustering[3].Text)}\n", histories,
+		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", histories,
+	},
+	{
+		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
+		"r.unread = corrupt != nil || sealed[at].unread || x.listed[at].unread", "r.unread = sealed[at].unread || x.listed[at].unread", "TestLateSamplesBesideAnUnreadableChunk",
+	},
+	{
+		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_vanished.go",
+		"if !r.unread && (!x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class)) {", "if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
+	},
+	{
+		"a delete stays that is about samples which can't be read", "storage/clean.go",
+		"all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil })", "all", "TestDeletesBesideAnUnreadableChunk",
+	},
+	{
+		"a compaction leaves series alone of which a chunk can't be read", "storage/paged/compact.go",
+		"	if x.isBroken() {\n		x.leave()", "	if x.isBroken() && false {\n		x.leave()", "TestCompactionBesideAnUnreadableChunk|TestLateSamplesBesideADamagedLongChunk",
 	},
 	{
 		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
