@@ -27,7 +27,7 @@ const maxChurnSeries = 5_000_000
 // looks at, so that the older ones of the windows are missing. Of windows that were counted once they were over, and weren't written to since, it
 // reads these counts. Of others it reads keys, and remembers what it found of each while the window doesn't change.
 func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warningsOf(ctx), overGaps: true})
 	if err != nil {
 		return nil, false, err
 	}

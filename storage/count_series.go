@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -36,12 +38,13 @@ type SeriesCounts struct {
 
 // CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
 // these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps ErrQueryTooLarge.
+// the error wraps ErrQueryTooLarge. Labels that can't be read are left out, and warned of: see WithWarnings.
 func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
+	told := &toldOnce{warn: warningsOf(ctx)}
+	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: told.add, overGaps: true})
 	if err != nil {
 		return SeriesCounts{}, err
 	}
@@ -60,11 +63,34 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 		}
 	}
 	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, state, func() (cached, error) { return r.catalog().countSealed(ctx, w, classes, q) })
+	v, err := s.cache.get(ctx, key, state, func() (cached, error) {
+		counts, err := r.catalog().countSealed(ctx, w, classes, q)
+		return cachedSeriesCounts{counts, told.list}, err
+	})
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	return SeriesCounts(v.(cachedSeriesCounts)), nil
+	counted := v.(cachedSeriesCounts)
+	for _, err := range counted.left {
+		told.add(err)
+	}
+	return counted.SeriesCounts, nil
+}
+
+// toldOnce passes warnings on, each once, and keeps them.
+type toldOnce struct {
+	warn func(error) // nil: nobody asks for them
+	list []error
+}
+
+func (t *toldOnce) add(err error) {
+	if slices.ContainsFunc(t.list, func(known error) bool { return known.Error() == err.Error() }) {
+		return
+	}
+	t.list = append(t.list, err)
+	if t.warn != nil {
+		t.warn(err)
+	}
 }
 
 func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
@@ -84,10 +110,15 @@ func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, err
 	return c.counts(), nil
 }
 
-// cachedSeriesCounts are what the cache holds.
-type cachedSeriesCounts SeriesCounts
+// cachedSeriesCounts are what the cache holds: counts, and warnings of what they lack.
+type cachedSeriesCounts struct {
+	SeriesCounts
+
+	left []error
+}
 
 func (c cachedSeriesCounts) bytes() (n int64) {
+	n = int64(len(c.left)) * gapBytes
 	for _, list := range [][]Count{c.Metrics, c.Labels, c.Values} {
 		for _, one := range list {
 			n += int64(len(one.Name)) + textBytes + 8
@@ -96,11 +127,15 @@ func (c cachedSeriesCounts) bytes() (n int64) {
 	return n
 }
 
-func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes []int64, q SeriesQuery) (cached, error) {
+// gapBytes is what a warning takes in memory, about.
+const gapBytes = 500
+
+func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes []int64, q SeriesQuery) (SeriesCounts, error) {
 	metrics, err := r.allMetrics(ctx, w)
 	if err != nil {
-		return nil, err
+		return SeriesCounts{}, err
 	}
+	lost := 0
 	c, builder, walk := r.s.newSeriesCounter(q), labels.NewScratchBuilder(16), r.walk(w.window, classes)
 	for _, m := range metrics {
 		if q.Metric != "" && m.name != q.Metric {
@@ -109,15 +144,20 @@ func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes 
 		err := walk.all(ctx, m, false, func(row engine.Row) error {
 			ls, err := format.ParseLabels(row.Value, m.name, &builder)
 			if err != nil {
-				return nil // Queries name it, and so does Check.
+				bad := &CorruptRowError{Table: engine.Raw, Window: w.window, Tenant: r.tenant, Metric: m.name, Series: strings.Clone(row.Clustering[2].Text), Err: err}
+				r.s.noteOnce(engine.Raw, bad)
+				if lost++; lost <= maxTold {
+					r.tell(bad)
+				}
+				return nil
 			}
 			return c.add(ls)
 		})
 		if err != nil {
-			return nil, err
+			return SeriesCounts{}, err
 		}
 	}
-	return cachedSeriesCounts(c.counts()), nil
+	return c.counts(), nil
 }
 
 // walk returns a walk over a window. Rows that can't be read are warned of, and left out.

@@ -60,15 +60,24 @@ func (a *api) count(ctx context.Context) (leave func(), err error) {
 	return enter(ctx, a.counting)
 }
 
-// respond writes what answer returns as Prometheus' API does.
+// respond writes what answer returns as Prometheus' API does, with warnings of what couldn't be read for it.
 func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		data, err := answer(r)
+		var warnings []string
+		data, err := answer(r.WithContext(storage.WithWarnings(r.Context(), func(err error) {
+			if text := storage.Plain(err.Error()); len(warnings) < maxWarnings && !slices.Contains(warnings, text) {
+				warnings = append(warnings, text)
+			}
+		})))
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if err == nil {
-			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": data})
+			body := map[string]any{"status": "success", "data": data}
+			if len(warnings) > 0 {
+				body["warnings"] = warnings
+			}
+			_ = json.NewEncoder(w).Encode(body)
 			return
 		}
 		code, kind := http.StatusInternalServerError, "internal"
@@ -85,6 +94,9 @@ func respond(answer answer) http.Handler {
 		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(err.Error())})
 	})
 }
+
+// maxWarnings bounds the warnings of an answer.
+const maxWarnings = 10
 
 // badRequest is an error of who asks.
 type badRequest string
