@@ -289,7 +289,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 	if err != nil {
 		return err
 	}
-	if err := r.leave(x.make1h(&r, chunks, unread, &rollup.Buckets{})); err != nil {
+	if err := r.leave(x.make1h(&r, chunks, unread, &rollMemory{})); err != nil {
 		return err
 	}
 	if r.unread {

@@ -104,7 +104,11 @@ func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]
 	for _, x := range series {
 		id := x.IDText()
 		for at := range s.placesOf(x.ID(), shards) {
-			places[at] = append(places[at], id)
+			ids := places[at]
+			if ids == nil {
+				ids = make([]string, 0, len(series)/int(shards)+1)
+			}
+			places[at] = append(ids, id)
 		}
 	}
 	for at, ids := range places {

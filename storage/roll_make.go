@@ -72,8 +72,8 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	if err != nil {
 		return err
 	}
-	return x.sideBySide(len(tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
-		return tasks[i].leave(x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, b))
+	return x.sideBySide(len(tasks), func(_ context.Context, i int, m *rollMemory) error {
+		return tasks[i].leave(x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, &m.fine))
 	})
 }
 
@@ -88,7 +88,7 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	var mu sync.Mutex
 	all := sealedChunks{}
 	pieces := slices.Collect(slices.Chunk(need, sealedTogether))
-	return all, x.sideBySide(len(pieces), func(ctx context.Context, i int, _ *rollup.Buckets) error {
+	return all, x.sideBySide(len(pieces), func(ctx context.Context, i int, _ *rollMemory) error {
 		found := sealedChunks{}
 		for metric, series := range byMetric(pieces[i]) {
 			if err := in.readChunks(ctx, series, raw.of(metric), found); err != nil {
@@ -218,18 +218,19 @@ func (x *roller) has(to rollupOf, r *rollupTask) (bool, error) {
 }
 
 // make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
-func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, b *rollup.Buckets) error {
+func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, m *rollMemory) error {
 	day := x.day.into[rollup.OneHour]
-	chunks, unread := map[format.SeriesID][]rollupChunk{}, map[format.SeriesID]bool{}
+	clear(m.chunks)
+	clear(m.unread)
 	for metric, series := range byMetric(rolls) {
 		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
-		if err := x.s.fineChunks(ctx, of, series, chunks, unread); err != nil {
+		if err := x.s.fineChunks(ctx, of, series, m.chunks, m.unread); err != nil {
 			return err
 		}
 	}
 	for i := range rolls {
 		r := &rolls[i]
-		if err := r.leave(x.make1h(r, chunks[r.series.ID()], unread[r.series.ID()], b)); err != nil {
+		if err := r.leave(x.make1h(r, m.chunks[r.series.ID()], m.unread[r.series.ID()], m)); err != nil {
 			return err
 		}
 	}
@@ -245,11 +246,13 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// make1h sets the 1h chunk of a series from all 5m chunks of the day. unread: there may be more of them, which can't be read.
-func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, b *rollup.Buckets) error {
+// make1h sets the 1h chunk of a series from all 5m chunks of the day, a list that it changes. unread: there may be more of them, which can't be read.
+func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
+	b, hours := &m.fine, &m.hours
 	b.Reset()
+	hours.Reset()
 	r.version, r.unread = 0, unread
-	chunks := make([]rollupChunk, 0, len(all))
+	chunks := all[:0]
 	for _, c := range all {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
@@ -259,9 +262,8 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, b *rollup
 		r.version += c.version
 		chunks = append(chunks, c)
 	}
-	var hours rollup.Buckets
-	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
-	if r.chunk = appendRollup(&hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
+	rollup.Coarsen(hours, b, rollup.OneHour.Width())
+	if r.chunk = appendRollup(hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}
 	if len(chunks) == 0 && !r.unread {
@@ -270,7 +272,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, b *rollup
 	if lost, err := x.lost(x.hourRollup(), r, r.version); err != nil || lost {
 		return cmp.Or(err, x.fill(x.hourRollup(), r, b))
 	}
-	return x.keepHours(r, chunks, &hours)
+	return x.keepHours(r, chunks, hours)
 }
 
 // stored reads the rollup chunk of a series that counts, its class, and its version; 0: there is none. One that can't be read is named: then

@@ -156,15 +156,18 @@ func (x *roller) hasTasks() bool {
 
 // list lists the chunks that rollups of the series depend on, if they depend on any.
 func (x *roller) list(raw metricShards) error {
-	x.listed = nil
 	if x.rawExpired {
+		x.listed = nil
 		return nil
 	}
 	first, last := int64(format.MaxTime), int64(-format.MaxTime)
 	for _, in := range x.slots {
 		first, last = min(first, in.into[rollup.Raw].start), max(last, in.into[rollup.Raw].start)
 	}
-	x.listed = chunkList{}
+	if x.listed == nil {
+		x.listed = make(chunkList, len(x.series))
+	}
+	clear(x.listed)
 	for from := 0; from < len(x.series); {
 		metric, to := x.series[from].series.Metric(), from
 		var series []*Series
@@ -186,8 +189,12 @@ func (x *roller) put5m() error {
 		in *rolledSlot
 		r  *rollupTask
 	}
-	var all []place
-	at := map[*Series]int{} // the order of series, which is that of each slot's
+	n := 0
+	for _, in := range x.slots {
+		n += len(in.tasks)
+	}
+	all := make([]place, 0, n)
+	at := make(map[*Series]int, len(x.series)) // the order of series, which is that of each slot's
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
 		for i := range in.tasks {
@@ -238,8 +245,8 @@ func (x *roller) makeAll1h() error {
 		x.hours = x.hours[:0]
 	}()
 	pieces := slices.Collect(slices.Chunk(x.hours, piece1h))
-	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, b *rollup.Buckets) error {
-		return x.make1hOf(ctx, pieces[i], fine, b)
+	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, m *rollMemory) error {
+		return x.make1hOf(ctx, pieces[i], fine, m)
 	})
 	if err != nil {
 		return err
@@ -252,18 +259,26 @@ func (x *roller) makeAll1h() error {
 	return x.write()
 }
 
-// sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
-func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
+// rollMemory is memory to make rollups in: of a day's 5m chunks, of the series that have some which can't be read, of their buckets, and of those of
+// its 1h chunk.
+type rollMemory struct {
+	chunks      map[format.SeriesID][]rollupChunk
+	unread      map[format.SeriesID]bool
+	fine, hours rollup.Buckets
+}
+
+// sideBySide calls f n times, side by side where the engine is far away, with memory to work in.
+func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
 		g.Go(func() error {
-			var b rollup.Buckets
+			m := rollMemory{chunks: map[format.SeriesID][]rollupChunk{}, unread: map[format.SeriesID]bool{}}
 			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if err := f(ctx, i, &b); err != nil {
+				if err := f(ctx, i, &m); err != nil {
 					return err
 				}
 			}

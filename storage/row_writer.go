@@ -134,13 +134,14 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 	x.bytes += len(value) + 64
 }
 
-// keysAtOnce is for how many fields of keys memory is taken at once.
-const keysAtOnce = 1 << 10
+// leastKeys is for how many fields of keys memory is taken at first.
+const leastKeys = 1 << 10
 
-// keep copies a key to the memory for keys.
+// keep copies a key to the memory for keys. Where that is full, puts keep what it had, and there is twice as much from now on: after
+// some writes one piece of memory has the keys of all that is written together.
 func (x *rowWriter) keep(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
-		x.keys = make([]engine.Value, 0, keysAtOnce)
+		x.keys = make([]engine.Value, 0, max(leastKeys, 2*cap(x.keys)))
 	}
 	from := len(x.keys)
 	x.keys = append(x.keys, key...)
@@ -271,6 +272,8 @@ func (x *rowWriter) write() error {
 	clear(x.named)
 	clear(x.rows)
 	clear(x.puts)
+	clear(x.keys)
+	x.keys = x.keys[:0]
 	x.rows, x.puts, x.catalog, x.bytes, x.written = x.rows[:0], x.puts[:0], nil, 0, x.written[:0]
 	return nil
 }
@@ -284,7 +287,8 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 		if x.places == nil {
 			x.places = map[head.Written]*head.Written{}
 		}
-		shared = &at
+		kept := at // Or each call would take memory for at.
+		shared = &kept
 		x.places[at] = shared
 	}
 	w.series.SetWritten(shared)

@@ -16,8 +16,8 @@ const (
 	// garbage, and with a large cache next to nothing else may be in use.
 	usualGrowth = 100
 	leastGrowth = 25
-	// fullGrowth is up to how many bytes of its own that are in use a heap may grow by as many; beyond, by half as many, as where the
-	// head holds hundreds of thousands of series, which live for hours and make little garbage.
+	// fullGrowth is up to how many bytes of its own that are in use a heap may grow by as many; beyond, by so many, or by a
+	// third of those in use, as where the head holds hundreds of thousands of series, which live for hours and make little garbage.
 	fullGrowth = 96 << 20
 	// growthPause is between two looks, for at the start garbage is collected often.
 	growthPause = 100 * time.Millisecond
@@ -29,7 +29,7 @@ func growth(live, held int64) int {
 		return usualGrowth
 	}
 	own := max(0, live-held)
-	return int(max(leastGrowth, usualGrowth*min(own, max(fullGrowth, own/2))/live))
+	return int(max(leastGrowth, usualGrowth*min(own, max(fullGrowth, own/3))/live))
 }
 
 // boundGarbage sets the percentage anew after each collection, until ctx ends, unless who started the process has set it (GOGC).

@@ -16,7 +16,7 @@ func TestGrowthLeavesOutWhatTheEngineHolds(t *testing.T) {
 		want       int
 	}{
 		"nothing held":                         {96 << 20, 0, 100},
-		"a large heap":                         {512 << 20, 0, 50},
+		"a large heap":                         {512 << 20, 0, 33},
 		"a somewhat large heap":                {192 << 20, 0, 50},
 		"a heap in between":                    {160 << 20, 0, 60},
 		"nothing known":                        {0, 10 << 20, 100},

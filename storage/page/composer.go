@@ -18,6 +18,7 @@ type composer struct {
 	texts   [][]byte
 	fields  chunk.Fields // of one entry
 	joined  []byte
+	made    []byte // the page, so that what it is appended to grows once, by its size
 
 	slots         [slotCount]uint16 // hash table: 1 + place in a dictionary
 	references    [MaxEntries]uint64

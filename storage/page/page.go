@@ -66,16 +66,16 @@ const checksumSize = 4
 // stand in one order, such as that of their labels.
 func Append(dst []byte, h Head, values [][]byte) []byte {
 	h.check(len(values))
-	from := len(dst)
-	dst = append(dst, pageVersion, byte(h.Kind), byte(len(values)-1))
-	dst = append(dst, h.Labels...)
-	dst = appendPositions(dst, h.At)
 	l := &cuttings[h.Kind]
 	e := composers.Get().(*composer)
+	defer e.release()
+	made := append(e.made[:0], pageVersion, byte(h.Kind), byte(len(values)-1))
+	made = append(made, h.Labels...)
+	made = appendPositions(made, h.At)
 	e.cut(l, values)
-	dst = e.appendColumns(dst, l, len(values))
-	e.release()
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+	made = e.appendColumns(made, l, len(values))
+	e.made = binary.LittleEndian.AppendUint32(made, crc32.Checksum(made, castagnoli))
+	return append(dst, e.made...)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/page"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -67,6 +68,9 @@ func (m *merge) add(p *heldPage, first, last string) {
 func (m *merge) addWanted(p *heldPage, first, last string) {
 	ids := m.wanted.IDs
 	times := m.wanted.timesOf(p.openPage)
+	if m.entries == nil { // Most scans for some series are of those of a piece of a pass.
+		m.entries = make([]entry, 0, min(len(ids), 8*page.MaxEntries))
+	}
 	at, i := 0, sort.SearchStrings(ids, first)
 	for i < len(ids) && ids[i] <= last {
 		if at = p.search(at, ids[i]); at == p.len() {

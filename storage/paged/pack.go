@@ -81,6 +81,7 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 	series, byID := p.byLabels(series)
 	rows := make([]int, len(series))
 	var all strings.Builder
+	all.Grow(len(series) * engine.IDLen)
 	starts := map[int64][]int{} // places in series
 	for i, s := range series {
 		rows[i] = s.labels
@@ -145,11 +146,11 @@ func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 		from[i] = byte(i)
 	}
 	slices.SortFunc(from, func(a, b byte) int { return bytes.Compare(p.value(series[a].labels), p.value(series[b].labels)) })
-	sorted, byID = make([]oneNew, len(series)), make([]byte, len(series))
+	p.memory.sorted, byID = p.memory.sorted[:0], make([]byte, len(series))
 	for i, place := range from {
-		sorted[i], byID[place] = series[place], byte(i)
+		p.memory.sorted, byID[place] = append(p.memory.sorted, series[place]), byte(i)
 	}
-	return sorted, byID
+	return p.memory.sorted, byID
 }
 
 // keep keeps a data page for readers: rollups are made of its entries next.
@@ -178,7 +179,7 @@ const valueBytes = 48
 // dataPage returns the page of the chunks of a start that series at these places have, the mutations that it stands for, and their
 // positions in the labels page; nil: 0, 1, 2, …
 func (p *packer) dataPage(bucket, version string, series []oneNew, places []int, start int64) (m engine.Mutation, rows []int, at []byte) {
-	at = make([]byte, len(places))
+	at, rows = make([]byte, len(places)), make([]int, 0, len(places))
 	for i, place := range places {
 		at[i] = byte(place)
 		rows = append(rows, p.chunk(&series[place], start))
@@ -197,13 +198,13 @@ func positions(at []byte) []byte {
 
 // page returns what writes a page of the values of some mutations.
 func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
-	values := make([][]byte, len(rows))
+	p.memory.values = p.memory.values[:0]
 	m := engine.Mutation{Expires: p.batch.Mutations[0].Expires, Timestamp: p.batch.Mutations[rows[0]].Timestamp}
-	for i, row := range rows {
-		values[i] = p.value(row)
+	for _, row := range rows {
+		p.memory.values = append(p.memory.values, p.value(row))
 		m.Timestamp = max(m.Timestamp, p.batch.Mutations[row].Timestamp)
 	}
-	m.Value = page.Append(nil, head, values)
+	m.Value = page.Append(nil, head, p.memory.values)
 	version := versionOf(m.Value)
 	if kind == format.KindChunk {
 		version = saltedVersionOf(m.Value, p.salt)

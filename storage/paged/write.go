@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -23,11 +24,13 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	if !r.write.Load() {
 		return r.eng.Write(ctx, batches)
 	}
-	found := r.findNew(batches)
+	memory := packings.Get().(*packing)
+	defer memory.release()
+	found := r.findNew(batches, memory)
 	if len(found) == 0 || engine.CheckClearing(batches) != nil { // The engine returns the error.
 		return r.eng.Write(ctx, batches)
 	}
-	r.chooseBits(found)
+	r.chooseBits(found, memory)
 	found, err := r.chooseFilters(ctx, found)
 	if err != nil {
 		return err
@@ -105,6 +108,7 @@ type newSeries struct {
 	bits   int   // of their buckets
 	// filtered: their labels pages get filters; many: these have bits.
 	filtered, many bool
+	memory         *packing
 }
 
 // oneNew is a new series: the places of its mutations in the batch.
@@ -114,8 +118,40 @@ type oneNew struct {
 	chunks []int // in the order of their starts
 }
 
+// packing is memory that Writes use again.
+type packing struct {
+	series []oneNew // of all batches
+	places []int    // of their chunks
+	ids    []string // of the series of a partition
+	sorted []oneNew // of a labels page
+	values [][]byte // of a page
+}
+
+var packings = sync.Pool{New: func() any { return new(packing) }}
+
+// take returns memory for so many series of a batch, and as many of their chunks.
+func (m *packing) take(n int) ([]oneNew, []int) {
+	if cap(m.series)-len(m.series) < n { // Those that were taken keep the memory before.
+		n := max(n, 2*cap(m.series))
+		m.series, m.places = make([]oneNew, 0, n), make([]int, 0, n)
+	}
+	from, to := len(m.series), len(m.series)+n
+	m.series, m.places = m.series[:to], m.places[:to]
+	return m.series[from:from:to], m.places[from:from:to]
+}
+
+// release forgets the series and values, and returns the memory to the pool.
+func (m *packing) release() {
+	clear(m.series)
+	clear(m.ids[:cap(m.ids)])
+	clear(m.sorted[:cap(m.sorted)])
+	clear(m.values[:cap(m.values)])
+	m.series, m.places, m.ids, m.sorted, m.values = m.series[:0], m.places[:0], m.ids[:0], m.sorted[:0], m.values[:0]
+	packings.Put(m)
+}
+
 // findNew returns the batches with series to be packed.
-func (r *Rows) findNew(batches []engine.Batch) (found []newSeries) {
+func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeries) {
 	var x identifier
 	for i := range batches {
 		b := &batches[i]
@@ -123,7 +159,7 @@ func (r *Rows) findNew(batches []engine.Batch) (found []newSeries) {
 		if t == nil || !packable(b) {
 			continue
 		}
-		n := newSeries{batch: b, tables: t}
+		n := newSeries{batch: b, tables: t, memory: memory}
 		n.find(r.limits.entryBytes, &x)
 		if len(n.series) < r.o.Least {
 			continue
@@ -191,7 +227,7 @@ func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen ma
 		return
 	}
 	if n.series == nil {
-		n.series, n.places = make([]oneNew, 0, len(n.batch.Mutations)/2), make([]int, 0, len(n.batch.Mutations)/2)
+		n.series, n.places = n.memory.take(max(len(n.batch.Mutations)/2, 1))
 	}
 	if len(n.series) == 0 || n.series[len(n.series)-1].id < id && len(seen) == 0 {
 		n.series = append(n.series, oneNew{id: id, labels: j})
@@ -240,13 +276,13 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 }
 
 // chooseBits sets the bits of buckets, and whether filters have bits: as neighbouring batches of a partition.
-func (r *Rows) chooseBits(found []newSeries) {
+func (r *Rows) chooseBits(found []newSeries, memory *packing) {
 	for from := 0; from < len(found); {
 		to := from + 1
 		for to < len(found) && found[to].tables == found[from].tables && engine.Compare(found[to].batch.Partition, found[from].batch.Partition) == 0 {
 			to++
 		}
-		var all []string
+		all := memory.ids[:0]
 		for _, n := range found[from:to] {
 			for _, s := range n.series {
 				all = append(all, s.id)
@@ -255,6 +291,7 @@ func (r *Rows) chooseBits(found []newSeries) {
 		if !slices.IsSorted(all) {
 			slices.Sort(all)
 		}
+		memory.ids = all
 		bits := bitsFor(all, r.limits.bucket)
 		for i := range found[from:to] {
 			found[from+i].bits, found[from+i].many = bits, len(all) >= r.limits.filtered

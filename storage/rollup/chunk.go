@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/bits"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -122,9 +121,6 @@ func (e *envelope) column(id int) []byte {
 // has reports whether a column is there.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
-// besideBody is the room that is taken for what a chunk has besides its body, which is seldom more.
-const besideBody = 64
-
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
 // width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
 // buckets violate that: it is the caller's error. The same buckets always give the same bytes.
@@ -143,21 +139,21 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	e := encoders.Get().(*encoder)
 	defer e.release()
 	e.encode(b, width)
-	begin, dst := len(dst), slices.Grow(dst, len(e.body)+besideBody)
-	dst = append(dst, chunkFormat)
-	dst = binary.AppendUvarint(dst, uint64(width))
-	dst = binary.AppendUvarint(dst, uint64(n))
-	dst = binary.AppendUvarint(dst, uint64(span-int64(n)))
-	dst = binary.AppendVarint(dst, first)
-	dst = binary.AppendUvarint(dst, version)
-	dst = binary.AppendUvarint(dst, uint64(e.there))
+	made := append(e.made[:0], chunkFormat)
+	made = binary.AppendUvarint(made, uint64(width))
+	made = binary.AppendUvarint(made, uint64(n))
+	made = binary.AppendUvarint(made, uint64(span-int64(n)))
+	made = binary.AppendVarint(made, first)
+	made = binary.AppendUvarint(made, version)
+	made = binary.AppendUvarint(made, uint64(e.there))
 	for id, size := range e.size {
 		if e.there&(1<<id) != 0 {
-			dst = binary.AppendUvarint(dst, uint64(size))
+			made = binary.AppendUvarint(made, uint64(size))
 		}
 	}
-	dst = append(dst, e.body...)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[begin:], castagnoli))
+	made = append(made, e.body...)
+	e.made = binary.LittleEndian.AppendUint32(made, crc32.Checksum(made, castagnoli))
+	return append(dst, e.made...)
 }
 
 // AppendEmpty appends the chunk of no buckets.

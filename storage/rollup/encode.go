@@ -12,6 +12,7 @@ type encoder struct {
 	there uint32
 	size  [columnsEnd]int
 	body  []byte
+	made  []byte // the chunk, so that what it is appended to grows once, by its size
 	// integers is memory for columns until they are written, of which so many are taken.
 	integers []int64
 	taken    int
@@ -33,7 +34,7 @@ func (e *encoder) take(n int) []int64 {
 
 // release gives the encoder's memory back.
 func (e *encoder) release() {
-	*e = encoder{body: e.body[:0], integers: e.integers}
+	*e = encoder{body: e.body[:0], made: e.made[:0], integers: e.integers}
 	encoders.Put(e)
 }
 
