@@ -9,6 +9,7 @@ import { day } from './time';
 interface Churn {
   unsealed: number;
   cut: boolean;
+  warnings: string[]; // of the answer
   windows: { window: number; start: string; end: string; metrics: number; series: number; added: number; gone: number }[];
 }
 
@@ -24,6 +25,7 @@ interface Made {
   metrics: Count[];
   labels: Count[];
   values: Count[];
+  warnings: string[]; // of the answer
 }
 
 // A list begins with a few, and the server tells at most so many.
@@ -44,13 +46,13 @@ export function Cardinality({ tenant, place }: ViewProps) {
     for (const [k, v] of Object.entries(part)) v ? params.set(k, v) : params.delete(k);
     go('cardinality', params);
   };
-  const churn = useLoad((signal) => call<Churn>('cassia/churn', {}, { tenant, signal }).then((a) => a.data), [tenant]);
+  const churn = useLoad((signal) => call<Churn>('cassia/churn', {}, { tenant, signal }).then((a) => ({ ...a.data, warnings: a.warnings })), [tenant]);
   // The newest that there is, where nothing was chosen.
   const newest = churn.data?.windows.at(-1)?.window;
   const window = asked.get('window') ?? (churn.data ? (churn.data.unsealed || !newest ? open : String(newest)) : '');
   const sealed = window !== open;
   const made = useLoad(
-    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit: all ? most : limit }, { tenant, signal }).then((a) => a.data),
+    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit: all ? most : limit }, { tenant, signal }).then((a) => ({ ...a.data, warnings: a.warnings })),
     [tenant, window, metric, label, all],
   );
   const chosen = churn.data?.windows.find((w) => String(w.window) === window);
@@ -69,6 +71,7 @@ export function Cardinality({ tenant, place }: ViewProps) {
         <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note="different names" />
       </div>
       {churn.error ? <Failure error={churn.error} again={churn.again} /> : null}
+      {[...new Set([...(churn.data?.warnings ?? []), ...(made.data?.warnings ?? [])])].map((w) => <Notice key={w} tone="warning" title={w} />)}
       {nothing ? (
         <section class="panel"><Empty title="This tenant has no series">Send samples by remote write, or choose another tenant above.</Empty></section>
       ) : (
