@@ -9,7 +9,7 @@ import (
 )
 
 // readOnceBytes is by how much the cache may grow while rows are read that aren't read again.
-const readOnceBytes = 8 << 20
+const readOnceBytes = 16 << 20
 
 var _ engine.Caching = (*Engine)(nil)
 
