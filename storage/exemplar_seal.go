@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -37,8 +36,7 @@ func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 			n++
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
-		sum := sha256.Sum256(value)
-		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.IDText(), at.start, string(sum[:engine.IDLen])), value)
+		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.IDText(), at.start, format.RowVersion(value)), value)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}
@@ -75,7 +73,7 @@ func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) 
 // exemplars checks a row of exemplars.
 func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any)) {
 	list, raw, err := format.DecodeRawExemplars(row.Value, nil)
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.Cleaned {
+	if format.RowVersion(row.Value) != row.Clustering[3].Text && !raw.Cleaned {
 		at("the version is not the hash of the exemplars")
 	}
 	if err == nil && len(list) == 0 && raw.Cleaned {

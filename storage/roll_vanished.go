@@ -1,11 +1,9 @@
 package storage
 
 import (
-	"crypto/sha256"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -56,10 +54,7 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones, 
 	}
 	chunks := found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values
 	if r.unread {
-		chunks = slices.DeleteFunc(chunks, func(value []byte) bool {
-			sum := sha256.Sum256(value)
-			return slices.Contains(r.own, string(sum[:engine.IDLen]))
-		})
+		chunks = slices.DeleteFunc(chunks, func(value []byte) bool { return slices.Contains(r.own, format.RowVersion(value)) })
 	}
 	var samples chunk.Samples
 	if _, err := visibleSamples(chunks, known, &samples, func(format.TombstoneIDs) {}); err != nil {

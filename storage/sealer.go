@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -129,8 +128,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 		r.exempt = named
 		for _, piece := range format.SplitSamples(samples) {
 			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
-			sum := sha256.Sum256(value)
-			version := string(sum[:engine.IDLen])
+			version := format.RowVersion(value)
 			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.IDText(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++

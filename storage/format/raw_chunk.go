@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -159,4 +160,11 @@ func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, e
 		list = slices.DeleteFunc(list, func(e Exemplar) bool { return ds.Hides(e.T) })
 	}
 	return list, c, nil
+}
+
+// RowVersion returns the version in the key of a row of raw, of samples or exemplars, as it is sealed: the beginning of the SHA-256 of its value. A row that
+// was cleaned keeps the one that it had.
+func RowVersion(value []byte) string {
+	sum := sha256.Sum256(value)
+	return string(sum[:engine.IDLen])
 }
