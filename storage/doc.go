@@ -129,7 +129,7 @@
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
-//   - Rollups are computed from rows that are read back, whole buckets at a time, and the highest version wins (I5).
+//   - Rollups are computed from rows that are listed or read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
 //   - A delete is about the samples sealed before it, and those held, and about nothing else (decisions/012, 021).
 //   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (decisions/021).

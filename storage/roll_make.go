@@ -18,8 +18,8 @@ import (
 //
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
-// Each is computed from rows that are read back after the step before was durable, whole buckets at a time, so of
-// two sealers at once the later one sees all. Its version counts how much it saw, and the highest wins: a 5m
+// Each is computed from rows that are listed, or read back, after the step before was durable, whole buckets at a time, so of
+// two sealers at once the later one sees all; where there is one process, chunks are listed before, see run. Its version counts how much it saw, and the highest wins: a 5m
 // chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
 type rollupTask struct {
 	*collected

@@ -39,8 +39,9 @@ type roller struct {
 	due    format.Tombstones
 	forDue bool
 	dueIn  map[int64]format.Tombstones
-	// listed are the chunks that 5m rollups depend on.
+	// listed are the chunks that 5m rollups depend on, and raw the shards that they were found in.
 	listed chunkList
+	raw    metricShards
 	hours  []rollupTask // to work in
 }
 
@@ -95,15 +96,25 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 }
 
 // run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.
+//
+// The chunks of the series are listed when they are durable, so that of two processes that seal a slot at once the later one sees
+// all. Where this process alone writes rows, it holds the locks of the partitions, so that nobody else writes chunks of these series:
+// then the list is made before, and finds nothing at all but in slots that were sealed in part.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
+	ahead := x.s.versions != nil && x.hasTasks()
+	if ahead {
+		if err := x.list(); err != nil {
+			return err
+		}
+	}
 	if err := x.write(); err != nil {
 		return err
 	}
 	if len(x.series) == 0 {
 		return nil
 	}
-	if err := x.makeAll5m(); err != nil {
+	if err := x.makeAll5m(ahead); err != nil {
 		return err
 	}
 	if err := x.write(); err != nil {
@@ -115,8 +126,9 @@ func (x *roller) run() error {
 	return err
 }
 
-// makeAll5m makes the 5m chunks of all slots, and adds them to the next write.
-func (x *roller) makeAll5m() error {
+// makeAll5m makes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed before those of
+// the tasks were written.
+func (x *roller) makeAll5m(ahead bool) error {
 	if !x.hasTasks() {
 		return nil
 	}
@@ -125,19 +137,16 @@ func (x *roller) makeAll5m() error {
 	if err != nil {
 		return err
 	}
-	// Likewise: whoever wrote to a shard that isn't listed yet will see them.
-	raw, err := x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant)
-	if err != nil {
-		return err
-	}
-	if err := x.list(raw); err != nil {
+	if ahead {
+		x.listOwn()
+	} else if err := x.list(); err != nil {
 		return err
 	}
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
 		in.hiding = hiding.InSlot(x.s.period, slot)
 		for tasks := range slices.Chunk(in.tasks, sealedHeld) {
-			if err := x.make5mOf(in, tasks, raw); err != nil {
+			if err := x.make5mOf(in, tasks, x.raw); err != nil {
 				return err
 			}
 		}
@@ -154,8 +163,12 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// list lists the chunks that rollups of the series depend on, if they depend on any.
-func (x *roller) list(raw metricShards) error {
+// list lists the chunks that rollups of the series depend on, if they depend on any. Whoever writes to a shard that isn't listed yet
+// will see what was written before.
+func (x *roller) list() (err error) {
+	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
+		return err
+	}
 	if x.rawExpired {
 		x.listed = nil
 		return nil
@@ -174,13 +187,35 @@ func (x *roller) list(raw metricShards) error {
 		for ; to < len(x.series) && x.series[to].series.Metric() == metric; to++ {
 			series = append(series, x.series[to].series)
 		}
-		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, raw.of(metric), first, last}
+		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, x.raw.of(metric), first, last}
 		if err := x.s.listChunks(x.ctx, of, series, x.listed); err != nil {
 			return err
 		}
 		from = to
 	}
 	return nil
+}
+
+// listOwn adds to the list what was written since.
+func (x *roller) listOwn() {
+	if x.listed == nil {
+		return
+	}
+	for _, in := range x.slots {
+		for i := range in.tasks {
+			r := &in.tasks[i]
+			at := chunkAt{in.into[rollup.Raw].start, r.series.ID()}
+			have := x.listed[at]
+			for _, own := range r.own {
+				if !slices.Contains(have.versions, own) { // It is there already if a seal was cut short.
+					have.versions = append(have.versions, own)
+				}
+			}
+			if len(r.own) > 0 {
+				x.listed[at] = have
+			}
+		}
+	}
 }
 
 // put5m adds the 5m chunks to the next write: series by series, as they are stored, so that each is labeled once.
