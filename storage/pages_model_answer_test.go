@@ -60,22 +60,28 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 			return nil
 		}
 	}
+	r.tell(a) // Once more: windows may expire meanwhile.
 	if a.buckets != nil && len(resolutions) == 1 {
 		return nil // Without samples there is nothing to compare them with.
 	}
 	return a
 }
 
-// tell sets up to when the answer may lack rows of a group, in any class that it was in.
+// tell sets up to when the answer may lack rows of a group, in any class that it was in, if it is later than what was set before.
 func (r *pagesRun) tell(a *pagesAnswer) {
 	list, err := r.horizons(context.Background(), "t", -format.MaxTime, format.MaxTime)
 	if err != nil {
 		r.fail("asking for horizons: %v", err)
 		return
 	}
-	a.told = map[byte][resolutions]int64{}
+	if a.told == nil {
+		a.told = map[byte][resolutions]int64{}
+	}
 	for group, classes := range r.classesOf {
-		told := [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64}
+		told, before := a.told[group]
+		if !before {
+			told = [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64}
+		}
 		for class := range classes {
 			for res, at := range list[class].At {
 				if at > -format.MaxTime {
