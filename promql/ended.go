@@ -9,23 +9,39 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/stats"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // endedError gives an error the type from which Prometheus' API derives the code that clients get for a query that was ended:
-// timeout, canceled or unavailable.
+// timeout, canceled or unavailable; or for one that the store couldn't answer: internal.
 type endedError struct{ err, as error }
 
 func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
 func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
 
-// asPrometheus marks errors that Prometheus' API treats in a way of their own, and gives all of them the text that users are to see.
+// asPrometheus marks errors of the store that Prometheus' API treats in a way of their own, and gives all of them the text that users
+// are to see. Prometheus' API takes every error for the query's fault, 422, that isn't marked: damage and the like are the server's.
 func asPrometheus(err error) error {
-	if errors.Is(err, storage.ErrNotReady) || errors.Is(err, engine.ErrUnavailable) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
 		return unavailable(err)
+	case ofQuery(err):
+		return storage.PlainError(err)
 	}
-	return storage.PlainError(err)
+	return endedError{err, promengine.ErrStorage{Err: err}}
+}
+
+// ofQuery reports whether an error is about the query, or whoever asks: it needs too much, or can't be answered, or was ended.
+func ofQuery(err error) bool {
+	var limit *tenant.LimitError
+	var samples promengine.ErrTooManySamples
+	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, storage.ErrQueryTooLarge) || errors.Is(err, resolution.ErrRawGone) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // unavailable is what Prometheus' API answers with 503 and the type unavailable.

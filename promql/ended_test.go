@@ -11,8 +11,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // fullGate lets nobody in.
@@ -57,7 +59,13 @@ func TestWhatEndsAQuery(t *testing.T) {
 			require.ErrorIs(t, told, err)
 		}
 	}
+	var stored promengine.ErrStorage
+	for _, err := range []error{storage.ErrQueryTooLarge, resolution.ErrRawGone, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
+		require.False(t, errors.As(asPrometheus(fmt.Errorf("x: %w", err)), &stored), "%v", err)
+	}
 	other := errors.New("any other")
+	require.ErrorAs(t, asEnded(fmt.Errorf("expanding series: %w", asPrometheus(other))), &stored)
+	require.NoError(t, asPrometheus(nil))
 	require.Equal(t, other, asEnded(other))
 	require.NoError(t, asEnded(nil))
 }

@@ -178,7 +178,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	r.own.Reset()
 	s, err := r.segment.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
 	if err != nil || s == nil {
-		return false, err
+		return false, asPrometheus(err)
 	}
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }

@@ -212,6 +212,7 @@ func (a *api) prometheus() *promapi.API {
 // numbers, which has no name outside of it.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	var limit *tenant.LimitError
+	var stored promengine.ErrStorage
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status, true
@@ -221,6 +222,8 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, storage.ErrBadDelete):
 		return http.StatusBadRequest, true
+	case errors.As(err, &stored): // Prometheus does so for queries, not for lists of labels.
+		return http.StatusInternalServerError, true
 	}
 	return 0, false
 }

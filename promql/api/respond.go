@@ -45,7 +45,7 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	if code, ok := statusOf(0, err); ok && code == http.StatusServiceUnavailable {
 		a.fail(w, r, code, "unavailable", err.Error())
 		return
-	} else if ok {
+	} else if ok && code != http.StatusInternalServerError {
 		a.fail(w, r, code, "execution", err.Error())
 		return
 	}

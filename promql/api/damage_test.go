@@ -1,0 +1,65 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// Rows that can't be read are no fault of the query's: where they end one, the answer is 500, whatever table they are in.
+func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
+	eng, now := memory.New(), time.Now()
+	store := storagetest.Start(t, eng)
+	b := store.NewBatch("default")
+	series := labels.FromStrings(model.MetricNameLabel, "m", "i", "1")
+	storagetest.Add(t, b, series, storagetest.Samples(now.Add(-26*time.Hour).UnixMilli(), 60_000, 26*60, func(i int) float64 { return float64(i) })...)
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+	require.NoError(t, store.Close())
+
+	times := fmt.Sprintf("&start=%d&end=%d", now.Add(-26*time.Hour).Unix(), now.Unix())
+	ended := map[string]bool{} // the tables whose damage ends any request
+	for _, table := range engine.Tables {
+		var broken atomic.Bool
+		over := faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
+			if !broken.Load() || op.Kind != faultengine.Scan || op.Table != table {
+				return faultengine.Pass()
+			}
+			return faultengine.Fail(fmt.Errorf("a scan: %w", engine.ErrCorrupt))
+		})
+		store := storagetest.Start(t, struct{ engine.Engine }{over}, storagetest.Shared("a", "b"), func(o *storage.Options) { o.Follow = true })
+		r := rig{apiOver(t, store, nil), store}
+		broken.Store(true)
+		for _, path := range []string{
+			"/query?query=m", "/query?query=absent(m)", "/query_range?query=m&step=600" + times, "/query_range?query=sum(rate(m[1h]))&step=600" + times,
+			"/series?match[]=m", "/labels", "/labels?match[]=m", "/label/i/values", "/label/i/values?match[]=m", "/query_exemplars?query=m" + times,
+			"/metadata", "/status/tsdb",
+		} {
+			w := r.get(Prefix + path)
+			if w.Code == http.StatusOK {
+				continue
+			}
+			ended[table.Name] = true
+			_, message := failure(t, w)
+			require.Equal(t, http.StatusInternalServerError, w.Code, "%s, %s: %s", table, path, message)
+			require.Contains(t, message, storage.Plain(engine.ErrCorrupt.Error()))
+		}
+		broken.Store(false)
+		require.NoError(t, store.Close())
+	}
+	for _, table := range []*engine.Table{engine.Store, engine.Sealed, engine.Windows, engine.Tails, engine.Processes, engine.Deletes, engine.Catalog, engine.Raw} {
+		require.True(t, ended[table.Name], "%s", table)
+	}
+}
