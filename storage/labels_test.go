@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -91,5 +92,45 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 		names, err = ts.LabelNames(t.Context(), q)
 		require.NoError(t, err)
 		require.Empty(t, names)
+	}
+}
+
+// A day has its last midnight: a range that begins with it may have a sample of that day, one that ends with it has none of the next.
+func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
+	ts := openTestStore(t, nil)
+	midnight := ts.now.Truncate(24 * time.Hour).UnixMilli()
+	hour := time.Hour.Milliseconds()
+	for name, at := range map[string]int64{"noon": midnight - 12*hour, "evening": midnight - hour, "midnight": midnight, "after": midnight + 1} {
+		ts.write("default", labels.FromStrings(labels.MetricName, "up", "at", name), sample{at, 1})
+	}
+	before, day := []string{"evening", "midnight", "noon"}, []string{"after"}
+	for _, sealed := range []bool{false, true} {
+		if sealed {
+			require.NoError(t, ts.SealAll(t.Context()))
+		}
+		for _, c := range []struct {
+			minT, maxT     int64
+			unsealed, want []string
+		}{
+			{midnight - 24*hour, midnight, before, before},
+			{midnight - 24*hour, midnight + 1, []string{"after", "evening", "midnight", "noon"}, []string{"after", "evening", "midnight", "noon"}},
+			{midnight, midnight + hour, []string{"after", "midnight"}, []string{"after", "evening", "midnight", "noon"}},
+			{midnight + 1, midnight + hour, day, day},
+		} {
+			if !sealed {
+				c.want = c.unsealed
+			}
+			q := Query{Tenant: "default", MinT: c.minT, MaxT: c.maxT, LabelsOnly: true, Sorted: true}
+			values, err := ts.LabelValues(t.Context(), "at", q)
+			require.NoError(t, err)
+			require.Equal(t, c.want, values, "sealed: %t, from midnight on %d to %d ms", sealed, c.minT-midnight, c.maxT-midnight)
+			series, err := ts.Select(t.Context(), q)
+			require.NoError(t, err)
+			var found []string
+			for _, s := range series {
+				found = append(found, s.Labels.Get("at"))
+			}
+			require.Equal(t, values, found)
+		}
 	}
 }
