@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // Range is what a plan covers.
@@ -27,7 +28,7 @@ func Everything(settle time.Duration) Range {
 
 // Plan is what there is to do in a range, the oldest first. A step is a slot of a partition, to seal or to roll up.
 //
-//	NewPlan ──► Run: seal Slots ──► move the marks ──► roll up Windows ──► compact
+//	NewPlan ──► Run: seal Slots ──► move the marks ──► roll up Windows ──► compact ──► count
 //
 // It may be run beside servers over the same engine, stopped at any moment, and made and run anew.
 type Plan struct {
@@ -36,6 +37,8 @@ type Plan struct {
 	Windows []storage.Unrolled
 	// Compact are windows of rollups that are over, and whose chunks become long ones.
 	Compact []storage.OverWindow
+	// Count are windows of raw rows that are over, and whose series aren't counted.
+	Count []storage.OverWindow
 	// Expired are slots of which the raw window is past the retention that the store was opened with: the plan
 	// leaves them to a server, for sealing them here keeps none of their samples if it keeps them longer.
 	Expired []storage.Staged
@@ -67,19 +70,21 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	if p.Windows, err = store.Unrolled(ctx, max(r.MinMS, -maxTime), min(r.MaxMS, maxTime)); err != nil {
 		return nil, err
 	}
-	p.Compact, err = r.compactable(ctx, store)
+	if p.Compact, err = r.within(store.Compactable(ctx)); err != nil {
+		return nil, err
+	}
+	p.Count, err = r.within(store.Uncounted(ctx))
 	return p, err
 }
 
-// compactable lists the windows of rollups to compact that touch the range.
-func (r *Range) compactable(ctx context.Context, store *storage.Store) ([]storage.OverWindow, error) {
-	list, err := store.Compactable(ctx)
+// within returns the windows of a list that touch the range.
+func (r *Range) within(list []storage.OverWindow, err error) ([]storage.OverWindow, error) {
 	return slices.DeleteFunc(list, func(c storage.OverWindow) bool { return c.EndMS < r.MinMS || c.StartMS >= r.MaxMS }), err
 }
 
 // Steps is how many steps there are.
 func (p *Plan) Steps() int {
-	n := len(p.Slots) + len(p.Compact)
+	n := len(p.Slots) + len(p.Compact) + len(p.Count)
 	for i := range p.Windows {
 		n += p.Windows[i].Seals
 	}
@@ -98,6 +103,8 @@ type Done struct {
 	Windows, Series int
 	// Compacted are windows of rollups in which Chunks became parts of long ones.
 	Compacted, Chunks int
+	// Counted are windows of raw rows whose series were counted.
+	Counted int
 	// Failed steps may work when the plan is made anew.
 	Failed int
 }
@@ -172,12 +179,15 @@ func (x *run) all(p *Plan) error {
 			return err
 		}
 	}
-	return x.compact(p)
+	if err := x.compact(p); err != nil {
+		return err
+	}
+	return x.count(p)
 }
 
 // compact makes long chunks in all windows that are over once the rest is done.
 func (x *run) compact(p *Plan) error {
-	list, err := p.Range.compactable(x.ctx, x.store)
+	list, err := p.Range.within(x.store.Compactable(x.ctx))
 	if err != nil {
 		return err
 	}
@@ -190,6 +200,33 @@ func (x *run) compact(p *Plan) error {
 			}
 			x.done.Compacted++
 			x.done.Chunks += stats.Chunks
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count counts the series of all windows that are over once nothing more is written to them. A process whose clock isn't believed leaves
+// that to others: it may not remove counts that are out of date.
+func (x *run) count(p *Plan) error {
+	list, err := p.Range.within(x.store.Uncounted(x.ctx))
+	if err != nil {
+		return err
+	}
+	x.done.All += len(list) - len(p.Count)
+	for _, c := range list {
+		err := x.step(fmt.Sprintf("counting the series of the window until %s of tenant %q", shortTime(c.EndMS), c.Tenant), 1, func() error {
+			_, err := x.store.CountWindow(x.ctx, c, func() {})
+			switch {
+			case errors.Is(err, membership.ErrClock):
+				return nil
+			case err != nil:
+				return fmt.Errorf("counting the series of the window until %s of tenant %q: %w", shortTime(c.EndMS), c.Tenant, err)
+			}
+			x.done.Counted++
 			return nil
 		})
 		if err != nil {

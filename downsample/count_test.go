@@ -80,3 +80,34 @@ func TestOneProcessCountsSeries(t *testing.T) {
 	require.Positive(t, r.countsWaiting())
 	require.Zero(t, r.metric("uncounted_windows"))
 }
+
+// TestPlanCountsSeries counts the windows that touch a plan's range, at its end, and then those that are left.
+func TestPlanCountsSeries(t *testing.T) {
+	r := newRig(t, forEver)
+	r.sealedDays(5)
+	waiting := r.countsWaiting()
+	some := r.plan(-3*24*hour, -2*24*hour)
+	require.NotEmpty(t, some.Count)
+	require.Less(t, len(some.Count), waiting)
+	for _, c := range some.Count {
+		require.GreaterOrEqual(t, c.EndMS, some.Range.MinMS)
+		require.Less(t, c.StartMS, some.Range.MaxMS)
+	}
+	done, err := some.Run(t.Context(), r.store, func(Done) {})
+	require.NoError(t, err)
+	require.Equal(t, len(some.Count), done.Counted)
+	require.Equal(t, done.All, done.Steps)
+
+	all := r.plan(-100*24*hour, hour)
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.Catalog })
+	done, err = all.Run(t.Context(), r.store, func(Done) {})
+	require.ErrorIs(t, err, faultengine.ErrFault)
+	require.ErrorContains(t, err, "counting the series of the window until")
+	require.Zero(t, done.Counted)
+	r.fail(func(faultengine.Op) bool { return false })
+	_, err = r.plan(-100*24*hour, hour).Run(t.Context(), r.store, func(Done) {})
+	require.NoError(t, err)
+	require.Zero(t, r.countsWaiting())
+	require.Zero(t, r.plan(-100*24*hour, hour).Steps())
+	r.check()
+}

@@ -20,7 +20,7 @@ import (
 
 // addDownsample declares a command that does by hand what a server does by and by.
 func addDownsample(app *kingpin.Application) subcommand {
-	cmd := app.Command("downsample", "Seal what is staged and settled, make the rollups that are missing, and on one machine compact rollups of weeks and months that are over, in a range of time: after an import, after an upgrade, or where a server lags. "+
+	cmd := app.Command("downsample", "Seal what is staged and settled, make the rollups that are missing, on one machine compact rollups of weeks and months that are over, and count the series of days that are over, in a range of time: after an import, after an upgrade, or where a server lags. "+
 		"It doesn't rest, and may be stopped and run again. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	kept := rowRetention(cmd)
@@ -119,9 +119,9 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	}
 	done, err := plan.Run(ctx, s, bar.update)
 	bar.end()
-	fmt.Printf("sealed %s with %s (%d of them again, for what came late); made the rollups of %s, %s; compacted %s of rollups; took %s\n",
+	fmt.Printf("sealed %s with %s (%d of them again, for what came late); made the rollups of %s, %s; compacted %s of rollups; counted the series of %s; took %s\n",
 		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
-		count(done.Windows, "window"), count(done.Series, "series"), count(done.Compacted, "window"), bar.now().Sub(began).Round(time.Millisecond))
+		count(done.Windows, "window"), count(done.Series, "series"), count(done.Compacted, "window"), count(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
 		fmt.Printf("%s with rows that can't be read, which stay: cassia check names them\n", count(done.Left, "slot"))
 	}
@@ -149,8 +149,11 @@ func printPlan(w io.Writer, plan *downsample.Plan) {
 	for _, c := range plan.Compact {
 		fmt.Fprintf(w, "compact %s – %s: tenant %q, rollups of %s\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant, c.Resolution)
 	}
-	fmt.Fprintf(w, "%s, counted once a partition, to seal; %s to roll up; %s to compact: %s\n",
-		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(len(plan.Compact), "window"), count(plan.Steps(), "step"))
+	for _, c := range plan.Count {
+		fmt.Fprintf(w, "count   %s – %s: tenant %q, series\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant)
+	}
+	fmt.Fprintf(w, "%s, counted once a partition, to seal; %s to roll up; %s to compact; %s to count: %s\n",
+		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(len(plan.Compact), "window"), count(len(plan.Count), "window"), count(plan.Steps(), "step"))
 }
 
 // printExpired prints what the plan leaves alone.

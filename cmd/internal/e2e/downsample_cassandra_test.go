@@ -38,7 +38,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	args := append([]string{"downsample", "--retention.raw=30d"}, flags...)
 	out, stderr, status := cassiatest.Command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "24 slots, counted once a partition, to seal; 0 windows to roll up; 0 windows to compact: 24 steps")
+	require.Contains(t, out, "24 slots, counted once a partition, to seal; 0 windows to roll up; 0 windows to compact; 0 windows to count: 24 steps")
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
 	require.Contains(t, out, fmt.Sprintf("sealed 24 slots with %d samples (0 of them again", samples))
