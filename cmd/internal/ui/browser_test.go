@@ -23,6 +23,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
 )
 
 var rewritePictures = flag.Bool("rewrite", false, "write the manual's pictures anew, with what the page shows now")
@@ -68,6 +69,12 @@ func TestThePageInABrowser(t *testing.T) {
 	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring", "--backup.to="+filepath.Join(relabel, "backups"))) // Below a file.
 	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
+	lacking := t.TempDir()
+	eng, err := pebble.Open(filepath.Join(lacking, "data"), pebble.DefaultOptions())
+	require.NoError(t, err)
+	damaged(t, eng)
+	require.NoError(t, eng.Close())
+	lacks := start(ctx, t, promrig.Cassia(binary, lacking, address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of the log.
 	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
@@ -84,7 +91,7 @@ func TestThePageInABrowser(t *testing.T) {
 		pictures = filepath.Join("..", "manual", "images")
 	}
 	cmd := exec.CommandContext(ctx, "node", "browser/run.mjs")
-	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "BARE="+bare.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PICTURES="+pictures,
+	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "BARE="+bare.URL(), "DAMAGED="+lacks.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PICTURES="+pictures,
 		"PASSWORD="+password, "TOKEN="+token, "NOFOLDER="+relabel)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	require.NoError(t, cmd.Run(), "the output above says what went wrong")

@@ -1,12 +1,13 @@
 // Clicks through the page in a real browser. It is told by its environment: BASE and LOCKED are the URLs of two Cassias, one with
-// data and one with --auth.file, whose backups fail; BARE is that of one that makes none; CHROMIUM is the browser, SHOTS a folder for
+// data and one with --auth.file, whose backups fail; BARE is that of one that makes none, DAMAGED that of one
+// whose labels of a metric can't be read; CHROMIUM is the browser, SHOTS a folder for
 // pictures that are looked at, PICTURES one for those of the manual.
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { drawn, painted, sound, watched } from './look.mjs';
 
-const { BASE: base, LOCKED: locked, BARE: bare, CHROMIUM: executablePath, SHOTS: shots, PICTURES: pictures } = process.env;
+const { BASE: base, LOCKED: locked, BARE: bare, DAMAGED: damaged, CHROMIUM: executablePath, SHOTS: shots, PICTURES: pictures } = process.env;
 mkdirSync(shots, { recursive: true });
 const first = '#3d85c6';
 const patience = 60_000;
@@ -462,6 +463,18 @@ step('Cardinality leads from a window to a label, and to a query', async () => {
   await page.getByRole('link', { name: 'http_requests_total' }).click();
   await page.locator('.legend tbody tr').nth(7).waitFor();
   await eventually('a line is drawn', async () => (await drawn(page, first)) > 200);
+  await page.context().close();
+});
+
+step('Cardinality warns of series that its counts lack', async () => {
+  const page = await open({}, damaged);
+  await page.goto(damaged + '/#/cardinality');
+  await page.locator('.notice.warning', { hasText: '"up"' }).first().waitFor();
+  await page.getByRole('button', { name: 'Labels of load' }).waitFor();
+  await sound(page, 'counts that lack series', 0.2); // The warnings come with the counts, above them.
+  await shot(page, 'cardinality-damaged');
+  await page.getByRole('button', { name: 'Labels of load' }).click();
+  await page.getByRole('button', { name: 'Values of job' }).waitFor();
   await page.context().close();
 });
 

@@ -1,0 +1,91 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// damaged seals two series of up and two of load, makes labels of up that can't be read, and returns their window.
+func damaged(t *testing.T, eng engine.Engine) (window int64) {
+	store := storagetest.Start(t, eng)
+	b := store.NewBatch("default")
+	for i := range 4 {
+		ls := labels.FromStrings(model.MetricNameLabel, []string{"up", "load"}[i%2], "job", fmt.Sprint("job-", i))
+		storagetest.Add(t, b, ls, storagetest.Samples(time.Now().Add(-time.Minute).UnixMilli(), 1000, 3, func(i int) float64 { return float64(i) })...)
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+	windows, _, err := store.Churn(t.Context(), "default", 1)
+	require.NoError(t, err)
+	require.Len(t, windows, 1)
+	window = windows[0].Window
+	require.NoError(t, store.Close())
+
+	var rows []engine.Mutation
+	partition := engine.Key{engine.Int(window), engine.Int(0), engine.Text("default"), engine.Text("up"), engine.Int(0)}
+	for _, table := range []*engine.Table{engine.Raw, engine.RawPages} {
+		of := engine.Key{engine.Int(format.KindLabels)}
+		var batch []engine.Mutation
+		for row, err := range eng.Scan(t.Context(), engine.Range{Table: table, Partition: partition, From: of, To: of}) {
+			require.NoError(t, err)
+			batch = append(batch, engine.Mutation{Clustering: row.Clustering.Clone(), Timestamp: format.MaxTime, Value: []byte{9}})
+		}
+		if len(batch) > 0 {
+			require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: table, Partition: partition, Mutations: batch}}))
+		}
+		rows = append(rows, batch...)
+	}
+	require.NotEmpty(t, rows)
+	return window
+}
+
+// countingStore counts a store's series.
+type countingStore struct {
+	*fakeStore
+	counts *storage.Store
+}
+
+func (c countingStore) CountSeries(ctx context.Context, q storage.SeriesQuery) (storage.SeriesCounts, error) {
+	return c.counts.CountSeries(ctx, q)
+}
+
+// TestCountsThatLackSeriesHaveWarnings damages labels: the answers that lack their series have warnings beside the data, others have none.
+func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
+	eng := storagetest.Pebble(t)
+	window := damaged(t, eng)
+	o := testOptions()
+	o.Store = countingStore{&fakeStore{}, storagetest.Open(t, eng)}
+	for range 2 {
+		for metric, series := range map[string]int{"": 2, "up": 0, "load": 2} {
+			r := get(t, o, fmt.Sprintf("%sseries?window=%d&metric=%s", Prefix, window, metric))
+			require.Equal(t, http.StatusOK, r.StatusCode)
+			var answer struct {
+				Status   string
+				Data     struct{ Series int }
+				Warnings []string
+			}
+			require.NoError(t, json.Unmarshal([]byte(body(t, r)), &answer))
+			require.Equal(t, "success", answer.Status)
+			require.Equal(t, series, answer.Data.Series, "of %q", metric)
+			if metric == "load" {
+				require.Empty(t, answer.Warnings)
+				continue
+			}
+			require.NotEmpty(t, answer.Warnings, "of %q", metric)
+			require.Contains(t, answer.Warnings[0], `"up"`)
+		}
+	}
+}
