@@ -174,7 +174,7 @@ type choice struct {
 // keptClass is until when series of a class are kept.
 type keptClass struct {
 	horizon [3]int64
-	// oldest is the oldest time kept in any of the allowed resolutions.
+	// oldest is the oldest time that counts as kept, see keep.
 	oldest int64
 }
 
@@ -188,25 +188,45 @@ func newChoice(r Request) *choice {
 	for _, res := range resolutions {
 		c.allowed[res] = c.allows(res)
 	}
-	horizons := r.Classes
-	if horizons == nil {
-		horizons = [][3]int64{r.Horizon}
-	}
-	for _, h := range horizons {
-		k := keptClass{horizon: h, oldest: math.MaxInt64}
-		for _, res := range resolutions {
-			if c.allowed[res] {
-				k.oldest = min(k.oldest, h[res])
-			}
-		}
-		k.oldest = max(k.oldest, r.Oldest)
-		c.classes = append(c.classes, k)
-	}
+	c.keep()
 	c.begun = sort.Search(r.steps(), func(k int) bool { return r.right(k) > r.Oldest })
 	for _, res := range resolutions {
 		c.whole[res] = sort.Search(r.steps(), func(k int) bool { return c.has(res, k) })
 	}
 	return c
+}
+
+// keep notes until when classes are kept. None counts as kept before what it has of one resolution: while horizons wait to be moved, a class
+// may have raw samples of times of which another has buckets alone. It is the resolution by which the classes lose least.
+func (c *choice) keep() {
+	horizons := c.Classes
+	if horizons == nil {
+		horizons = [][3]int64{c.Horizon}
+	}
+	common, least := rollup.Raw, math.Inf(1)
+	for _, res := range resolutions {
+		if !c.allowed[res] {
+			continue
+		}
+		if lost := c.lost(horizons, res); lost <= least {
+			common, least = res, lost
+		}
+	}
+	for _, h := range horizons {
+		c.classes = append(c.classes, keptClass{horizon: h, oldest: max(h[common], c.Oldest)})
+	}
+}
+
+// lost is for how long at most a class is kept in another of the allowed resolutions before it is kept in this one.
+func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64) {
+	for _, h := range horizons {
+		for _, other := range resolutions {
+			if c.allowed[other] {
+				most = max(most, float64(h[res])-float64(h[other]))
+			}
+		}
+	}
+	return most
 }
 
 func (c *choice) allows(res rollup.Resolution) bool {

@@ -1,0 +1,46 @@
+package resolution
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestClassesKeepNothingAlike asks for classes of which one has raw samples for longest and another buckets of 1h: horizons of raw move
+// by days, and wait while a clock is doubted or rollups can't be made; those of buckets go on with the clock for as long as their windows do.
+func TestClassesKeepNothingAlike(t *testing.T) {
+	for _, c := range []struct {
+		mode     Mode
+		coarsest rollup.Resolution
+		fn       string
+		other    [3]int64
+		want     string
+	}{
+		{fn: "rate", want: "0-720 1h exact 1h0m0s"},
+		{fn: "rate", other: keptFor(9*day+hour, 9*day+hour, 20*day), want: "0-720 1h exact 1h0m0s"},
+		{fn: "rate", other: keptFor(5*day, 6*day, 9*day+hour), want: "0-720 1h exact 1h0m0s"},
+		{fn: "rate", mode: ModeOneHour, want: "0-720 1h exact 1h0m0s"},
+		{fn: "rate", mode: ModeFiveMinutes, want: "0-672 1h exact 1h0m0s; 672-720 5m exact 1h0m0s"},
+		{fn: "rate", coarsest: rollup.FiveMinutes, other: keptFor(2*day, 20*day, 40*day), want: "0-720 5m exact 1h0m0s"},
+		{fn: "rate", mode: ModeRaw, want: "0-720 raw exact 1h0m0s"},
+		{fn: "quantile_over_time", want: "0-672 1h exact 1h0m0s approximate; 672-673 5m exact 1h0m0s approximate; 673-720 raw exact 1h0m0s"},
+	} {
+		r := Request{
+			Func: c.fn, Range: hour, Mode: c.mode, Coarsest: c.coarsest, Oldest: math.MinInt64, Slot: 2 * hour,
+			From: someDay - 30*day, To: someDay - hour, Step: hour,
+			Classes: [][3]int64{keptFor(10*day, 9*day, 9*day), keptFor(2*day, 2*day+hour, 40*day)},
+		}
+		if c.other != [3]int64{} {
+			r.Classes[1] = c.other
+		}
+		for i := range r.Horizon {
+			r.Horizon[i] = max(r.Classes[0][i], r.Classes[1][i])
+		}
+		segments, _, err := Choose(r)
+		require.NoError(t, err)
+		require.Equal(t, c.want, written(segments), "%+v", c)
+	}
+}
