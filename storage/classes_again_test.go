@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -45,4 +46,34 @@ func TestRollupsGoWithTheClassOfTheirSamples(t *testing.T) {
 		}
 		ts.check()
 	}
+}
+
+// TestRollupsOfADayInTwoClasses changes the class of a series at noon: once a part of the day is past the retention of the class of the
+// afternoon, that part is answered from what the morning's class has, and the rest from what has all.
+func TestRollupsOfADayInTwoClasses(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) {
+		withTestClasses(o)
+		o.Classes, o.TenantRetention = nil, nil
+	})
+	midnight := format.FloorDiv(ts.now.UnixMilli(), format.DayMS)*format.DayMS - format.DayMS
+	hours := func(from, to int64) {
+		for h := from; h < to; h++ {
+			ts.write("t", jobLabels("ci"), sample{midnight + h*format.HourMS + 60_000, 1}, sample{midnight + h*format.HourMS + 1_800_000, 1})
+		}
+		require.NoError(t, ts.SealAll(t.Context()))
+	}
+	hours(0, 12)
+	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
+	ts.reopen()
+	ts.write("t", jobLabels("ci"), sample{midnight + 11*format.HourMS + 120_000, 1})
+	hours(12, 24)
+	for _, step := range []struct {
+		hours int64 // of the day that are past it
+		want  int
+	}{{-1, 49}, {3, 49}, {18, 36}, {30, 24}} {
+		ts.passes(time.UnixMilli(midnight + step.hours*format.HourMS).Add(keepShort.OneHour))
+		require.Equal(t, map[string]int{"ci": step.want}, ts.bucketsOf("t", rollup.OneHour), "%d hours", step.hours)
+	}
+	ts.check()
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sort"
 
@@ -32,10 +33,9 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	if err != nil {
 		return err
 	}
-	byStart := func(a, b sealedChunk) int { return cmp.Compare(a.start, b.start) }
-	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards or classes.
+	if !slices.IsSortedFunc(chunks, sel.compareChunks) { // Of several shards or classes.
 		chunks = slices.Clone(chunks)
-		slices.SortStableFunc(chunks, byStart)
+		slices.SortStableFunc(chunks, sel.compareChunks)
 	}
 	buf.samples.Reset()
 	buf.rolled.Reset()
@@ -44,8 +44,12 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	for i, c := range chunks {
 		if sel.isRaw(c) {
 			sel.decodeDeleted(s, c, hidden, &buf.samples)
-		} else if !sel.outdone(chunks[:i], chunks[i+1:], c) {
+		} else if end := sel.outdoneAfter(c, chunks[i+1:]); end > c.start {
+			before := buf.rolled.Len()
 			sel.decodeBuckets(s, c, hidden, sampled, &buf.rolled)
+			if end < math.MaxInt64 {
+				buf.rolled.Delete(before, func(e int64) bool { return e > end })
+			}
 		}
 	}
 	for _, p := range sel.parts[s.from:s.to] {
@@ -98,35 +102,32 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	into.AppendAll(&all)
 }
 
-// outdone reports whether there is a chunk of the same span in another shard or class that shows more of it, or has a
-// higher version. before and after are the chunks around c, in the order of their starts.
-func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
-	window := sel.sources[c.source].window.window
-	rival := func(o sealedChunk) bool { return o.source != c.source && sel.sources[o.source].window.window == window }
-	for _, o := range after {
-		if o.start != c.start {
-			break
-		}
-		if rival(o) && sel.rank(o, c) >= 0 {
-			return true
-		}
+// compareChunks orders chunks by their starts, and of those of one span of rollups, in several shards or classes, by version: what a higher
+// one shows comes later.
+func (sel *selection) compareChunks(a, b sealedChunk) int {
+	if c := cmp.Compare(a.start, b.start); c != 0 {
+		return c
 	}
-	for _, o := range slices.Backward(before) {
-		if o.start != c.start {
-			break
-		}
-		if rival(o) && sel.rank(o, c) > 0 {
-			return true
-		}
+	window := sel.sources[a.source].window.window
+	if c := cmp.Compare(window, sel.sources[b.source].window.window); c != 0 || format.ResolutionOf(window) == rollup.Raw {
+		return c
 	}
-	return false
+	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// rank compares rollup chunks of one span: that of which less is past its retention counts, and then that with
-// the higher version.
-func (sel *selection) rank(a, b sealedChunk) int {
-	shown := func(c sealedChunk) int64 { return min(0, c.start-sel.sources[c.source].hidden) }
-	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data)))
+// outdoneAfter returns after which end the buckets of a chunk aren't read: those are in a chunk of the same span with a higher version,
+// in another shard or class, and its class shows them. next are the chunks after c.
+func (sel *selection) outdoneAfter(c sealedChunk, next []sealedChunk) int64 {
+	window, end := sel.sources[c.source].window.window, int64(math.MaxInt64)
+	for _, o := range next {
+		if o.start != c.start {
+			break
+		}
+		if src := &sel.sources[o.source]; o.source != c.source && src.window.window == window {
+			end = min(end, src.hidden)
+		}
+	}
+	return end
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
