@@ -166,7 +166,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 			ds := hidden.Where(func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] })
 			fromSamples = ds.TouchesBucket(end, sel.width)
 		}
-		return !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
+		// There are no samples any more; or of a bucket that is asked for as a whole, not all.
+		return !fromSamples || end <= src.hiddenRaw || end-sel.width < src.hiddenRaw && !sel.isCut(end) || inGap(sel.r.gaps, src.class, end)
 	}
 	for _, end := range ends {
 		if !rolled(end) {
@@ -174,6 +175,12 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 			return
 		}
 	}
+}
+
+// isCut reports whether an edge lies inside the bucket with an end.
+func (sel *selection) isCut(end int64) bool {
+	i, _ := slices.BinarySearch(sel.edges, end-sel.width+1)
+	return i < len(sel.edges) && sel.edges[i] < end
 }
 
 // keepAsked removes the buckets from an index on that lie outside of the slots of a window that are asked for: a long chunk has more.

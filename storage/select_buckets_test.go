@@ -123,6 +123,30 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 	require.Len(t, got, len(want), when)
 }
 
+// TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot of which a part is past the retention of
+// raw samples, so that the slot is answered from samples: the bucket of which some are gone isn't made of the others.
+func TestBucketsWithSamplesPastTheRetention(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
+	hour := format.FloorDiv(ts.now.UnixMilli(), 2*format.HourMS)*2*format.HourMS - 4*format.HourMS
+	for i := int64(1); i <= 24; i++ {
+		ts.write("t", jobLabels("web"), sample{hour + i*5*60_000, 1})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = time.UnixMilli(hour + 52*60_000).Add(2 * day)
+	ts.write("t", jobLabels("late"), sample{hour + 58*60_000, 1})
+	require.Len(t, ts.all("t")[jobLabels("web").String()], 14, "samples of 55 minutes past the hour, and later ones")
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"web": 24, "late": 1}, ts.bucketsOf("t", res), "%s", res)
+	}
+	require.Equal(t, map[string]int{"web": 14, "late": 1}, ts.bucketsOf("t", rollup.OneHour, hour+50*60_000), "a bucket that is cut is made of what is there")
+	require.NoError(t, ts.SealAll(t.Context()))
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"web": 24, "late": 1}, ts.bucketsOf("t", res), "%s, sealed", res)
+	}
+	ts.check()
+}
+
 func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
