@@ -40,26 +40,36 @@ type metricChunks struct {
 	first, last    int64
 }
 
-// listChunks adds the raw chunks of some series of a metric to found.
-func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Series, found chunkList) error {
-	for at, ids := range s.byPlace(series, of.shards) {
-		w := s.wantedChunks(engine.Raw, of, at, ids)
-		w.KeysOnly = true
-		w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
-			for _, id := range ids {
-				if u.Has(id, of.first, of.last) { // An entry of a page, or a page: of one start.
-					key := chunkAt{u.From, format.SeriesIDFrom(id)}
-					found[key] = listedChunks{found[key].versions, true}
+// seriesChunks are some series of a metric whose chunks are read.
+type seriesChunks struct {
+	metricChunks
+	series []*Series
+}
+
+// listChunks adds the raw chunks of some series of some metrics to found.
+func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunkList) error {
+	var all []paged.Wanted
+	for _, of := range list {
+		for at, ids := range s.byPlace(of.series, of.shards) {
+			w := s.wantedChunks(engine.Raw, of.metricChunks, at, ids)
+			w.KeysOnly = true
+			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+				for _, id := range ids {
+					if u.Has(id, of.first, of.last) { // An entry of a page, or a page: of one start.
+						key := chunkAt{u.From, format.SeriesIDFrom(id)}
+						found[key] = listedChunks{found[key].versions, true}
+					}
 				}
-			}
-		})
-		for row, err := range s.rows.Chunks(ctx, w) {
-			if err != nil {
-				return fmt.Errorf("storage: listing the chunks of %q: %w", of.metric, err)
-			}
-			key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
-			found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
+			})
+			all = append(all, w)
 		}
+	}
+	for row, err := range s.rows.Several(ctx, all) {
+		if err != nil {
+			return fmt.Errorf("storage: listing the chunks of %q: %w", format.MetricOf(all[row.At].Partition), err)
+		}
+		key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
+		found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
 	}
 	return nil
 }
@@ -72,28 +82,35 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one. It adds to unread the series that have some which
+// fineChunks reads the 5m chunks of some series of some metrics, of each in order, as rollups does of one. It adds to unread the series that have some which
 // can't be read.
-func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
-	for at, ids := range s.byPlace(series, of.shards) {
-		w := s.wantedChunks(engine.R5m, of, at, ids)
-		w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
-			for _, id := range ids {
-				if u.Has(id, of.first, of.last) {
-					unread[format.SeriesIDFrom(id)] = true
+func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
+	var all []paged.Wanted
+	var places []format.ClassShard
+	for _, of := range list {
+		for at, ids := range s.byPlace(of.series, of.shards) {
+			w := s.wantedChunks(engine.R5m, of.metricChunks, at, ids)
+			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+				for _, id := range ids {
+					if u.Has(id, of.first, of.last) {
+						unread[format.SeriesIDFrom(id)] = true
+					}
 				}
-			}
-		})
-		for row, err := range s.rows.Chunks(ctx, w) {
-			if err != nil {
-				return fmt.Errorf("storage: reading rollups of %q: %w", of.metric, err)
-			}
-			id := format.SeriesIDFrom(row.Clustering[1].Text)
-			found[id] = append(found[id], rollupChunkOf(at, row))
+			})
+			all, places = append(all, w), append(places, at)
 		}
 	}
-	for _, x := range series {
-		found[x.ID()] = bestOfEach(found[x.ID()])
+	for row, err := range s.rows.Several(ctx, all) {
+		if err != nil {
+			return fmt.Errorf("storage: reading rollups of %q: %w", format.MetricOf(all[row.At].Partition), err)
+		}
+		id := format.SeriesIDFrom(row.Clustering[1].Text)
+		found[id] = append(found[id], rollupChunkOf(places[row.At], row.Row))
+	}
+	for _, of := range list {
+		for _, x := range of.series {
+			found[x.ID()] = bestOfEach(found[x.ID()])
+		}
 	}
 	return nil
 }

@@ -105,6 +105,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.roller.ctx, metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
+	err = w.s.listChunks(w.roller.ctx, []seriesChunks{{metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series}}, found)
 	return found, err
 }

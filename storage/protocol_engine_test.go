@@ -449,4 +449,9 @@ func (e probingSteps) Occupied(ctx context.Context, t *engine.Table, partitions 
 	return faultengine.Occupied(ctx, e, t, partitions)
 }
 
+// ScanSeveral implements engine.SeveralScanner.
+func (e probingSteps) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+	return faultengine.ScanSeveral(ctx, e, r, partitions)
+}
+
 func (e *stepEngine) Close() error { return e.inner.Close() }

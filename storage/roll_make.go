@@ -90,10 +90,8 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	pieces := slices.Collect(slices.Chunk(need, sealedTogether))
 	return all, x.sideBySide(len(pieces), func(ctx context.Context, i int, _ *rollMemory) error {
 		found := sealedChunks{}
-		for metric, series := range byMetric(pieces[i]) {
-			if err := in.readChunks(ctx, series, raw.of(metric), found); err != nil {
-				return err
-			}
+		if err := in.readChunks(ctx, byMetric(pieces[i]), raw, found); err != nil {
+			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -222,11 +220,13 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	day := x.day.into[rollup.OneHour]
 	clear(m.chunks)
 	clear(m.unread)
+	var all []seriesChunks
 	for metric, series := range byMetric(rolls) {
 		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
-		if err := x.s.fineChunks(ctx, of, series, m.chunks, m.unread); err != nil {
-			return err
-		}
+		all = append(all, seriesChunks{of, series})
+	}
+	if err := x.s.fineChunks(ctx, all, m.chunks, m.unread); err != nil {
+		return err
 	}
 	for i := range rolls {
 		r := &rolls[i]

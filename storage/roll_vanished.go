@@ -49,7 +49,7 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones, 
 	}
 	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}
-	if err := x.readChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
+	if err := x.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return nil, err
 	}
 	chunks := found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values

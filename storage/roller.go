@@ -181,6 +181,7 @@ func (x *roller) list() (err error) {
 		x.listed = make(chunkList, len(x.series))
 	}
 	clear(x.listed)
+	var all []seriesChunks
 	for from := 0; from < len(x.series); {
 		metric, to := x.series[from].series.Metric(), from
 		var series []*Series
@@ -188,12 +189,10 @@ func (x *roller) list() (err error) {
 			series = append(series, x.series[to].series)
 		}
 		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, x.raw.of(metric), first, last}
-		if err := x.s.listChunks(x.ctx, of, series, x.listed); err != nil {
-			return err
-		}
+		all = append(all, seriesChunks{of, series})
 		from = to
 	}
-	return nil
+	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
 // listOwn adds to the list what was written since.

@@ -31,34 +31,45 @@ type storedChunks struct {
 	unread bool
 }
 
-// readChunks adds the chunks that some series of a metric have in the slot to found. It takes a scan where one for each series takes
+// readChunks adds the chunks that some series, by their metrics, have in the slot to found. It takes a few scans where one for each series takes
 // as many as there are.
-func (x *sealedSlot) readChunks(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
-	into, of := x.into[rollup.Raw], series[0]
-	chunks := metricChunks{into.window, of.Tenant(), of.Metric(), shards, into.start, into.start}
-	for _, s := range series {
-		found[chunkAt{into.start, s.ID()}] = storedChunks{}
-	}
-	for at, ids := range x.s.byPlace(series, shards) {
-		w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
-		w.PassOver = min(w.PassOver, sealedPassOver)
-		w.Left = x.s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
-			for _, id := range ids {
-				if u.Has(id, into.start, into.start) {
-					key := chunkAt{into.start, format.SeriesIDFrom(id)}
-					found[key] = storedChunks{found[key].values, true}
+func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks) error {
+	into := x.into[rollup.Raw]
+	var all []paged.Wanted
+	for metric, series := range metrics {
+		chunks := metricChunks{into.window, series[0].Tenant(), metric, shards.of(metric), into.start, into.start}
+		for _, s := range series {
+			found[chunkAt{into.start, s.ID()}] = storedChunks{}
+		}
+		for at, ids := range x.s.byPlace(series, chunks.shards) {
+			w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
+			w.PassOver = min(w.PassOver, sealedPassOver)
+			w.Left = x.s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+				for _, id := range ids {
+					if u.Has(id, into.start, into.start) {
+						key := chunkAt{into.start, format.SeriesIDFrom(id)}
+						found[key] = storedChunks{found[key].values, true}
+					}
 				}
-			}
-		})
-		for row, err := range x.s.rows.Chunks(ctx, w) {
-			if err != nil {
-				return fmt.Errorf("storage: reading sealed chunks of metric %q, tenant %q: %w", of.Metric(), of.Tenant(), err)
-			}
-			key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
-			found[key] = storedChunks{append(found[key].values, slices.Clone(row.Value)), found[key].unread}
+			})
+			all = append(all, w)
 		}
 	}
+	for row, err := range x.s.rows.Several(ctx, all) {
+		if err != nil {
+			p := all[row.At].Partition
+			return fmt.Errorf("storage: reading sealed chunks of metric %q, tenant %q: %w", format.MetricOf(p), p[2].Text, err)
+		}
+		key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
+		found[key] = storedChunks{append(found[key].values, slices.Clone(row.Value)), found[key].unread}
+	}
 	return nil
+}
+
+// readChunksOf is readChunks for some series of one metric.
+func (x *sealedSlot) readChunksOf(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
+	metric := series[0].Metric()
+	return x.readChunks(ctx, map[string][]*Series{metric: series}, metricShards{metric: shards}, found)
 }
 
 // visibleSamples appends what isn't deleted of chunks, and calls exempt with the deletes that each of them is exempt from. One that can't be

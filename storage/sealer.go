@@ -181,7 +181,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	found := x.ahead
 	if _, known := found[at]; !known {
 		found = sealedChunks{}
-		if err := x.readChunks(x.ctx, []*Series{s}, x.shards, found); err != nil {
+		if err := x.readChunksOf(x.ctx, []*Series{s}, x.shards, found); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (x *slotSealer) readAhead(series []*Series) error {
 		return err
 	}
 	x.ahead = sealedChunks{}
-	return x.readChunks(x.ctx, series, x.shards, x.ahead)
+	return x.readChunksOf(x.ctx, series, x.shards, x.ahead)
 }
 
 // ask reads how many shards a series' metric has.

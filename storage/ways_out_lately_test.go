@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"iter"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
@@ -13,6 +14,11 @@ type probingWays struct{ clockedWays }
 // Occupied implements engine.Prober.
 func (e probingWays) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
 	return faultengine.Occupied(ctx, e, t, partitions)
+}
+
+// ScanSeveral implements engine.SeveralScanner.
+func (e probingWays) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+	return faultengine.ScanSeveral(ctx, e, r, partitions)
 }
 
 // waiting lists the work of a round, in three of four rounds what came lately.

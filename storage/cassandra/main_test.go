@@ -125,6 +125,14 @@ func (a *apart) Occupied(ctx context.Context, t *engine.Table, partitions []engi
 	return a.Engine.Occupied(ctx, t, moved)
 }
 
+func (a *apart) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+	moved := make([]engine.Key, len(partitions))
+	for i := range partitions {
+		moved[i] = a.partition(r.Table, partitions[i])
+	}
+	return a.Engine.ScanSeveral(ctx, r, moved)
+}
+
 func (a *apart) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	r.Partition = a.partition(r.Table, r.Partition)
 	return a.Engine.Scan(ctx, r)

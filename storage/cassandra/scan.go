@@ -42,7 +42,12 @@ func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Ro
 	if err := checkRange(r); err != nil {
 		return err
 	}
-	s := newScanner(e, r)
+	return e.run(ctx, newScanner(e, r), yield)
+}
+
+// run yields the rows of all pages.
+func (e *Engine) run(ctx context.Context, s *scanner, yield func(engine.Row, error) bool) error {
+	r := s.r
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := s.fetch(ctx, nil)

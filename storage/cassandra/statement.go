@@ -58,12 +58,24 @@ func newStatements(keyspace string, t *engine.Table) *statements {
 }
 
 func scanText(table string, t *engine.Table, s scanShape) string {
-	var b strings.Builder
-	b.WriteString("SELECT " + names(t.Clustering))
-	if !s.keysOnly {
-		b.WriteString(", " + quoted(valueColumn))
+	text := "SELECT " + selected(t, s) + " FROM " + table + " WHERE " + equals(t.Partition) + bounds(t, s)
+	if s.some {
+		text += " LIMIT ?"
 	}
-	b.WriteString(" FROM " + table + " WHERE " + equals(t.Partition))
+	return text
+}
+
+// selected are the columns that a scan reads.
+func selected(t *engine.Table, s scanShape) string {
+	if s.keysOnly {
+		return names(t.Clustering)
+	}
+	return names(t.Clustering) + ", " + quoted(valueColumn)
+}
+
+// bounds are the conditions that a scan's bounds are.
+func bounds(t *engine.Table, s scanShape) string {
+	var b strings.Builder
 	bound := func(fields int, than string) {
 		if fields > 0 {
 			fmt.Fprintf(&b, " AND (%s) %s (%s)", names(t.Clustering[:fields]), than, marks(fields))
@@ -71,9 +83,6 @@ func scanText(table string, t *engine.Table, s scanShape) string {
 	}
 	bound(s.from, ">=")
 	bound(s.to, "<=")
-	if s.some {
-		b.WriteString(" LIMIT ?")
-	}
 	return b.String()
 }
 

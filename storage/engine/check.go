@@ -185,6 +185,46 @@ func CheckProbe(t *Table, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
+// CheckSeveral returns ErrBadKey unless SeveralScanner may scan these partitions, and otherwise the field in which they differ, or some field that is a text where
+// there is one partition, or none.
+func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
+	t := r.Table
+	if t == nil || t.Conditional {
+		return 0, fmt.Errorf("%w: partitions of no table, or of a conditional one", ErrBadKey)
+	}
+	field = -1
+	for _, p := range partitions {
+		each := *r
+		each.Partition = p
+		if err := CheckRange(&each); err != nil {
+			return 0, err
+		}
+		for i := range p {
+			if p[i] == partitions[0][i] {
+				continue
+			}
+			if t.Partition[i].Kind != KindText || field >= 0 && field != i {
+				return 0, fmt.Errorf("%w: partitions of %s that are scanned together differ in more than a text", ErrBadKey, t)
+			}
+			field = i
+		}
+	}
+	if field < 0 {
+		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == KindText })
+	}
+	if field < 0 {
+		return 0, fmt.Errorf("%w: partitions of %s have no text to be scanned together by", ErrBadKey, t)
+	}
+	seen := map[string]bool{}
+	for _, p := range partitions {
+		if seen[p[field].Text] {
+			return 0, fmt.Errorf("%w: a partition of %s is scanned twice", ErrBadKey, t)
+		}
+		seen[p[field].Text] = true
+	}
+	return field, nil
+}
+
 // keySize is what a key counts for in MaxBatch, bytes, whatever an engine makes of it.
 func keySize(fields []Field, key Key) int {
 	n := 0

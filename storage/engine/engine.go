@@ -174,6 +174,20 @@ type Prober interface {
 	Occupied(ctx context.Context, t *Table, partitions []Key) ([]bool, error)
 }
 
+// SeveralScanner is implemented by engines that scan several partitions for less than a Scan of each takes.
+type SeveralScanner interface {
+	// ScanSeveral yields what a Scan of each of some partitions of a table would yield: of one partition in the order of keys, and the partitions
+	// in any order. They are different ones, and differ in one field of their keys, a text: else it yields ErrBadKey. The table isn't Conditional. r is the
+	// range of each, but for its Partition, and its Limit that of the rows of each; its Damaged isn't called.
+	ScanSeveral(ctx context.Context, r Range, partitions []Key) iter.Seq2[RowOf, error]
+}
+
+// RowOf is a row of one of several partitions: the one at this place of their list.
+type RowOf struct {
+	Row
+	At int
+}
+
 // Clock is implemented by engines on other machines, whose clock is not this process'.
 type Clock interface {
 	// Clock returns what time it is there.

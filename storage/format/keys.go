@@ -48,6 +48,12 @@ func SeriesPartition(window int64, tenant, metric string, at ClassShard) engine.
 	return AppendSeriesPartition(nil, window, tenant, metric, at)
 }
 
+// MetricOf returns the metric of a partition key of SeriesPartition.
+func MetricOf(partition engine.Key) string { return partition[MetricField].Text }
+
+// MetricField is the field of a partition key of SeriesPartition that is its metric.
+const MetricField = 3
+
 // AppendSeriesPartition appends SeriesPartition to a key, which has its memory.
 func AppendSeriesPartition(dst engine.Key, window int64, tenant, metric string, at ClassShard) engine.Key {
 	return append(dst, engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.Shard()))

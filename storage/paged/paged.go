@@ -57,6 +57,9 @@ type limits struct {
 	compactBytes int
 	// filtered is how many new series a write has of a partition, at least, for the filters of its labels pages to have bits.
 	filtered int
+	// together is how many rows of each of several partitions are read together; one that has more is read by itself. Six series have 504 rollups of
+	// 5m in a week.
+	together int
 	// compactRows is after how many rows that it has read Compact lets writers go on, where it replaces fewer bytes.
 	compactRows int
 }
@@ -64,18 +67,20 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10, compactRows: 4 << 10,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10, compactRows: 4 << 10, together: 512,
 	}
 }
 
 // Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once. Pages of an
 // engine are all written through one, unless Options.Shared: see levelMemory.
 type Rows struct {
-	eng    engine.Engine
-	o      Options
-	limits limits
-	write  *atomic.Bool // rows of new series are written in pages
-	ids    *lru[labelsKey, ids]
+	eng engine.Engine
+	// gatherer is the engine, if it scans several partitions for less than one by one.
+	gatherer engine.SeveralScanner
+	o        Options
+	limits   limits
+	write    *atomic.Bool // rows of new series are written in pages
+	ids      *lru[labelsKey, ids]
 	// written and opened are pages of chunks, by their versions.
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
@@ -102,8 +107,9 @@ func New(eng engine.Engine, o Options) *Rows {
 		o.OpenedBytes = defaultOpenedBytes
 	}
 	versions, _ := engine.As[engine.Versioned](eng)
+	gatherer, _ := engine.As[engine.SeveralScanner](eng)
 	r := &Rows{
-		eng: eng, o: o, limits: defaultLimits(),
+		eng: eng, gatherer: gatherer, o: o, limits: defaultLimits(),
 		ids:     newLRU[labelsKey, ids](o.IDsBytes),
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},

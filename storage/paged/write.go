@@ -190,7 +190,7 @@ func packable(b *engine.Batch) bool {
 }
 
 // metricOf returns the metric of a partition.
-func metricOf(partition engine.Key) string { return partition[3].Text }
+func metricOf(partition engine.Key) string { return format.MetricOf(partition) }
 
 // find adds the series whose labels rows are written, with those of their chunks that follow before the labels of the next series: so
 // they are written.

@@ -95,6 +95,7 @@ func cases() []testCase {
 		{"Versions", testVersions},
 		{"VersionsAtOnce", testVersionsAtOnce},
 		{"Prober", testProber},
+		{"SeveralScanner", testSeveralScanner},
 	}
 }
 

@@ -1,0 +1,86 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+var _ engine.SeveralScanner = (*Engine)(nil)
+
+// severalMost is how many partitions one request of ScanSeveral reads: one node reads them one after the other, within the time that a request has. Where
+// operators bound such requests, it is to 20 partitions or more.
+const severalMost = 16
+
+// ScanSeveral implements engine.SeveralScanner: partitions that one request names.
+func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+	return func(yield func(engine.RowOf, error) bool) {
+		field, err := engine.CheckSeveral(&r, partitions)
+		if err != nil {
+			yield(engine.RowOf{}, err)
+			return
+		}
+		at := 0
+		for some := range slices.Chunk(partitions, severalMost) {
+			if enough, err := e.scanSome(ctx, r, some, at, field, yield); err != nil {
+				yield(engine.RowOf{}, err)
+				return
+			} else if enough {
+				return
+			}
+			at += len(some)
+		}
+	}
+}
+
+// scanSome scans some of the partitions, of which the first is the at-th, by one request for each page. enough: yield wanted no more.
+func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
+	places := make(map[string]int, len(some))
+	texts := make([]string, 0, len(some))
+	for i, p := range some {
+		if err := checkPartition(r.Table, p); err != nil {
+			return false, err
+		}
+		texts = append(texts, p[field].Text)
+		places[p[field].Text] = at + i
+	}
+	r.Partition = some[0]
+	if err := checkRange(&r); err != nil {
+		return false, err
+	}
+	var of engine.Value
+	s := newScanner(e, &r)
+	s.statement = severalText(e.opts.Keyspace, r.Table, field, scanShape{len(r.From), len(r.To), r.KeysOnly, r.Limit > 0})
+	s.args[field] = texts
+	s.cells = slices.Insert(s.cells, 0, any((*textCell)(&of)))
+	if r.Limit > 0 {
+		s.size = max(s.size, min(keysPage, r.Limit*len(some)))
+		if !r.KeysOnly {
+			s.size = min(s.size, s.policy.firstPage)
+		}
+	}
+	err = e.run(ctx, s, func(row engine.Row, err error) bool {
+		enough = !yield(engine.RowOf{Row: row, At: places[of.Text]}, err)
+		return !enough
+	})
+	return enough, err
+}
+
+// severalText is scanText over partitions that differ in a field, which comes first.
+func severalText(keyspace string, t *engine.Table, field int, shape scanShape) string {
+	where := ""
+	for i, f := range t.Partition {
+		if i > 0 {
+			where += " AND "
+		}
+		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
+	}
+	text := fmt.Sprintf("SELECT %s, %s FROM %s.%s WHERE %s", quoted(t.Partition[field].Name), selected(t, shape), quoted(keyspace), quoted(t.Name), where) + bounds(t, shape)
+	if shape.some {
+		text += " PER PARTITION LIMIT ?"
+	}
+	return text
+}
