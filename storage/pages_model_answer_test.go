@@ -67,7 +67,7 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 	return a
 }
 
-// tell sets up to when the answer may lack rows of a group, in any class that it was in, if it is later than what was set before.
+// tell sets up to when the answer may lack rows of a group, in any class that it was in, or leaves a later time that was set.
 func (r *pagesRun) tell(a *pagesAnswer) {
 	list, err := r.horizons(context.Background(), "t", -format.MaxTime, format.MaxTime)
 	if err != nil {

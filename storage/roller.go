@@ -164,7 +164,7 @@ func (x *roller) hasTasks() bool {
 }
 
 // list lists the chunks that rollups of the series depend on, if they depend on any. Whoever writes to a shard that isn't listed yet
-// will see what was written before.
+// will see all earlier writes.
 func (x *roller) list() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (x *roller) list() (err error) {
 	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
-// listOwn adds to the list what was written since.
+// listOwn adds the tasks' own chunks to the list.
 func (x *roller) listOwn() {
 	if x.listed == nil {
 		return

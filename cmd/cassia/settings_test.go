@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -39,7 +41,7 @@ func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Cassandra node: leave -short out")
 	}
-	node := cassandratest.StartCluster(t, 1, cassandratest.Options{Password: true, CommitLog: "periodic", Heap: "512M"})
+	node := cassandratest.StartCluster(t, 1, cassandratest.Options{Password: true, CommitLog: "periodic", Heap: "512M", Config: "partition_keys_in_select_fail_threshold: 8"})
 	require.NoError(t, node.Query(
 		"CREATE ROLE "+guest+" WITH PASSWORD = '"+guest+"' AND LOGIN = true",
 		"CREATE KEYSPACE "+emptyKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -54,7 +56,39 @@ func TestCassandraSettings(t *testing.T) {
 	eng := testPeriodicIsTold(t, o)
 	defer func() { require.NoError(t, eng.Close()) }()
 	testClocks(t, eng)
+	testGuardrail(t, node, o)
 	testRefusals(t, node.Hosts()[0])
+}
+
+// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read one by one,
+// which the log names once.
+func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
+	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true", "GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader",
+		"GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
+	var log lockedBuffer
+	o.Username, o.Password, o.Logger = "reader", "reader", slog.New(slog.NewTextHandler(&log, nil))
+	eng, err := cassandra.Open(t.Context(), o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, eng.Close()) }()
+	var partitions []engine.Key
+	for i := range 20 {
+		partitions = append(partitions, engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text(fmt.Sprintf("metric %d", i)), engine.Int(0)})
+		require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: engine.Raw, Partition: partitions[i], Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(1), engine.Int(2), engine.Text(strings.Repeat("i", 16)), engine.Text(strings.Repeat("v", 16))}, Timestamp: 1, Value: []byte{byte(i)},
+		}}}}))
+	}
+	for range 2 {
+		found := map[int][]byte{}
+		for row, err := range eng.ScanSeveral(t.Context(), engine.Range{Table: engine.Raw}, partitions) {
+			require.NoError(t, err)
+			found[row.At] = append(found[row.At], row.Value...)
+		}
+		require.Len(t, found, len(partitions))
+		for i, value := range found {
+			require.Equal(t, []byte{byte(i)}, value)
+		}
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "partition_keys_in_select_fail_threshold in cassandra.yaml"), log.String())
 }
 
 // testPeriodicIsTold makes the keyspace sound and wants to be warned of how the node keeps its commit log.

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -27,6 +28,8 @@ type Engine struct {
 	statements map[*engine.Table]*statements
 	metrics    *metrics
 	log        *slog.Logger
+
+	oneByOne atomic.Bool // several partitions are refused by one request, see ScanSeveral
 
 	slots   chan struct{}             // bounds requests under way
 	setting [setStripes]chan struct{} // held while a row is compared and set

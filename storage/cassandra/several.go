@@ -2,9 +2,12 @@ package cassandra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/gocql/gocql"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -15,7 +18,8 @@ var _ engine.SeveralScanner = (*Engine)(nil)
 // operators bound such requests, it is to 20 partitions or more.
 const severalMost = 16
 
-// ScanSeveral implements engine.SeveralScanner: partitions that one request names.
+// ScanSeveral implements engine.SeveralScanner: partitions that one request names. Where a guardrail of Cassandra's
+// (partition_keys_in_select_fail_threshold) refuses that, it scans one after the other from then on.
 func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		field, err := engine.CheckSeveral(&r, partitions)
@@ -25,15 +29,56 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 		}
 		at := 0
 		for some := range slices.Chunk(partitions, severalMost) {
-			if enough, err := e.scanSome(ctx, r, some, at, field, yield); err != nil {
+			enough, err := false, error(nil)
+			one := e.oneByOne.Load()
+			if !one {
+				enough, err = e.scanSome(ctx, r, some, at, field, yield)
+				one = refusedTogether(err)
+			}
+			if one {
+				if !e.oneByOne.Swap(true) {
+					e.log.Warn("Cassandra refuses to read several partitions by one request, so that sealing takes more of them: raise "+
+						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", err)
+				}
+				enough, err = e.scanEach(ctx, r, some, at, yield)
+			}
+			if err != nil {
 				yield(engine.RowOf{}, err)
-				return
-			} else if enough {
+			}
+			if err != nil || enough {
 				return
 			}
 			at += len(some)
 		}
 	}
+}
+
+// refusedTogether reports whether an error, which came before any row, refuses a request for several partitions, whose statement is sound.
+func refusedTogether(err error) bool {
+	var begun begunError
+	var request gocql.RequestError
+	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid && !errors.As(err, &begun)
+}
+
+// begunError is an error that came after rows.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }
+
+// scanEach scans some of the partitions, of which the first is the at-th, one after the other. enough: yield wanted no more.
+func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
+	for i, p := range some {
+		r.Partition = p
+		for row, err := range e.Scan(ctx, r) {
+			if err != nil {
+				return false, err
+			}
+			if !yield(engine.RowOf{Row: row, At: at + i}, nil) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // scanSome scans some of the partitions, of which the first is the at-th, by one request for each page. enough: yield wanted no more.
@@ -62,10 +107,15 @@ func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key
 			s.size = min(s.size, s.policy.firstPage)
 		}
 	}
+	begun := false
 	err = e.run(ctx, s, func(row engine.Row, err error) bool {
+		begun = true
 		enough = !yield(engine.RowOf{Row: row, At: places[of.Text]}, err)
 		return !enough
 	})
+	if err != nil && begun {
+		err = begunError{err}
+	}
 	return enough, err
 }
 
