@@ -36,12 +36,13 @@ func asPrometheus(err error) error {
 	return endedError{err, promengine.ErrStorage{Err: err}}
 }
 
-// ofQuery reports whether an error is about the query, or whoever asks: it needs too much, or can't be answered, or was ended.
+// ofQuery reports whether an error is about the query, or whoever asks: it needs too much, or can't be answered, or was ended, or has a
+// name that is longer than any that is stored.
 func ofQuery(err error) bool {
 	var limit *tenant.LimitError
 	var samples promengine.ErrTooManySamples
 	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, storage.ErrQueryTooLarge) || errors.Is(err, resolution.ErrRawGone) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, engine.ErrBadKey) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // unavailable is what Prometheus' API answers with 503 and the type unavailable.

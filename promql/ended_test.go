@@ -60,7 +60,7 @@ func TestWhatEndsAQuery(t *testing.T) {
 		}
 	}
 	var stored promengine.ErrStorage
-	for _, err := range []error{storage.ErrQueryTooLarge, resolution.ErrRawGone, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
+	for _, err := range []error{storage.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
 		require.False(t, errors.As(asPrometheus(fmt.Errorf("x: %w", err)), &stored), "%v", err)
 	}
 	other := errors.New("any other")

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,4 +63,22 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Store, engine.Sealed, engine.Windows, engine.Tails, engine.Processes, engine.Deletes, engine.Catalog, engine.Raw} {
 		require.True(t, ended[table.Name], "%s", table)
 	}
+}
+
+// Names that are longer than any that is stored are the query's fault, whatever is asked of the engine for them.
+func TestNamesThatNothingHas(t *testing.T) {
+	store, now := storagetest.Start(t, memory.New()), time.Now()
+	b := store.NewBatch("default")
+	storagetest.Add(t, b, labels.FromStrings(model.MetricNameLabel, "m"), storagetest.Samples(now.Add(-time.Hour).UnixMilli(), 60_000, 60, func(i int) float64 { return 1 })...)
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+	r := rig{apiOver(t, store, nil), store}
+	long, times := strings.Repeat("x", engine.MaxKeyText+1), fmt.Sprintf("&start=%d&end=%d&step=60", now.Add(-time.Hour).Unix(), now.Unix())
+	for _, path := range []string{
+		"/query?query=" + long, "/query_range?query=" + long + times, "/series?match[]=" + long, "/labels?match[]=" + long,
+		"/label/" + long + "/values?", "/query_exemplars?query=" + long + times,
+	} {
+		require.Equal(t, http.StatusUnprocessableEntity, r.get(Prefix+path).Code, path[:16])
+	}
+	require.NoError(t, store.Close())
 }
