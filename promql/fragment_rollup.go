@@ -126,7 +126,7 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
 	})
 	if err != nil {
-		return err
+		return asPrometheus(err)
 	}
 	r.aside.reset(len(out.v))
 	if s != nil {

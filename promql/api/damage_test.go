@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
@@ -80,5 +81,30 @@ func TestNamesThatNothingHas(t *testing.T) {
 	} {
 		require.Equal(t, http.StatusUnprocessableEntity, r.get(Prefix+path).Code, path[:16])
 	}
+	require.NoError(t, store.Close())
+}
+
+// TestDamageOfSamplesBesideBuckets asks for histograms themselves, which buckets leave to samples: damage that these are met with is the server's fault.
+func TestDamageOfSamplesBesideBuckets(t *testing.T) {
+	var broken atomic.Bool
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if !broken.Load() || op.Kind != faultengine.Scan || op.Table != engine.Raw {
+			return faultengine.Pass()
+		}
+		return faultengine.Fail(fmt.Errorf("a scan: %w", engine.ErrCorrupt))
+	})
+	store, now := storagetest.Start(t, struct{ engine.Engine }{eng}), time.Now().Truncate(time.Hour)
+	b := store.NewBatch("default")
+	ref, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "h"))
+	require.NoError(t, err)
+	for i, h := range tsdbutil.GenerateTestHistograms(120) {
+		require.NoError(t, b.Histogram(ref, now.Add(-6*time.Hour).UnixMilli()+int64(i+1)*60_000, 0, h, nil))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+	r := rig{apiOver(t, store, nil), store}
+	broken.Store(true)
+	w := r.get(fmt.Sprintf("%s/query?query=last_over_time(h[1h])&resolution=1h&time=%d", Prefix, now.Add(-4*time.Hour).Unix()))
+	require.Equal(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
 	require.NoError(t, store.Close())
 }
