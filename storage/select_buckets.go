@@ -158,16 +158,19 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if !ok || end <= src.hidden {
 			return false
 		}
-		if hidden.HidesBucket(end, sel.width, func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] }) {
+		uncleared := func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] }
+		if hidden.HidesBucket(end, sel.width, uncleared) {
 			return false
 		}
 		_, fromSamples := slices.BinarySearch(w.left, slot)
 		if slices.Contains(sampled, slot) {
-			ds := hidden.Where(func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] })
-			fromSamples = ds.TouchesBucket(end, sel.width)
+			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		// There are no samples any more; or of a bucket that is asked for as a whole, not all.
-		return !fromSamples || end <= src.hiddenRaw || end-sel.width < src.hiddenRaw && !sel.isCut(end) || inGap(sel.r.gaps, src.class, end)
+		if !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) {
+			return true // There are no samples any more.
+		}
+		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.
+		return end-sel.width < src.hiddenRaw && !sel.isCut(end) && !hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {
 		if !rolled(end) {

@@ -177,3 +177,36 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 		require.Equal(t, 1, ts.passes(begin.Add(time.Duration(days)*day)), "after %d days", days)
 	}
 }
+
+// TestBucketsWithDeletesPastTheRetention deletes a part of the bucket of which some samples are past the retention of raw samples: until rollups are made
+// anew, and afterwards, the answer has none of the deleted samples.
+func TestBucketsWithDeletesPastTheRetention(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+	hour := format.FloorDiv(ts.now.UnixMilli(), 2*format.HourMS)*2*format.HourMS - 4*format.HourMS
+	for i := int64(1); i <= 24; i++ {
+		v := 1.0
+		if i == 12 {
+			v = 100
+		}
+		ts.write("t", jobLabels("web"), sample{hour + i*5*60_000, v})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = time.UnixMilli(hour + 52*60_000).Add(2 * day)
+	require.NoError(t, ts.Delete(t.Context(), "t", hour+59*60_000, hour+60*60_000, equal("job", "web")))
+	most := func() (most float64) {
+		found, err := ts.Select(t.Context(), Query{
+			Tenant: "t", MinT: hour + 1, MaxT: hour + 2*format.HourMS, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: []*labels.Matcher{equal("job", "web")},
+		})
+		require.NoError(t, err)
+		var b rollup.Buckets
+		for _, s := range found {
+			require.NoError(t, s.Buckets(&b, &BucketBuffers{}))
+			most = max(most, slices.Max(b.Max))
+		}
+		return most
+	}
+	require.Equal(t, 1.0, most(), "answered from samples")
+	require.NoError(t, ts.WorkOffDeletes(t.Context(), "t"))
+	require.Equal(t, 1.0, most(), "made anew")
+}
