@@ -32,6 +32,8 @@ type rollupTask struct {
 	version uint64
 	// unread is true if some of the chunks that it is made of can't be read.
 	unread bool
+	// listed are the slot's chunks of the series where they were listed once more; nil: the roller's list has them.
+	listed *listedChunks
 }
 
 // rollupSource is what the 5m chunk of a series in a slot is made from.
@@ -45,7 +47,7 @@ const (
 
 // sourceOf decides by the chunks that are listed. hiding are the deletes of the series that must be applied.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
-	listed := x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	listed := x.listedOf(in, r)
 	found := listed.versions
 	if x.rawExpired || len(found) == 0 && r.chunk == nil {
 		return fromRollup
@@ -61,9 +63,12 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	return fromChunks
 }
 
-// versionsOf returns the versions of the slot's sealed chunks of a series.
-func (x *roller) versionsOf(in *rolledSlot, r *rollupTask) []string {
-	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}].versions
+// listedOf returns the slot's sealed chunks of a series.
+func (x *roller) listedOf(in *rolledSlot, r *rollupTask) listedChunks {
+	if r.listed != nil {
+		return *r.listed
+	}
+	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
 }
 
 // make5mOf sets the 5m chunks of some tasks of a slot.
@@ -105,7 +110,16 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup {
-		return x.fill(to, r, b)
+		nothing := !x.rawExpired && r.chunk == nil
+		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
+			return err
+		}
+		// A seal may have brought the series' first chunks since none was listed: then the stored rollup has samples that no delete is about.
+		if came, err := x.listAgain(in, r, shards, &sealed); err != nil || !came {
+			return err
+		}
+		r.chunk, r.version = nil, 0
+		return x.make5m(in, r, shards, sealed, b)
 	}
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	var samples chunk.Samples
@@ -118,7 +132,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 		if corrupt != nil {
 			x.s.noteOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
 		}
-		r.unread = corrupt != nil || sealed[at].unread || x.listed[at].unread
+		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
 	}
 	if lost, err := x.lost(to, r, version); err != nil || lost {
 		return cmp.Or(err, x.fill(to, r, b))
@@ -135,10 +149,25 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	if err := x.keepVanished(in, r, shards, b); err != nil {
 		return err
 	}
-	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.versionsOf(in, r))) {
+	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
 		r.chunk = rollup.AppendEmpty(nil, r.version) // All of it was deleted.
 	}
 	return nil
+}
+
+// listAgain lists the chunks that a series has in a slot by now, of which there were none, and reports whether there are some: sealed has them.
+func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
+	found := sealedChunks{}
+	if err := in.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
+		return false, err
+	}
+	chunks := found[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	r.listed = &listedChunks{unread: chunks.unread}
+	for _, value := range chunks.values {
+		r.listed.versions = append(r.listed.versions, format.RowVersion(value))
+	}
+	*sealed = found
+	return len(chunks.values) > 0, nil
 }
 
 // lost reports whether the stored rollup of a series may have been computed from rows that are gone, though those
@@ -230,8 +259,24 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	}
 	for i := range rolls {
 		r := &rolls[i]
-		if err := r.leave(x.make1h(r, m.chunks[r.series.ID()], m.unread[r.series.ID()], m)); err != nil {
+		id := r.series.ID()
+		nothing := len(m.chunks[id]) == 0 && !m.unread[id]
+		if err := r.leave(x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
 			return err
+		}
+		if !nothing || r.chunk == nil {
+			continue
+		}
+		// As in make5m: a seal may have brought 5m chunks since none was found.
+		metric := r.series.Metric()
+		of := metricChunks{x.day.into[rollup.FiveMinutes].window, r.series.Tenant(), metric, fine.of(metric), day.start, day.end - 1}
+		if err := x.s.fineChunks(ctx, []seriesChunks{{of, []*Series{r.series}}}, m.chunks, m.unread); err != nil {
+			return err
+		}
+		if len(m.chunks[id]) > 0 || m.unread[id] {
+			if err := r.leave(x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -154,7 +154,11 @@ var rules = []rule{
 	},
 	{
 		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
-		"r.unread = corrupt != nil || sealed[at].unread || x.listed[at].unread", "r.unread = sealed[at].unread || x.listed[at].unread", "TestLateSamplesBesideAnUnreadableChunk",
+		"r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread", "r.unread = sealed[at].unread || x.listedOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
+	},
+	{
+		"rollups made anew for a delete heed chunks that came meanwhile", "storage/roll_make.go",
+		"err != nil || r.chunk == nil || !nothing {", "err == nil || !nothing {", "TestSealBesideRollupsOfADelete",
 	},
 	{
 		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_vanished.go",
