@@ -106,7 +106,7 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 }
 
 // make5m sets the 5m chunk of a series from all of the slot's sealed chunks; sealed has those that are needed.
-func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets) error {
+func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup {
@@ -115,6 +115,10 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 			return err
 		}
 		// A seal may have brought the series' first chunks since none was listed: then the stored rollup has samples that no delete is about.
+		// They may be in a shard that the metric got since.
+		if shards, err = x.s.readShards(x.ctx, in.into[rollup.Raw].window, x.tenant, r.series.Metric()); err != nil {
+			return err
+		}
 		if came, err := x.listAgain(in, r, shards, &sealed); err != nil || !came {
 			return err
 		}
@@ -246,13 +250,11 @@ func (x *roller) has(to rollupOf, r *rollupTask) (bool, error) {
 
 // make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
 func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, m *rollMemory) error {
-	day := x.day.into[rollup.OneHour]
 	clear(m.chunks)
 	clear(m.unread)
 	var all []seriesChunks
 	for metric, series := range byMetric(rolls) {
-		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
-		all = append(all, seriesChunks{of, series})
+		all = append(all, x.fineOf(fine.of(metric), series))
 	}
 	if err := x.s.fineChunks(ctx, all, m.chunks, m.unread); err != nil {
 		return err
@@ -268,9 +270,11 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 			continue
 		}
 		// As in make5m: a seal may have brought 5m chunks since none was found.
-		metric := r.series.Metric()
-		of := metricChunks{x.day.into[rollup.FiveMinutes].window, r.series.Tenant(), metric, fine.of(metric), day.start, day.end - 1}
-		if err := x.s.fineChunks(ctx, []seriesChunks{{of, []*Series{r.series}}}, m.chunks, m.unread); err != nil {
+		shards, err := x.s.readShards(ctx, x.day.into[rollup.FiveMinutes].window, x.tenant, r.series.Metric())
+		if err != nil {
+			return err
+		}
+		if err := x.s.fineChunks(ctx, []seriesChunks{x.fineOf(shards, []*Series{r.series})}, m.chunks, m.unread); err != nil {
 			return err
 		}
 		if len(m.chunks[id]) > 0 || m.unread[id] {
@@ -280,6 +284,12 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		}
 	}
 	return nil
+}
+
+// fineOf are the day's 5m chunks of some series of a metric, which has so many shards.
+func (x *roller) fineOf(shards int64, series []*Series) seriesChunks {
+	day := x.day.into[rollup.OneHour]
+	return seriesChunks{metricChunks{x.day.into[rollup.FiveMinutes].window, x.tenant, series[0].Metric(), shards, day.start, day.end - 1}, series}
 }
 
 func byMetric(rolls []rollupTask) map[string][]*Series {
