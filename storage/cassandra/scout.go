@@ -93,8 +93,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	// system_views and system.peers_v2 came with Cassandra 4.0.
 	err := session.Query("SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port FROM system.local").
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
-	var request gocql.RequestError
-	if errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid {
+	if invalid(err) {
 		return nil, refuse("this Cassandra is older than 4.0, the oldest that Cassia works with: %w", err)
 	}
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 var _ engine.SeveralScanner = (*Engine)(nil)
 
-// severalMost is how many partitions one request of ScanSeveral reads: one node reads them one after the other, within the time that a request has. Where
-// operators bound such requests, it is to 20 partitions or more.
+// severalMost is how many partitions one request of ScanSeveral reads: one node reads them one after the other, within the time that a request has.
 const severalMost = 16
 
 // ScanSeveral implements engine.SeveralScanner: partitions that one request names. Where a guardrail of Cassandra's
@@ -29,18 +28,17 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 		}
 		at := 0
 		for some := range slices.Chunk(partitions, severalMost) {
-			enough, err := false, error(nil)
+			enough, begun, err := false, false, error(nil)
 			one := e.oneByOne.Load()
 			if !one {
-				enough, err = e.scanSome(ctx, r, some, at, field, yield)
-				one = refusedTogether(err)
+				enough, begun, err = e.scanSome(ctx, r, some, at, field, yield)
 			}
-			if one {
-				if !e.oneByOne.Swap(true) {
+			if refusal := err; one || !begun && invalid(err) {
+				// A refusal of several, and not of a table that was dropped, is one that single scans don't meet.
+				if enough, err = e.scanEach(ctx, r, some, at, yield); err == nil && !e.oneByOne.Swap(true) {
 					e.log.Warn("Cassandra refuses to read several partitions by one request, so that sealing takes more of them: raise "+
-						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", err)
+						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", refusal)
 				}
-				enough, err = e.scanEach(ctx, r, some, at, yield)
 			}
 			if err != nil {
 				yield(engine.RowOf{}, err)
@@ -53,17 +51,11 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 	}
 }
 
-// refusedTogether reports whether an error, which came before any row, refuses a request for several partitions, whose statement is sound.
-func refusedTogether(err error) bool {
-	var begun begunError
+// invalid reports whether Cassandra refuses a statement as it is.
+func invalid(err error) bool {
 	var request gocql.RequestError
-	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid && !errors.As(err, &begun)
+	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid
 }
-
-// begunError is an error that came after rows.
-type begunError struct{ error }
-
-func (e begunError) Unwrap() error { return e.error }
 
 // scanEach scans some of the partitions, of which the first is the at-th, one after the other. enough: yield wanted no more.
 func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
@@ -81,20 +73,21 @@ func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key
 	return false, nil
 }
 
-// scanSome scans some of the partitions, of which the first is the at-th, by one request for each page. enough: yield wanted no more.
-func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
+// scanSome scans some of the partitions, of which the first is the at-th, by one request for each page. enough: yield
+// wanted no more; begun: it got rows.
+func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool) (enough, begun bool, err error) {
 	places := make(map[string]int, len(some))
 	texts := make([]string, 0, len(some))
 	for i, p := range some {
 		if err := checkPartition(r.Table, p); err != nil {
-			return false, err
+			return false, false, err
 		}
 		texts = append(texts, p[field].Text)
 		places[p[field].Text] = at + i
 	}
 	r.Partition = some[0]
 	if err := checkRange(&r); err != nil {
-		return false, err
+		return false, false, err
 	}
 	var of engine.Value
 	s := newScanner(e, &r)
@@ -107,16 +100,12 @@ func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key
 			s.size = min(s.size, s.policy.firstPage)
 		}
 	}
-	begun := false
 	err = e.run(ctx, s, func(row engine.Row, err error) bool {
 		begun = true
 		enough = !yield(engine.RowOf{Row: row, At: places[of.Text]}, err)
 		return !enough
 	})
-	if err != nil && begun {
-		err = begunError{err}
-	}
-	return enough, err
+	return enough, begun, err
 }
 
 // severalText is scanText over partitions that differ in a field, which comes first.

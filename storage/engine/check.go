@@ -158,39 +158,31 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 // CheckProbe returns ErrBadKey unless Prober may be asked about these partitions, and otherwise the field in which they differ, or some field that is
 // an integer where none does.
 func CheckProbe(t *Table, partitions []Key) (field int, err error) {
-	field = -1
-	for _, p := range partitions {
-		if err := CheckRange(&Range{Table: t, Partition: p}); err != nil {
-			return 0, err
-		}
-		for i := range p {
-			if p[i] == partitions[0][i] {
-				continue
-			}
-			if t.Partition[i].Kind != KindInt || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s that are asked about together differ in more than an integer", ErrBadKey, t)
-			}
-			field = i
-		}
-	}
-	if t.Conditional {
-		return 0, fmt.Errorf("%w: table %s is conditional", ErrBadKey, t)
-	}
-	if field < 0 { // One partition, or none.
-		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == KindInt })
-	}
-	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s have no integer to be asked about together by", ErrBadKey, t)
-	}
-	return field, nil
+	return differIn(KindInt, "an integer", &Range{Table: t}, partitions)
 }
 
 // CheckSeveral returns ErrBadKey unless SeveralScanner may scan these partitions, and otherwise the field in which they differ, or some field that is a text where
 // there is one partition, or none.
 func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
+	if field, err = differIn(KindText, "a text", r, partitions); err != nil {
+		return 0, err
+	}
+	seen := map[string]bool{}
+	for _, p := range partitions {
+		if seen[p[field].Text] {
+			return 0, fmt.Errorf("%w: a partition of %s is scanned twice", ErrBadKey, r.Table)
+		}
+		seen[p[field].Text] = true
+	}
+	return field, nil
+}
+
+// differIn returns the only field in which partitions differ, of a kind, or some field of the kind where none does. r is a range of each, but for its
+// Partition, of a table that isn't Conditional.
+func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
-		return 0, fmt.Errorf("%w: partitions of no table, or of a conditional one", ErrBadKey)
+		return 0, fmt.Errorf("%w: several partitions of no table, or of a conditional one", ErrBadKey)
 	}
 	field = -1
 	for _, p := range partitions {
@@ -203,24 +195,17 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 			if p[i] == partitions[0][i] {
 				continue
 			}
-			if t.Partition[i].Kind != KindText || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s that are scanned together differ in more than a text", ErrBadKey, t)
+			if t.Partition[i].Kind != kind || field >= 0 && field != i {
+				return 0, fmt.Errorf("%w: partitions of %s that are asked for together differ in more than %s", ErrBadKey, t, name)
 			}
 			field = i
 		}
 	}
-	if field < 0 {
-		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == KindText })
+	if field < 0 { // One partition, or none.
+		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s have no text to be scanned together by", ErrBadKey, t)
-	}
-	seen := map[string]bool{}
-	for _, p := range partitions {
-		if seen[p[field].Text] {
-			return 0, fmt.Errorf("%w: a partition of %s is scanned twice", ErrBadKey, t)
-		}
-		seen[p[field].Text] = true
+		return 0, fmt.Errorf("%w: partitions of %s don't have %s to be asked for together by", ErrBadKey, t, name)
 	}
 	return field, nil
 }
