@@ -161,6 +161,13 @@ type Clearing interface {
 	TakesClear() bool
 }
 
+// Described is implemented by engines whose files can be refused before they are opened.
+type Described interface {
+	// DescribeStore replaces the description of the rows as a whole, JSON, and returns once it is durable. Opening the engine presents
+	// the description before anything is written, so it must be there before rows are that a release may not know.
+	DescribeStore(ctx context.Context, description []byte) error
+}
+
 // Caching is implemented by engines with a cache of rows that were read.
 type Caching interface {
 	// ReadOnce announces that most rows that are read until done is called are read once: the cache hardly grows by them.

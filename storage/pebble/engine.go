@@ -91,12 +91,13 @@ var (
 	_ engine.Engine        = (*Engine)(nil)
 	_ engine.Versioned     = (*Engine)(nil)
 	_ engine.Clearing      = (*Engine)(nil)
+	_ engine.Described     = (*Engine)(nil)
 	_ prometheus.Collector = (*Engine)(nil)
 )
 
 // Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
-// open, in this process or another, and ErrForeign where it would have to create one among files that aren't an engine's.
-// Any number may have it open for reading only at once.
+// open, in this process or another, ErrForeign or ErrIsBackup where the files are another program's or a backup's, and engine.ErrCorrupt
+// where files of an engine are missing. A directory that it refuses is unchanged. Any number may have it open for reading only at once.
 func Open(dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -110,9 +111,6 @@ func Open(dir string, opts Options) (*Engine, error) {
 		dir = abs
 		if resolved, err := filepath.EvalSymlinks(abs); err == nil {
 			dir = resolved
-		}
-		if err := checkRestored(dir); err != nil {
-			return nil, err
 		}
 	}
 	e := &Engine{
@@ -148,24 +146,19 @@ func (e *Engine) open(opts Options) (err error) {
 	if e.readOnly = opts.ReadOnly; e.readOnly {
 		return e.openReadOnly(opts)
 	}
-	if err := e.fs.MkdirAll(e.dir, 0o755); err != nil {
-		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
-	}
-	if err := checkForeign(e.dir, e.fs); err != nil {
-		return err
-	}
-	locking := e.fs
-	if locking == vfs.Default {
-		locking = writeLocks{e.fs}
-	}
-	if e.lock, err = lockDirectory(e.dir, locking); err != nil {
+	x, err := e.lockToWrite(&opts)
+	if err != nil {
 		return err
 	}
 	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
 	e.watch = watch
-	if e.ledger, err = openLedger(watched, e.dir); err != nil {
-		return err
+	if e.ledger = x.ledger; x.isNew() {
+		if err := x.beginCreation(); err != nil {
+			return err
+		}
+		e.ledger = newLedger(watched, e.dir)
 	}
+	e.ledger.fs = watched
 	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}
@@ -184,16 +177,47 @@ func (e *Engine) open(opts Options) (err error) {
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
+	e.ledger.setPebble(uint64(e.db.FormatMajorVersion()))
+	if err := e.completeCreation(); err != nil {
+		return err
+	}
 	notYet := func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) }
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
 	e.exciser = startExciser(e.db, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
 	return nil
 }
 
+// lockToWrite decides whether the directory may be opened for writing, or an engine made there, and locks it. Where it returns an error
+// nothing was written.
+func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
+	x, err := examine(e.fs, e.dir, opts, false)
+	if err != nil {
+		return nil, err
+	}
+	if x.isNew() {
+		if opts.MustExist {
+			return nil, fmt.Errorf("%w: %s", ErrNoData, e.dir)
+		}
+		if err := makeDirectory(e.fs, e.dir); err != nil {
+			return nil, err
+		}
+	}
+	locking := e.fs
+	if locking == vfs.Default {
+		locking = writeLocks{e.fs}
+	}
+	if e.lock, err = lockDirectory(e.dir, locking); err != nil {
+		return nil, err
+	}
+	return examine(e.fs, e.dir, opts, true) // Another process may have written to it since.
+}
+
 // unopened adds the remedy to an error of Open where files are damaged or missing.
 func unopened(dir string, err error) error {
-	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pebble: open %s: %w: %w; restore a backup (cassia restore), or see what cassia restore --damaged can mend", dir, engine.ErrCorrupt, err)
+	// Pebble has no error of its own for a table of another size than the manifest says.
+	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
+	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
+		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, remedy(dir))
 	}
 	return fmt.Errorf("pebble: open %s: %w", dir, err)
 }
@@ -214,7 +238,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 	}
 }
 
-// checkFormat refuses files that a newer release wrote, and marks new ones.
+// checkFormat refuses files that a newer release wrote, whose SYNCED was made again, and marks new ones.
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
 	if pebbledb.IsCorruptionError(err) {
@@ -226,9 +250,6 @@ func (e *Engine) checkFormat() error {
 	if err != nil {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}
-	if found == nil && e.readOnly { // It was killed before it was marked.
-		return nil
-	}
 	if found == nil {
 		return e.commit(context.Background(), "mark the format", func() {}, func() error {
 			return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync)
@@ -238,6 +259,17 @@ func (e *Engine) checkFormat() error {
 		return fmt.Errorf("%w: %s has format %q, this release knows %q", errBadFormat, e.dir, found, formatVersion)
 	}
 	return nil
+}
+
+// DescribeStore implements engine.Described.
+func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
+	if e.readOnly {
+		return fmt.Errorf("pebble: describe: %w", engine.ErrReadOnly)
+	}
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	return e.run(ctx, "describe", e.release, func() error { return e.ledger.describe(description) })
 }
 
 // use registers a call, so that Close waits for it; every use that returns nil is followed by a release.

@@ -3,44 +3,112 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // ErrForeign means that a directory holds something else than an engine's data.
 var ErrForeign = errors.New("pebble: the directory holds something else")
 
-// CheckForeign returns an error for which ErrForeign is true where Open makes no engine, since dir, a directory of this
-// machine, holds something else.
-func CheckForeign(dir string) error { return checkForeign(dir, vfs.Default) }
+// ErrIsBackup means that a directory holds backups, which a start would change.
+var ErrIsBackup = errors.New("pebble: the directory holds a backup")
 
-// checkForeign returns an error for a directory without a database in which there are files that no engine makes: an engine
-// made there would hide that its data are elsewhere.
-func checkForeign(dir string, fs vfs.FS) error {
-	if desc, err := pebbledb.Peek(dir, fs); err != nil || desc.Exists {
-		return nil // Opening it returns the error.
+// CheckForeign returns an error for which ErrForeign or ErrIsBackup is true where Open makes no engine, since dir, a directory of
+// this machine, holds something else.
+func CheckForeign(dir string) error {
+	x := existing{fs: vfs.Default, dir: dir}
+	if err := x.list(); err != nil {
+		return err
 	}
-	names, err := fs.List(dir)
-	if err != nil {
-		return fmt.Errorf("pebble: open %s: %w", dir, err)
-	}
-	for _, name := range names {
-		if !mayBeOurs(name) {
-			return fmt.Errorf("%w: there is no store in %s, but %s; name the directory of a store, or an empty one for a new store", ErrForeign, dir, name)
+	return errors.Join(x.checkBackup(), x.checkForeign())
+}
+
+// neighbors are files and folders at the top of another program's data directory that no engine and no file manager makes.
+var neighbors = map[string]string{
+	"wal": "Prometheus", "wbl": "Prometheus", "chunks_head": "Prometheus", "queries.active": "Prometheus",
+	"indexdb": "VictoriaMetrics", "flock.lock": "VictoriaMetrics", "metadataDir": "VictoriaMetrics",
+	"commitlog": "Cassandra", "saved_caches": "Cassandra", "cassandra.yaml": "Cassandra",
+}
+
+// checkForeign returns an error for a directory with another program's data. Without a store any file that no engine makes counts: an
+// engine made there would hide that its data are elsewhere. Beside a store anything may be but the data of a program that is known.
+func (x *existing) checkForeign() error {
+	for _, name := range x.names {
+		switch program := neighbors[name]; {
+		case program != "" && x.isStore:
+			return fmt.Errorf("%w: %s has a store, and %s, which is %s's; move one of them to a directory of its own", ErrForeign, x.dir, name, program)
+		case !x.isStore && !mayBeOurs(name):
+			return fmt.Errorf("%w: there is no store in %s, but %s; name the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
 		}
 	}
 	return nil
 }
 
-// mayBeOurs reports whether a name is one that an engine that was killed while it was made has left, or that a new
+// checkOptions returns an error for the files of another program that uses Pebble, or RocksDB. Damaged options are another matter.
+func (x *existing) checkOptions() error {
+	for _, name := range x.names {
+		if !strings.HasPrefix(name, "OPTIONS-") {
+			continue
+		}
+		text, err := readWhole(x.fs, x.fs.PathJoin(x.dir, name))
+		if err != nil {
+			return fmt.Errorf("pebble: open %s: %w", x.dir, err)
+		}
+		found := mergerLine.FindSubmatch(text)
+		if found != nil && string(found[1]) != newMerger().Name || found == nil && strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
+			return fmt.Errorf("%w: the database in %s is another program's; name the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
+		}
+	}
+	return nil
+}
+
+// mergerLine is the line of an options file with the name of the merge operator.
+var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
+
+// checkBackup returns an error for a backup, a backup that isn't complete, and a folder of backups without a store.
+func (x *existing) checkBackup() error {
+	isBackup := func(folder, name string) error {
+		return fmt.Errorf("%w: %s is a backup (made by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
+			ErrIsBackup, filepath.Join(folder, name), folder, name)
+	}
+	folder, base := filepath.Dir(x.dir), filepath.Base(x.dir)
+	if x.has(backupList) {
+		return isBackup(folder, base)
+	}
+	if before, ok := strings.CutSuffix(base, partialSuffix); ok && partialBackup.MatchString(before) {
+		return fmt.Errorf("%w: %s is an unfinished one, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
+	}
+	if x.isStore {
+		return nil
+	}
+	for _, name := range x.names {
+		if _, err := x.fs.Stat(x.fs.PathJoin(x.dir, name, backupList)); err == nil {
+			return fmt.Errorf("%w: %s is a folder of backups (made by cassia backup); restore one: cassia restore --from=%s --storage.path=NEW-DIRECTORY", ErrIsBackup, x.dir, x.dir)
+		}
+	}
+	return nil
+}
+
+// mayBeOurs reports whether a name is one that an engine whose creation was interrupted has left, or that a new
 // file system or a file manager makes.
 func mayBeOurs(name string) bool {
-	for _, prefix := range []string{".", "LOCK", "MANIFEST-", "OPTIONS-", "marker.", "CURRENT", "temporary.", ledgerName, "snapshots", "lost+found"} {
+	for _, prefix := range []string{".", "LOCK", creatingName, ledgerName, "temporary.", snapshotsFolder, "lost+found"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob") || strings.HasSuffix(name, ".dbtmp")
+	return isEngineFile(name) || strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".dbtmp")
+}
+
+// engineFile matches the files that only a database has.
+var engineFile = regexp.MustCompile(`^(MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob)|\d+(-\d+)?\.log|marker\..*|` + ledgerName + `(` + regexp.QuoteMeta(withdrawnSuffix) + `)?)$`)
+
+func isEngineFile(name string) bool { return engineFile.MatchString(name) }
+
+// isTable reports whether a file holds rows that no log has any more.
+func isTable(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
 }

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // ledgerName is a file that notes how much of the others was synced. Pebble takes a log, or a manifest, that ends early
@@ -26,14 +24,19 @@ import (
 // they have grown, before one of them goes, and when the engine is closed:
 //
 //	CRC-32C of what follows, 8 hexadecimal digits, a space
-//	{"version":1,"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
+//	{"version":2,"format":"1","pebble":24,"store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
 //
 // Open compares the beginning of each file with it. Bytes that were synced after the last note, less than a second before a
-// power cut, are verified by Pebble alone.
+// power cut, are verified by Pebble alone. A manifest is noted before Pebble's marker names it, so a manifest that isn't noted is never
+// the current one, and tables that the current one doesn't name are leftovers. The note also holds the versions of all formats in the
+// directory: a release that doesn't know one of them refuses the directory before it changes it.
 const ledgerName = "SYNCED"
 
+// withdrawnSuffix is of a note that could not be replaced before files were removed: it may name files that are missing.
+const withdrawnSuffix = ".withdrawn"
+
 const (
-	ledgerVersion = 1
+	ledgerVersion = 2
 	ledgerEvery   = time.Second
 )
 
@@ -44,9 +47,19 @@ type noted struct {
 	CRC32C string `json:"crc32c"`
 }
 
+// ledgerHeader holds what a directory's note says of the directory as a whole.
+type ledgerHeader struct {
+	Version int `json:"version"`
+	// Format is formatVersion, and Pebble is Pebble's format major version, or a lower one; 0: not known.
+	Format string `json:"format"`
+	Pebble uint64 `json:"pebble,omitempty"`
+	// Store is the description that DescribeStore was called with last; nil: none.
+	Store json.RawMessage `json:"store,omitempty"`
+}
+
 type ledgerText struct {
-	Version int     `json:"version"`
-	Files   []noted `json:"files"`
+	ledgerHeader
+	Files []noted `json:"files"`
 }
 
 // ledger follows the files of a directory as they are written. The zero ledger follows none.
@@ -56,8 +69,11 @@ type ledger struct {
 
 	// noting is held while the note is written, and until a file that goes is no longer in it.
 	noting sync.Mutex
+	// isHeld: the engine isn't complete, and no note is written. isWithdrawn: there is a note that was withdrawn. Both need noting.
+	isHeld, isWithdrawn bool
 
 	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
+	header  ledgerHeader
 	files   map[string]*written
 	changed bool // since it was written
 	fresh   bool // there are names that the directory's last sync may not have had
@@ -97,31 +113,42 @@ type ledgerProblem struct {
 func (p ledgerProblem) Error() string { return p.err.Error() }
 func (p ledgerProblem) Unwrap() error { return p.err }
 
-// openLedger reads the ledger of a directory, if it has one, and verifies the files in it. Its error names the first file
-// that isn't as it was, and the remedy.
-func openLedger(files vfs.FS, dir string) (*ledger, error) {
-	l, problems := readLedger(files, dir)
-	if len(problems) > 0 {
-		return nil, problems[0]
+// newLedger returns the ledger of a new engine. It writes no note until releaseNotes is called.
+func newLedger(files vfs.FS, dir string) *ledger {
+	return &ledger{
+		fs: files, dir: files.PathDir(files.PathJoin(dir, ledgerName)), // As paths of files in it have it.
+		isHeld: true, header: ledgerHeader{Version: ledgerVersion, Format: formatVersion}, files: map[string]*written{}, stop: make(chan struct{}),
 	}
-	return l, nil
 }
 
-// readLedger returns the ledger and all that is wrong; nil: the ledger itself is.
+// readLedger returns the ledger of a directory and all that is wrong; nil: the ledger itself is.
 func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
-	dir = files.PathDir(files.PathJoin(dir, ledgerName)) // As paths of files in it have it.
-	l := &ledger{fs: files, dir: dir, files: map[string]*written{}, stop: make(chan struct{})}
+	l, problems := readNote(files, dir)
+	if l == nil {
+		return nil, problems
+	}
+	return l, l.verify()
+}
+
+// readNote returns the ledger of a directory, whose files aren't compared with it; nil: the note is missing or damaged.
+func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
+	l := newLedger(files, dir)
+	l.isHeld = false
 	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil // A new directory, or one of an earlier release.
+		text, err = readWhole(files, files.PathJoin(dir, ledgerName+withdrawnSuffix))
+		l.isWithdrawn = err == nil
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is missing: whether the other files are whole can't be determined")}}
+	case err != nil:
 		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
 	}
 	if err := l.parse(text); err != nil {
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "what it says of the other files can't be told")}}
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is damaged: whether the other files are whole can't be determined")}}
 	}
-	return l, l.verify()
+	return l, nil
 }
 
 // parse parses a ledger's text.
@@ -131,6 +158,12 @@ func (l *ledger) parse(text []byte) error {
 		return errLedger
 	}
 	var list ledgerText
+	if err := json.Unmarshal(rest, &list.ledgerHeader); err != nil {
+		return fmt.Errorf("%w: %w", errLedger, err)
+	}
+	if l.header = list.ledgerHeader; l.header.Version != ledgerVersion {
+		return nil // checkFormat refuses it.
+	}
 	if err := json.Unmarshal(rest, &list); err != nil {
 		return fmt.Errorf("%w: %w", errLedger, err)
 	}
@@ -144,11 +177,20 @@ func (l *ledger) parse(text []byte) error {
 	return nil
 }
 
-var errLedger = errors.New("pebble: not a note of what is synced")
-
-func damagedFile(dir, name, what string) error {
-	return fmt.Errorf("pebble: %w: file %s of %s: %s; restore a backup (cassia restore), or see what cassia restore --damaged can mend", engine.ErrCorrupt, name, dir, what)
+// checkFormat returns an error if this release doesn't know a format of the directory's, or opts don't admit the store.
+func (l *ledger) checkFormat(opts *Options) error {
+	switch {
+	case l.header.Version != ledgerVersion:
+		return fmt.Errorf("%w: %s of %s has version %d, this release knows %d; use the Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
+	case l.header.Format != formatVersion:
+		return fmt.Errorf("%w: %s has format %q, this release knows %q; use the Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
+	case opts.Admit != nil && len(l.header.Store) > 0:
+		return opts.Admit(l.header.Store)
+	}
+	return nil
 }
+
+var errLedger = errors.New("pebble: not a note of what is synced")
 
 // verify compares the files with the bytes of them that were synced. They may be written to, and go, meanwhile.
 func (l *ledger) verify() (problems []ledgerProblem) {
@@ -181,8 +223,10 @@ func (l *ledger) compare(name string, w written) error {
 	n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
 	what := ""
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn:
+		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		what = "it is gone, and this release hasn't removed it (if an earlier one has written here since, remove " + ledgerName + ")"
+		what = "it is missing"
 	case err != nil:
 		return fmt.Errorf("pebble: verify %s: %w", name, err)
 	case n < w.synced:
@@ -253,16 +297,66 @@ func (l *ledger) note() error {
 	l.mu.Lock()
 	changed := l.changed
 	l.mu.Unlock()
-	if !changed {
+	if !changed || l.isHeld {
 		return nil
 	}
 	return l.write()
 }
 
+// releaseNotes writes the first note of a new engine; of another one it does nothing.
+func (l *ledger) releaseNotes() error {
+	l.noting.Lock()
+	defer l.noting.Unlock()
+	if !l.isHeld {
+		return nil
+	}
+	if err := l.write(); err != nil {
+		return err
+	}
+	l.isHeld = false
+	return nil
+}
+
+// setPebble notes Pebble's format major version, some time later.
+func (l *ledger) setPebble(version uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.header.Pebble != version {
+		l.header.Pebble, l.changed = version, true
+	}
+}
+
+// describe notes a description of the store, and returns when it is durable.
+func (l *ledger) describe(text []byte) error {
+	l.noting.Lock()
+	defer l.noting.Unlock()
+	l.mu.Lock()
+	before := l.header.Store
+	l.header.Store = slices.Clone(text)
+	l.mu.Unlock()
+	if bytes.Equal(before, text) {
+		return nil
+	}
+	err := l.write()
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.header.Store = before
+	}
+	return err
+}
+
+func (l *ledger) currentHeader() ledgerHeader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.header
+}
+
 // write needs the lock noting. What it notes stays true while it writes: files grow, and none goes.
 func (l *ledger) write() error {
-	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
+	list := ledgerText{Files: []noted{}}
 	l.mu.Lock()
+	list.ledgerHeader = l.header
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		if w := l.files[name]; w.synced > 0 && !strings.HasSuffix(name, ".dbtmp") {
 			list.Files = append(list.Files, noted{name, w.synced, fmt.Sprintf("%08x", w.syncSum)})
@@ -277,6 +371,11 @@ func (l *ledger) write() error {
 	}
 	if err == nil {
 		err = writeLedger(l.fs, l.dir, list)
+	}
+	if err == nil && l.isWithdrawn {
+		if err = l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName+withdrawnSuffix)); err == nil || errors.Is(err, fs.ErrNotExist) {
+			l.isWithdrawn, err = false, nil
+		}
 	}
 	if err != nil {
 		l.mu.Lock()
@@ -321,14 +420,23 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	return syncDirectory(files, dir)
 }
 
-// noteCopy writes the ledger of a directory that nobody writes to: all that is there is synced.
+// noteCopy writes the ledger of a directory that nobody writes to: all that is there is synced. What its note says of the directory
+// as a whole stays, if the note can be read.
 func noteCopy(files vfs.FS, dir string) error {
+	header := ledgerHeader{Version: ledgerVersion, Format: formatVersion}
+	if l, _ := readNote(files, dir); l != nil {
+		header = l.header
+	}
+	return noteCopyOf(files, dir, header)
+}
+
+func noteCopyOf(files vfs.FS, dir string, header ledgerHeader) error {
 	names, err := files.List(dir)
 	if err != nil {
 		return fmt.Errorf("pebble: %w", err)
 	}
 	slices.Sort(names)
-	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
+	list := ledgerText{ledgerHeader: header, Files: []noted{}}
 	for _, name := range names {
 		if !isNoted(name) {
 			continue
@@ -427,7 +535,7 @@ func (l *ledger) going(path string) error {
 	w := l.files[name]
 	delete(l.files, name)
 	l.mu.Unlock()
-	if w == nil || w.synced == 0 {
+	if w == nil || w.synced == 0 || l.isHeld {
 		return nil
 	}
 	err := l.write()
@@ -440,11 +548,13 @@ func (l *ledger) going(path string) error {
 	return err
 }
 
-// withdraw removes the note, which a full disk keeps from being written: a directory without one is opened unverified,
-// and the files that would give space back can go. The next note that succeeds stands for all.
+// withdraw renames the note, which a full disk keeps from being replaced: files that it names may be missing then, and the files
+// that would give space back can go. The next note that is written replaces it.
 func (l *ledger) withdraw() error {
-	if err := l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	path := l.fs.PathJoin(l.dir, ledgerName)
+	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	l.isWithdrawn = true
 	return syncDirectory(l.fs, l.dir)
 }

@@ -80,8 +80,9 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	defer mu.Unlock()
 	require.Greater(t, len(cuts), cutAtMost/4)
 	for _, c := range cuts {
-		_, problems := readLedger(c.disk, "data")
-		require.Empty(t, problems, "before %s", c.op)
+		opts := smallOptions()
+		_, err := examine(c.disk, "data", &opts, true)
+		require.NoError(t, err, "before %s", c.op)
 	}
 	for range 25 {
 		c := cuts[rng.IntN(len(cuts))]
@@ -103,8 +104,10 @@ func TestNoteOfNewName(t *testing.T) {
 		}
 		return nil
 	}))
-	l, problems := readLedger(watched, "data")
-	require.Empty(t, problems)
+	require.NoError(t, syncDirectory(disk, "/"))
+	l := newLedger(watched, "data")
+	require.NoError(t, l.releaseNotes())
+	left = nil
 	files := &vitalFS{FS: watched, ledger: l}
 	for i := range 5 {
 		f, err := files.Create(fmt.Sprintf("data/MANIFEST-%06d", i), vfs.WriteCategoryUnspecified)
@@ -192,42 +195,27 @@ func TestNoteOnFullDisk(t *testing.T) {
 	require.NoError(t, e.failedErr())
 	_, err := mem.Stat("data/" + ledgerName)
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	killed := NewCrashableFS()
+	cloned, err := vfs.Clone(mem, killed, "data", "data", vfs.CloneSync)
+	require.NoError(t, err)
+	require.True(t, cloned)
+	again := openOn(t, killed)
+	require.Equal(t, 40, stageRows(t, again))
+	require.NoError(t, again.Close())
+	_, err = killed.Stat("data/" + ledgerName + withdrawnSuffix)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	broken.Store(false)
 	require.NoError(t, e.Write(ctx, stageBatch(40, "v")))
-	require.Eventually(t, func() bool { _, err := mem.Stat("data/" + ledgerName); return err == nil }, waitAtMost, pollEvery)
+	require.Eventually(t, func() bool {
+		_, err := mem.Stat("data/" + ledgerName)
+		_, old := mem.Stat("data/" + ledgerName + withdrawnSuffix)
+		return err == nil && errors.Is(old, fs.ErrNotExist)
+	}, waitAtMost, pollEvery)
 	require.NoError(t, e.Close())
 	e = openOn(t, osFS)
 	require.Equal(t, 41, stageRows(t, e))
 	require.NoError(t, e.Close())
-}
-
-// A directory of an earlier release has no note: it opens, and has one from then on.
-func TestDirectoryWithoutNote(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewMem()
-	e := openOn(t, disk)
-	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
-	require.NoError(t, e.Close())
-	require.NoError(t, disk.Remove("data/"+ledgerName))
-	e = openOn(t, disk)
-	require.Equal(t, 1, stageRows(t, e))
-	require.NoError(t, e.Close())
-	l, problems := readLedger(disk, "data")
-	require.Empty(t, problems)
-	require.NotEmpty(t, l.files)
-
-	// An earlier release removes the files that the note names; the error contains the remedy.
-	for name := range l.files {
-		if strings.HasPrefix(name, "OPTIONS-") {
-			require.NoError(t, disk.Remove("data/"+name))
-		}
-	}
-	opts := smallOptions()
-	opts.FS = disk
-	_, err := Open("data", opts)
-	require.ErrorIs(t, err, engine.ErrCorrupt)
-	require.ErrorContains(t, err, "remove "+ledgerName)
 }
 
 // Logs that are verified while they are written to, and come and go, are whole.
@@ -283,8 +271,8 @@ func TestDamagedNote(t *testing.T) {
 	}
 	for about, text := range map[string]string{
 		"empty": "", "no sum": "{}", "another sum": "00000000 {}", "no JSON": sum("{"),
-		"no number":                    sum(`{"files":[{"name":"000002.log","bytes":1,"crc32c":"x"}]}`),
-		"a file that none is noted of": sum(`{"files":[{"name":"../secret","bytes":1,"crc32c":"0"}]}`),
+		"no number":                    sum(`{"version":2,"files":[{"name":"000002.log","bytes":1,"crc32c":"x"}]}`),
+		"a file that none is noted of": sum(`{"version":2,"files":[{"name":"../secret","bytes":1,"crc32c":"0"}]}`),
 	} {
 		mem := vfs.NewMem()
 		e := openOn(t, mem)
@@ -299,6 +287,6 @@ func TestDamagedNote(t *testing.T) {
 		opts.FS = mem
 		_, err = Open("data", opts)
 		require.ErrorIs(t, err, engine.ErrCorrupt, about)
-		require.ErrorContains(t, err, "what it says of the other files can't be told", about)
+		require.ErrorContains(t, err, "whether the other files are whole can't be determined", about)
 	}
 }

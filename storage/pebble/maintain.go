@@ -69,7 +69,7 @@ func (e *Engine) Checkpoint(dir string) error {
 		if err := e.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
 			return err
 		}
-		return noteCopy(e.fs, dir)
+		return noteCopyOf(e.fs, dir, e.ledger.currentHeader())
 	})
 }
 

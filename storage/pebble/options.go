@@ -52,6 +52,11 @@ type Options struct {
 	// ReadOnly opens the directory for reading only: no file is made, changed or removed, and whatever would write returns
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
 	ReadOnly bool
+	// MustExist makes no new engine: where there is none Open returns ErrNoData. Default false.
+	MustExist bool
+	// Admit, if set, is called with what Engine.DescribeStore was called with last, before anything is written. If it returns an
+	// error, so does Open, and the directory is unchanged.
+	Admit func(description []byte) error
 	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
 	FS FS
 	// Logger gets events for operators.

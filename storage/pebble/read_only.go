@@ -70,12 +70,14 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	if e.lock, err = lockDirectory(e.dir, files); err != nil {
 		return err
 	}
-	if e.ledger, err = openLedger(files, e.dir); err != nil {
+	x, err := examine(files, e.dir, &opts, true)
+	if err != nil {
 		return err
 	}
-	if desc, err := pebbledb.Peek(e.dir, files); err == nil && !desc.Exists {
+	if x.isNew() {
 		return fmt.Errorf("%w: %s", ErrNoData, e.dir)
 	}
+	e.ledger = x.ledger
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS, p.ReadOnly, p.ErrorIfNotExists = checkedFS{files, &e.events.blocks}, true, true
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}

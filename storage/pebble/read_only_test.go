@@ -354,6 +354,7 @@ func TestLookAtOlderFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
 	require.NoError(t, db.Close())
+	require.NoError(t, noteCopy(vfs.Default, dir))
 	before := snapshotOf(t, dir)
 	e := openedReadOnly(t, old, dir)
 	require.Equal(t, pebbledb.FormatMinSupported, e.db.FormatMajorVersion())

@@ -31,6 +31,9 @@ type vitalFS struct {
 	ledger *ledger
 }
 
+// manifestMarker begins the names of the files with which Pebble names its current manifest.
+const manifestMarker = "marker.manifest."
+
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
 // vital reports whether a file is one without which nothing can be written.
@@ -59,6 +62,11 @@ func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.ledger.going(name); err != nil { // A file of this name is emptied.
 		return nil, f.check("create", name, vital(name), err)
+	}
+	if strings.HasPrefix(filepath.Base(name), manifestMarker) { // From here on the manifest that it names is the current one.
+		if err := f.ledger.note(); err != nil {
+			return nil, f.check("create", name, true, err)
+		}
 	}
 	file, err := f.FS.Create(name, category)
 	if err == nil {

@@ -12,8 +12,8 @@ import (
 func TestReusedLogIsNotedAnew(t *testing.T) {
 	mem := NewCrashableFS()
 	require.NoError(t, mem.MkdirAll("data", 0o755))
-	l, problems := readLedger(mem, "data")
-	require.Empty(t, problems)
+	l := newLedger(mem, "data")
+	require.NoError(t, l.releaseNotes())
 	files := &vitalFS{FS: mem, ledger: l, fail: func(err error) { panic(err) }}
 	const of = vfs.WriteCategoryUnspecified
 	write := func(f vfs.File, err error) {

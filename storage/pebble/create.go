@@ -1,0 +1,73 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// beginCreation prepares a directory for a new engine, and marks that the engine isn't complete: a start that finds the mark begins again.
+// What an interrupted creation has left is removed. The caller holds the lock.
+func (x *existing) beginCreation() error {
+	path := x.fs.PathJoin(x.dir, creatingName)
+	if !x.has(creatingName) {
+		f, err := x.fs.Create(path, vfs.WriteCategoryUnspecified)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("pebble: create a store in %s: %w", x.dir, err)
+		}
+	}
+	for _, name := range x.names {
+		if !isEngineFile(name) && name != ledgerName+".tmp" {
+			continue
+		}
+		if err := x.fs.Remove(x.fs.PathJoin(x.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("pebble: create a store in %s: %w", x.dir, err)
+		}
+	}
+	return syncDirectory(x.fs, x.dir)
+}
+
+// completeCreation writes the first SYNCED of a new engine, and removes the mark that the engine isn't complete. Only then may
+// anything be written to it.
+func (e *Engine) completeCreation() error {
+	if err := e.ledger.releaseNotes(); err != nil {
+		return err
+	}
+	path := e.fs.PathJoin(e.dir, creatingName)
+	if _, err := e.fs.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := e.fs.Remove(path); err != nil {
+		return fmt.Errorf("pebble: create a store in %s: %w", e.dir, err)
+	}
+	return syncDirectory(e.fs, e.dir)
+}
+
+// makeDirectory makes a directory and those above it, durably.
+func makeDirectory(files vfs.FS, dir string) error {
+	var made []string
+	for at := dir; ; at = files.PathDir(at) {
+		if _, err := files.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+		if parent := files.PathDir(at); parent == at || strings.TrimSpace(parent) == "" {
+			break
+		}
+	}
+	if err := files.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("pebble: create %s: %w", dir, err)
+	}
+	for _, at := range made {
+		if err := syncDirectory(files, files.PathDir(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

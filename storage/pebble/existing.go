@@ -1,0 +1,172 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// existing describes a directory before an engine is opened in it. Whether it may be opened is decided from its file names, Pebble's
+// markers and SYNCED, before the first write: a refusal changes nothing.
+//
+//	nothing, or CREATING without tables        a new engine
+//	a complete set of files                    the engine
+//	anything else that a database has made     damaged: never opened as new, and no file of it is removed
+//	another program's files, or a backup       refused
+type existing struct {
+	fs    vfs.FS
+	dir   string
+	names []string
+	// isStore: there are files that only a database has.
+	isStore bool
+	// isUnfinished: the creation of an engine here was interrupted, and nothing was ever written to it.
+	isUnfinished bool
+	ledger       *ledger // of a store
+}
+
+// creatingName is a file that is in a directory from before the first file of a new engine until the engine is complete, which is before
+// anything is written to it.
+const creatingName = "CREATING"
+
+// snapshotsFolder is the folder for checkpoints in an engine's directory.
+const snapshotsFolder = "snapshots"
+
+// examine reads what a directory holds, and returns an error where it must not be opened. The files in SYNCED are compared with it
+// while the caller holds the lock, or before a lock file is made.
+func examine(files vfs.FS, dir string, opts *Options, isLocked bool) (*existing, error) {
+	x := &existing{fs: files, dir: dir}
+	err := x.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(x.names, restoring) {
+		return nil, fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
+	}
+	if !opts.ReadOnly {
+		if err := errors.Join(x.checkBackup(), x.checkForeign()); err != nil {
+			return nil, err
+		}
+	}
+	if x.isNew() {
+		return x, x.checkSnapshots()
+	}
+	if err := x.checkStore(opts); err != nil {
+		return nil, err
+	}
+	if isLocked || !x.has("LOCK") {
+		if problems := x.ledger.verify(); len(problems) > 0 {
+			return nil, problems[0]
+		}
+	}
+	return x, nil
+}
+
+// isNew reports whether there is no engine yet, and one may be made.
+func (x *existing) isNew() bool { return x.isUnfinished || !x.isStore }
+
+// list reads the names of the directory's files.
+func (x *existing) list() error {
+	names, err := x.fs.List(x.dir)
+	if err != nil {
+		return fmt.Errorf("pebble: open %s: %w", x.dir, err)
+	}
+	slices.Sort(names)
+	x.names = names
+	x.isStore = slices.ContainsFunc(names, isEngineFile)
+	x.isUnfinished = x.has(creatingName) && !slices.ContainsFunc(names, func(name string) bool {
+		return isEngineFile(name) && (isTable(name) || strings.HasPrefix(name, ledgerName))
+	})
+	return nil
+}
+
+func (x *existing) has(name string) bool { return slices.Contains(x.names, name) }
+
+// checkSnapshots returns an error for a directory without a store that has snapshots of one.
+func (x *existing) checkSnapshots() error {
+	if !x.has(snapshotsFolder) {
+		return nil
+	}
+	made, err := x.fs.List(x.fs.PathJoin(x.dir, snapshotsFolder))
+	if err != nil || len(made) == 0 {
+		return err
+	}
+	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf("all files of the store are missing, and there are snapshots of it, such as %s/%s", snapshotsFolder, made[0]))
+}
+
+// checkStore returns an error unless a store's files are a complete set: SYNCED, in a format that this release reads, the markers of
+// Pebble, and a manifest that SYNCED proves whole. Pebble would make a new database where the marker of the manifest is
+// missing, or another one's files would be leftovers to it, which it removes.
+func (x *existing) checkStore(opts *Options) error {
+	if err := x.checkOptions(); err != nil {
+		return err
+	}
+	desc, err := pebbledb.Peek(x.dir, readOnlyFS{x.fs})
+	if err != nil {
+		return x.unpeeked(err)
+	}
+	l, problems := readNote(x.fs, x.dir)
+	if l == nil {
+		return problems[0]
+	}
+	if err := l.checkFormat(opts); err != nil {
+		return err
+	}
+	missing := func(marker, what string) error {
+		return damagedFile(x.dir, marker, what+": which files belong to the store can't be determined")
+	}
+	switch {
+	case !desc.Exists:
+		return missing("marker.manifest.*", "it is missing")
+	case desc.FormatMajorVersion == pebbledb.FormatDefault:
+		return missing("marker.format-version.*", "it is missing")
+	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
+		return missing("marker.format-version.*", fmt.Sprintf("it names version %d, the files are of version %d", desc.FormatMajorVersion, l.header.Pebble))
+	}
+	if manifest := x.fs.PathBase(desc.ManifestFilename); l.files[manifest] == nil {
+		return missing("marker.manifest.*", fmt.Sprintf("it names %s, of which %s says nothing", manifest, ledgerName))
+	}
+	x.ledger = l
+	return nil
+}
+
+// unpeeked explains why Pebble can't read its markers.
+func (x *existing) unpeeked(err error) error {
+	switch {
+	case isSystemError(err):
+		return fmt.Errorf("pebble: open %s: %w", x.dir, err)
+	case strings.Contains(err.Error(), "format major version"):
+		return fmt.Errorf("%w: %w; use the Cassia that wrote it", errBadFormat, err)
+	}
+	return damagedFile(x.dir, "marker.*", err.Error())
+}
+
+// isSystemError reports whether an error is one of the operating system's, rather than of what files contain.
+func isSystemError(err error) bool {
+	var (
+		path *fs.PathError
+		link *os.LinkError
+		no   syscall.Errno
+	)
+	return !errors.Is(err, fs.ErrNotExist) && (errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &no))
+}
+
+// remedy ends the message of an error about damaged or missing files of a directory.
+func remedy(dir string) string {
+	return fmt.Sprintf("repair it with cassia restore --damaged --storage.path=%s, or restore a backup (cassia restore)", dir)
+}
+
+func damagedFile(dir, name, what string) error {
+	return fmt.Errorf("pebble: %w: file %s of %s: %s; %s", engine.ErrCorrupt, name, dir, what, remedy(dir))
+}
