@@ -70,11 +70,11 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 			return have, false, err
 		}
 		have, err = withClasses(ctx, eng, opts, have)
-		return have, false, err
+		return have, false, errors.Join(err, describeStore(ctx, eng, have))
 	}
 	want := settings{
 		Format: opts.firstFormat(), CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
-		Periods: []format.Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.newPartitions()}},
+		Periods: []format.Period{opts.firstPeriod()},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
 		var err error
@@ -83,42 +83,52 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 			return settings{}, false, err
 		}
 	}
-	value, err := json.Marshal(want)
-	if err != nil {
-		return settings{}, false, err
-	}
-	ok, found, err := createSettings(ctx, eng, value)
+	ok, found, err := createSettings(ctx, eng, want)
 	if err != nil {
 		return settings{}, false, fmt.Errorf("storage: opening the settings: %w", err)
 	}
 	if ok {
-		return want, true, nil
+		return want, true, describeStore(ctx, eng, want)
 	}
 	have, err := parseSettings(found)
-	if err != nil {
-		return have, false, err
+	if err == nil {
+		err = opts.checkPeriods(have.Periods)
 	}
-	if opts.AnySettings {
+	if err == nil {
 		have, err = withClasses(ctx, eng, opts, have)
-		return have, false, err
+	}
+	if err == nil {
+		err = describeStore(ctx, eng, have)
+	}
+	return have, false, err
+}
+
+// firstPeriod returns the period of a new store.
+func (o *Options) firstPeriod() format.Period {
+	return format.Period{SlotMS: o.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: o.newPartitions()}
+}
+
+// checkPeriods returns an error for a store that was created with other settings than those that are asked for.
+func (o *Options) checkPeriods(periods []format.Period) error {
+	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
+		return nil
 	}
 	// While a period is about to begin, both it and the one before are right.
-	now := opts.Now().UnixMilli()
-	asked, current := want.Periods[0], format.NewPeriods(have.Periods...).At(now)
-	for _, p := range have.Periods {
+	now := o.Now().UnixMilli()
+	asked, current := o.firstPeriod(), format.NewPeriods(periods...).At(now)
+	for _, p := range periods {
 		as := asked
-		if opts.Partitions == 0 {
+		if o.Partitions == 0 {
 			as.Partitions = p.Partitions
 		}
 		if p.SameCut(as) && (p.FromMS > now || p == *current) {
-			have, err = withClasses(ctx, eng, opts, have)
-			return have, false, err
+			return nil
 		}
 	}
-	if opts.Partitions == 0 {
+	if o.Partitions == 0 {
 		asked.Partitions = current.Partitions
 	}
-	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, current, asked)
+	return fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, current, asked)
 }
 
 const (
@@ -130,7 +140,11 @@ const (
 
 // createSettings writes the settings unless there are any: then it returns those. A try that failed may have
 // written them; the next one finds out.
-func createSettings(ctx context.Context, eng engine.Engine, value []byte) (ok bool, found []byte, err error) {
+func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok bool, found []byte, err error) {
+	value, err := json.Marshal(want)
+	if err != nil {
+		return false, nil, err
+	}
 	for try := 1; ; try++ {
 		ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, nil, value)
 		if !errors.Is(err, engine.ErrUnavailable) || try == createTries {
@@ -183,11 +197,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, now time.Time) error {
 		return err
 	}
 	have.RestoredMS = max(have.RestoredMS+1, now.UnixMilli())
-	after, err := json.Marshal(have)
-	if err != nil {
-		return err
-	}
-	ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+	ok, _, err := setSettings(ctx, eng, before, have)
 	if err == nil && !ok {
 		err = errOthersAdd
 	}
@@ -209,12 +219,16 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 	return settings{}, nil, ErrNoStore
 }
 
+func newerFormat(found int) error {
+	return fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, found, formatVersion)
+}
+
 func parseSettings(b []byte) (have settings, err error) {
 	if err := json.Unmarshal(b, &have); err != nil {
 		return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 	}
 	if have.Format > formatVersion {
-		return have, fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, have.Format, formatVersion)
+		return have, newerFormat(have.Format)
 	}
 	if len(have.Periods) == 0 || len(have.Periods) > format.MaxPeriods {
 		return have, fmt.Errorf("storage: the settings row is corrupt: %d periods", len(have.Periods))
@@ -249,11 +263,7 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 			return have, err
 		}
 		have.Classes, have.Format = all, max(have.Format, formatClasses)
-		after, err := json.Marshal(have)
-		if err != nil {
-			return have, err
-		}
-		ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+		ok, _, err := setSettings(ctx, eng, before, have)
 		switch {
 		case ok:
 			return have, nil
@@ -283,11 +293,7 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 		if err != nil || !change(&now) {
 			return err
 		}
-		after, err := json.Marshal(now)
-		if err != nil {
-			return err
-		}
-		ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+		ok, _, err := setSettings(ctx, eng, before, now)
 		if ok {
 			return nil
 		}
@@ -340,11 +346,7 @@ func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Tim
 		return format.Period{}, err
 	}
 	have.Periods = append(have.Periods, next)
-	after, err := json.Marshal(have)
-	if err != nil {
-		return format.Period{}, err
-	}
-	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+	ok, _, err := setSettings(ctx, s.eng, before, have)
 	if err != nil {
 		return format.Period{}, fmt.Errorf("storage: adding a period: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/cmd/internal/backups"
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/pebble/objects"
@@ -41,9 +42,6 @@ func addBackup(app *kingpin.Application) subcommand {
 func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err := c.to.Validate(); err != nil {
 		return fmt.Errorf("--to, --keep, --key-file: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(c.dir, "LOCK")); err != nil {
-		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
 	}
 	begun := time.Now()
 	name, err := c.snapshot(ctx)
@@ -80,14 +78,12 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 
 // snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.
 func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
-	o := pebble.DefaultOptions()
-	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eng, err := pebble.Open(c.dir, o)
+	eng, err := openExisting(c.dir)
 	if errors.Is(err, engine.ErrLocked) {
 		return c.server.snapshot(ctx, c.dir)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", c.dir, err)
+		return "", err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	name = backupName(time.Now())
@@ -95,6 +91,21 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 		return "", err
 	}
 	return name, checkpoint(ctx, eng, filepath.Join(c.dir, snapshotsFolder, name))
+}
+
+// openExisting opens the engine of a directory, whatever the settings of its store.
+func openExisting(dir string) (*pebble.Engine, error) {
+	o := pebble.DefaultOptions()
+	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	o.MustExist, o.Admit = true, storage.Admit(storage.Options{AnySettings: true})
+	eng, err := pebble.Open(dir, o)
+	switch {
+	case errors.Is(err, pebble.ErrNoData):
+		return nil, fmt.Errorf("%s: there are no data of Cassia's", dir)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return eng, nil
 }
 
 // backupName names a backup after a time. Two of one second have different names, as those have that a server makes.

@@ -25,8 +25,10 @@ type openedEngine interface {
 type openOptions struct {
 	cacheBytes int64 // of Pebble's blocks; 0: its default
 	log        *slog.Logger
-	// readOnly opens files for reading only.
-	readOnly bool
+	// readOnly opens files for reading only; mustExist makes no new directory.
+	readOnly, mustExist bool
+	// admit is that of pebble.Options.
+	admit func(description []byte) error
 	// onFatal is called when the engine takes no more writes.
 	onFatal func(error)
 }
@@ -42,7 +44,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	}
 	po.Logger = o.log.With("component", "pebble")
 	po.OnFatal = o.onFatal
-	po.ReadOnly = o.readOnly
+	po.ReadOnly, po.MustExist, po.Admit = o.readOnly, o.mustExist, o.admit
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, inUseError{c.Where(), o.readOnly}

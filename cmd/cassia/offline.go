@@ -51,7 +51,8 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly})
+	so := o.storageOptions(log)
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create, admit: storage.Admit(so)})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
 	}
@@ -59,6 +60,18 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
+	s, err := storage.Open(ctx, eng, so)
+	if err != nil {
+		return wrong(err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.WaitReady(ctx); err != nil {
+		return wrong(err)
+	}
+	return use(s)
+}
+
+func (o offline) storageOptions(log *slog.Logger) storage.Options {
 	so := storage.DefaultOptions()
 	so.Logger = log
 	so.Elapsed = elapsed
@@ -75,13 +88,5 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		so.Shared = true
 		so.Self = membership.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}
-	s, err := storage.Open(ctx, eng, so)
-	if err != nil {
-		return wrong(err)
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.WaitReady(ctx); err != nil {
-		return wrong(err)
-	}
-	return use(s)
+	return so
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -13,7 +11,6 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/pebble"
 )
 
 func addRestore(app *kingpin.Application) subcommand {
@@ -52,11 +49,9 @@ func addRestore(app *kingpin.Application) subcommand {
 
 // markRestored gives the store of a directory another identity: an import that went on after the backup begins anew.
 func markRestored(ctx context.Context, dir string) (err error) {
-	o := pebble.DefaultOptions()
-	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eng, err := pebble.Open(dir, o)
+	eng, err := openExisting(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %s", dir, oneLine(err))
+		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	return storage.MarkRestored(ctx, eng, time.Now())

@@ -135,24 +135,22 @@ func (p *process) run(ctx context.Context, listening func([]string)) (err error)
 }
 
 func (p *process) openStore(ctx context.Context) error {
+	so := p.storageOptions(p.c.CacheBytes - p.c.CacheBytes/2)
 	o := openOptions{
-		cacheBytes: p.c.CacheBytes / 2, log: p.log,
+		cacheBytes: p.c.CacheBytes / 2, log: p.log, admit: storage.Admit(so),
 		onFatal: func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) },
 	}
 	var err error
 	if p.engine, err = openEngine(ctx, p.c.Engine, o); err != nil {
-		return err
+		return withSettingsFlags(err)
 	}
 	p.registry.MustRegister(p.engine)
 	if e, ok := p.engine.(interface{ HeapBytes() int64 }); ok {
 		go boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent)
 	}
 
-	if p.store, err = storage.Open(ctx, p.engine, p.storageOptions(p.c.CacheBytes-o.cacheBytes)); err != nil {
-		err = errors.Join(err, p.engine.Close())
-		if errors.Is(err, storage.ErrOtherSettings) {
-			return fmt.Errorf("%s: %s; see --storage.slot and --storage.partitions, or choose another store", p.c.Where(), oneLine(err))
-		}
+	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
+		err = withSettingsFlags(errors.Join(err, p.engine.Close()))
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
 	p.logStore()
@@ -163,6 +161,14 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	go p.logReady(ctx)
 	return nil
+}
+
+// withSettingsFlags adds the flags to the error of a store that was created with others.
+func withSettingsFlags(err error) error {
+	if errors.Is(err, storage.ErrOtherSettings) {
+		return fmt.Errorf("%w; see --storage.slot and --storage.partitions, or choose another store", err)
+	}
+	return err
 }
 
 // storageOptions returns the options of the store, whose own cache may take cacheBytes.

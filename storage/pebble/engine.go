@@ -187,15 +187,15 @@ func (e *Engine) open(opts Options) (err error) {
 	return nil
 }
 
-// lockToWrite decides whether the directory may be opened for writing, or an engine made there, and locks it. Where it returns an error
-// nothing was written.
+// lockToWrite locks the directory and decides whether it may be opened for writing, or an engine made there. Where it returns an error
+// nothing was written: a directory without a lock file is examined before it gets one.
 func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
-	x, err := examine(e.fs, e.dir, opts, false)
-	if err != nil {
-		return nil, err
-	}
-	if x.isNew() {
-		if opts.MustExist {
+	if _, err := e.fs.Stat(e.fs.PathJoin(e.dir, lockName)); errors.Is(err, fs.ErrNotExist) {
+		x, err := examine(e.fs, e.dir, opts)
+		if err != nil {
+			return nil, err
+		}
+		if x.isNew() && opts.MustExist {
 			return nil, fmt.Errorf("%w: %s", ErrNoData, e.dir)
 		}
 		if err := makeDirectory(e.fs, e.dir); err != nil {
@@ -206,10 +206,15 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	if locking == vfs.Default {
 		locking = writeLocks{e.fs}
 	}
+	var err error
 	if e.lock, err = lockDirectory(e.dir, locking); err != nil {
 		return nil, err
 	}
-	return examine(e.fs, e.dir, opts, true) // Another process may have written to it since.
+	x, err := examine(e.fs, e.dir, opts)
+	if err == nil && x.isNew() && opts.MustExist {
+		err = fmt.Errorf("%w: %s", ErrNoData, e.dir)
+	}
+	return x, err
 }
 
 // unopened adds the remedy to an error of Open where files are damaged or missing.

@@ -37,12 +37,14 @@ type existing struct {
 // anything is written to it.
 const creatingName = "CREATING"
 
+// lockName is the file that a process has locked that uses a directory.
+const lockName = "LOCK"
+
 // snapshotsFolder is the folder for checkpoints in an engine's directory.
 const snapshotsFolder = "snapshots"
 
-// examine reads what a directory holds, and returns an error where it must not be opened. The files in SYNCED are compared with it
-// while the caller holds the lock, or before a lock file is made.
-func examine(files vfs.FS, dir string, opts *Options, isLocked bool) (*existing, error) {
+// examine reads what a directory holds, and returns an error where it must not be opened.
+func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x := &existing{fs: files, dir: dir}
 	err := x.list()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,10 +67,8 @@ func examine(files vfs.FS, dir string, opts *Options, isLocked bool) (*existing,
 	if err := x.checkStore(opts); err != nil {
 		return nil, err
 	}
-	if isLocked || !x.has("LOCK") {
-		if problems := x.ledger.verify(); len(problems) > 0 {
-			return nil, problems[0]
-		}
+	if problems := x.ledger.verify(); len(problems) > 0 {
+		return nil, problems[0]
 	}
 	return x, nil
 }

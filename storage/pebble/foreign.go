@@ -95,7 +95,7 @@ func (x *existing) checkBackup() error {
 // mayBeOurs reports whether a name is one that an engine whose creation was interrupted has left, or that a new
 // file system or a file manager makes.
 func mayBeOurs(name string) bool {
-	for _, prefix := range []string{".", "LOCK", creatingName, ledgerName, "temporary.", snapshotsFolder, "lost+found"} {
+	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.", snapshotsFolder, "lost+found"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -81,7 +81,7 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	require.Greater(t, len(cuts), cutAtMost/4)
 	for _, c := range cuts {
 		opts := smallOptions()
-		_, err := examine(c.disk, "data", &opts, true)
+		_, err := examine(c.disk, "data", &opts)
 		require.NoError(t, err, "before %s", c.op)
 	}
 	for range 25 {

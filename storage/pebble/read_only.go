@@ -70,7 +70,7 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	if e.lock, err = lockDirectory(e.dir, files); err != nil {
 		return err
 	}
-	x, err := examine(files, e.dir, &opts, true)
+	x, err := examine(files, e.dir, &opts)
 	if err != nil {
 		return err
 	}

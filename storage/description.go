@@ -1,0 +1,62 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// description is the part of the settings by which a store is refused. An engine of files holds a copy that can be read before
+// the engine is opened: {"format":5,"periods":[{…}]}.
+type description struct {
+	Format  int             `json:"format"`
+	Periods []format.Period `json:"periods,omitempty"`
+}
+
+// describeStore gives a copy of the settings to the engine, if it takes one.
+func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
+	described, ok := engine.As[engine.Described](eng)
+	if !ok {
+		return nil
+	}
+	text, err := json.Marshal(description{s.Format, s.Periods})
+	if err != nil {
+		return err
+	}
+	return described.DescribeStore(ctx, text)
+}
+
+// setSettings replaces the stored settings if they are still old, JSON. The engine gets the description first: a release that doesn't know
+// the format must not open files which may have such rows. If the settings aren't replaced, the description is too strict or has a
+// period too many until the store is opened again.
+func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
+	value, err := json.Marshal(s)
+	if err != nil {
+		return false, nil, err
+	}
+	if err := describeStore(ctx, eng, s); err != nil {
+		return false, nil, err
+	}
+	return eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value)
+}
+
+// Admit returns an error for which ErrNewerFormat or ErrOtherSettings is true if Open would refuse a store, given what it told the engine by
+// engine.Described. It is for options of an engine, which calls it before it writes anything.
+func Admit(opts Options) func([]byte) error {
+	return func(text []byte) error {
+		var d description
+		if err := json.Unmarshal(text, &d); err != nil {
+			return fmt.Errorf("storage: the description of the store is corrupt: %w", err)
+		}
+		if d.Format > formatVersion {
+			return newerFormat(d.Format)
+		}
+		if len(d.Periods) == 0 {
+			return nil
+		}
+		return opts.checkPeriods(d.Periods)
+	}
+}
