@@ -134,8 +134,8 @@ func (x *existing) checkStore(opts *Options) error {
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
 		return missing("marker.format-version.*", fmt.Sprintf("it names version %d, the files are of version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
-	if manifest := x.fs.PathBase(desc.ManifestFilename); l.files[manifest] == nil {
-		return missing("marker.manifest.*", fmt.Sprintf("it names %s, of which %s says nothing", manifest, ledgerName))
+	if manifest := x.fs.PathBase(desc.ManifestFilename); !l.mayBeCurrent(manifest) {
+		return missing("marker.manifest.*", fmt.Sprintf("it names %s, and %s says that the manifest is %s", manifest, ledgerName, l.header.Manifest))
 	}
 	x.ledger = l
 	return nil

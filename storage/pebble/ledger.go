@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -24,7 +25,7 @@ import (
 // they have grown, before one of them goes, and when the engine is closed:
 //
 //	CRC-32C of what follows, 8 hexadecimal digits, a space
-//	{"version":2,"format":"1","pebble":24,"store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
+//	{"version":2,"format":"1","pebble":24,"manifest":"MANIFEST-000009","store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
 //
 // Open compares the beginning of each file with it. Bytes that were synced after the last note, less than a second before a
 // power cut, are verified by Pebble alone. A manifest is noted before Pebble's marker names it, so a manifest that isn't noted is never
@@ -53,6 +54,8 @@ type ledgerHeader struct {
 	// Format is formatVersion, and Pebble is Pebble's format major version, or a lower one; 0: not known.
 	Format string `json:"format"`
 	Pebble uint64 `json:"pebble,omitempty"`
+	// Manifest is the current manifest, or was shortly before: then the current one has a higher number, and is noted.
+	Manifest string `json:"manifest,omitempty"`
 	// Store is the description that DescribeStore was called with last; nil: none.
 	Store json.RawMessage `json:"store,omitempty"`
 }
@@ -326,6 +329,33 @@ func (l *ledger) setPebble(version uint64) {
 	}
 }
 
+// namedManifest returns the manifest that a file of the directory names as the current one, by its own name; "": it isn't such a file.
+func (l *ledger) namedManifest(path string) string {
+	rest, ok := strings.CutPrefix(l.fs.PathBase(path), "marker.manifest.")
+	if !ok || l.fs.PathDir(path) != l.dir {
+		return ""
+	}
+	_, manifest, _ := strings.Cut(rest, ".")
+	return manifest
+}
+
+// setManifest notes which manifest is the current one, some time later.
+func (l *ledger) setManifest(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.header.Manifest, l.changed = name, true
+}
+
+// mayBeCurrent reports whether a manifest can be the current one.
+func (l *ledger) mayBeCurrent(manifest string) bool {
+	return l.files[manifest] != nil && manifestNumber(manifest) >= manifestNumber(l.header.Manifest)
+}
+
+func manifestNumber(name string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "MANIFEST-"), 10, 64)
+	return n
+}
+
 // describe notes a description of the store, and returns when it is durable.
 func (l *ledger) describe(text []byte) error {
 	l.noting.Lock()
@@ -427,6 +457,7 @@ func noteCopy(files vfs.FS, dir string) error {
 	if l, _ := readNote(files, dir); l != nil {
 		header = l.header
 	}
+	header.Manifest = ""
 	return noteCopyOf(files, dir, header)
 }
 
@@ -436,6 +467,9 @@ func noteCopyOf(files vfs.FS, dir string, header ledgerHeader) error {
 		return fmt.Errorf("pebble: %w", err)
 	}
 	slices.Sort(names)
+	if desc, err := pebbledb.Peek(dir, readOnlyFS{files}); err == nil && desc.Exists {
+		header.Manifest = files.PathBase(desc.ManifestFilename)
+	}
 	list := ledgerText{ledgerHeader: header, Files: []noted{}}
 	for _, name := range names {
 		if !isNoted(name) {

@@ -31,9 +31,6 @@ type vitalFS struct {
 	ledger *ledger
 }
 
-// manifestMarker begins the names of the files with which Pebble names its current manifest.
-const manifestMarker = "marker.manifest."
-
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
 // vital reports whether a file is one without which nothing can be written.
@@ -63,7 +60,8 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	if err := f.ledger.going(name); err != nil { // A file of this name is emptied.
 		return nil, f.check("create", name, vital(name), err)
 	}
-	if strings.HasPrefix(filepath.Base(name), manifestMarker) { // From here on the manifest that it names is the current one.
+	manifest := f.ledger.namedManifest(name)
+	if manifest != "" { // From here on it is the current one.
 		if err := f.ledger.note(); err != nil {
 			return nil, f.check("create", name, true, err)
 		}
@@ -71,6 +69,9 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	file, err := f.FS.Create(name, category)
 	if err == nil {
 		f.ledger.created(name)
+	}
+	if err == nil && manifest != "" {
+		f.ledger.setManifest(manifest)
 	}
 	return f.wrap("create", name, file, err)
 }
