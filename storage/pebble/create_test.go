@@ -76,8 +76,9 @@ func TestPowerCutWhileCreating(t *testing.T) {
 }
 
 // TestFullDiskWhileCreating: an engine that can't be made, since the disk is full, is made once there is room.
-func TestFullDiskWhileCreating(t *testing.T) {
-	t.Parallel()
+func TestFullDiskWhileCreating(t *testing.T) { inChild(t, func() { testFullDiskWhileCreating(t) }) }
+
+func testFullDiskWhileCreating(t *testing.T) {
 	for failing := range 60 {
 		var n int
 		disk, osFS := faultyFS(func(op errorfs.Op) error {

@@ -352,17 +352,17 @@ func (e *Engine) closeAll() error {
 			e.reclaimer.stop(e.failed)
 		}
 	}
-	if e.failedErr() != nil {
+	isClosed, dbErr := e.closeDB()
+	if !isClosed {
 		// What Pebble waits for never comes. The next start finds everything that was acknowledged.
 		if e.ledger != nil {
 			close(e.ledger.stop)
 		}
 		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
 	}
-	var errs []error
+	errs := []error{dbErr}
 	if e.db != nil {
-		errs = append(errs, e.db.Close())
-		errs = append(errs, e.ledger.close(errs[len(errs)-1] == nil))
+		errs = append(errs, e.ledger.close(dbErr == nil))
 	}
 	if e.readers.cache != nil {
 		e.readers.cache.Unref()
@@ -374,6 +374,24 @@ func (e *Engine) closeAll() error {
 		errs = append(errs, e.watch.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeDB closes Pebble, if it is open. isClosed is false if writing failed before, or does so meanwhile: Pebble then never returns.
+func (e *Engine) closeDB() (isClosed bool, err error) {
+	if e.failedErr() != nil {
+		return false, nil
+	}
+	if e.db == nil {
+		return true, nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- e.db.Close() }()
+	select {
+	case err := <-done:
+		return true, err
+	case <-e.failed:
+		return false, nil
+	}
 }
 
 // translate gives Pebble's errors the engine's names.
