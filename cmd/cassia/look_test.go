@@ -69,7 +69,7 @@ func TestManifestIsGone(t *testing.T) {
 	found, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
 	require.Error(t, err)
 	require.Positive(t, doctor.Count(found, doctor.Error), text)
-	require.Contains(t, text, "MANIFEST-")
+	require.Contains(t, text, "marker.manifest.*")
 	require.Equal(t, before, cassiatest.FilesOf(t, dir))
 }
 

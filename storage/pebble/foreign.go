@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -54,6 +55,9 @@ func (x *existing) checkOptions() error {
 			continue
 		}
 		text, err := readWhole(x.fs, x.fs.PathJoin(x.dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // A process writes there, on a file system without locks.
+		}
 		if err != nil {
 			return fmt.Errorf("pebble: open %s: %w", x.dir, err)
 		}
