@@ -219,7 +219,7 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 
 // unopened adds the remedy to an error of Open where files are damaged or missing.
 func unopened(dir string, err error) error {
-	// Pebble has no error of its own for a table of another size than the manifest says.
+	// Pebble has no error of its own for a table of another size than in the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
 		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, remedy(dir))

@@ -50,7 +50,7 @@ var fileKinds = []struct {
 	// The markers are empty: their names have the content.
 	{"marker of the manifest", regexp.MustCompile(`^marker\.manifest\..*$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: works, fileHalved: works, fileOlder: refused}},
 	{"marker of the format", regexp.MustCompile(`^marker\.format-version\..*$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: works, fileHalved: works, fileOlder: refused}},
-	// An older copy says less of each file, which still is true.
+	// An older copy has shorter lengths, which newer files have as well.
 	{"SYNCED", regexp.MustCompile(`^SYNCED$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: works}},
 	{"lock", regexp.MustCompile(`^LOCK$`), map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},
 	{"file of a snapshot", regexp.MustCompile(`^snapshots/`), map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},

@@ -1,0 +1,170 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// noted is a ledger's entry of a file.
+type noted struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	CRC32C string `json:"crc32c"`
+}
+
+// ledgerHeader is the part of a directory's note that is about the directory as a whole.
+type ledgerHeader struct {
+	Version int `json:"version"`
+	// Format is formatVersion, and Pebble is Pebble's format major version, or a lower one; 0: not known.
+	Format string `json:"format"`
+	Pebble uint64 `json:"pebble,omitempty"`
+	// Manifest is the current manifest, or was shortly before: then the current one has a higher number, and is noted.
+	Manifest string `json:"manifest,omitempty"`
+	// Store is the description that DescribeStore was called with last; nil: none.
+	Store json.RawMessage `json:"store,omitempty"`
+}
+
+type ledgerText struct {
+	ledgerHeader
+	Files []noted `json:"files"`
+}
+
+// readNote returns the ledger of a directory, whose files aren't compared with it; nil: the note is missing or damaged.
+func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
+	l := newLedger(files, dir)
+	l.isHeld = false
+	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = readWhole(files, files.PathJoin(dir, ledgerName+withdrawnSuffix))
+		l.isWithdrawn = err == nil
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is missing: whether the other files are whole can't be determined")}}
+	case err != nil:
+		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
+	}
+	if err := l.parse(text); err != nil {
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is damaged: whether the other files are whole can't be determined")}}
+	}
+	return l, nil
+}
+
+// parse parses a ledger's text.
+func (l *ledger) parse(text []byte) error {
+	sum, rest, ok := bytes.Cut(text, []byte(" "))
+	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)) {
+		return errLedger
+	}
+	var list ledgerText
+	if err := json.Unmarshal(rest, &list.ledgerHeader); err != nil {
+		return fmt.Errorf("%w: %w", errLedger, err)
+	}
+	if l.header = list.ledgerHeader; l.header.Version != ledgerVersion {
+		return nil // checkFormat refuses it.
+	}
+	if err := json.Unmarshal(rest, &list); err != nil {
+		return fmt.Errorf("%w: %w", errLedger, err)
+	}
+	for _, n := range list.Files {
+		sum, err := strconv.ParseUint(n.CRC32C, 16, 32)
+		if err != nil || !isNoted(n.Name) {
+			return errLedger
+		}
+		l.files[n.Name] = &written{bytes: n.Bytes, synced: n.Bytes, sum: uint32(sum), syncSum: uint32(sum)}
+	}
+	return nil
+}
+
+// checkFormat returns an error if this release doesn't know a format of the directory's, or opts don't admit the store.
+func (l *ledger) checkFormat(opts *Options) error {
+	switch {
+	case l.header.Version != ledgerVersion:
+		return fmt.Errorf("%w: %s of %s has version %d, this release knows %d; use the Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
+	case l.header.Format != formatVersion:
+		return fmt.Errorf("%w: %s has format %q, this release knows %q; use the Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
+	case opts.Admit != nil && len(l.header.Store) > 0:
+		return opts.Admit(l.header.Store)
+	}
+	return nil
+}
+
+var errLedger = errors.New("pebble: not a note of what is synced")
+
+// mayBeCurrent reports whether a manifest can be the current one.
+func (l *ledger) mayBeCurrent(manifest string) bool {
+	return l.files[manifest] != nil && manifestNumber(manifest) >= manifestNumber(l.header.Manifest)
+}
+
+func manifestNumber(name string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "MANIFEST-"), 10, 64)
+	return n
+}
+
+func writeLedger(files vfs.FS, dir string, list ledgerText) error {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
+	text = fmt.Appendf(nil, "%08x %s", crc32.Checksum(text, castagnoli), text)
+	path := files.PathJoin(dir, ledgerName)
+	f, err := files.Create(path+".tmp", vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(text)
+		if err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		err = files.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
+	return syncDirectory(files, dir)
+}
+
+// noteCopy writes the ledger of a directory that no process writes to: all files are synced. It keeps the header of a note that can
+// be read.
+func noteCopy(files vfs.FS, dir string) error {
+	header := ledgerHeader{Version: ledgerVersion, Format: formatVersion}
+	if l, _ := readNote(files, dir); l != nil {
+		header = l.header
+	}
+	header.Manifest = ""
+	return noteCopyOf(files, dir, header)
+}
+
+func noteCopyOf(files vfs.FS, dir string, header ledgerHeader) error {
+	names, err := files.List(dir)
+	if err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	slices.Sort(names)
+	if desc, err := pebbledb.Peek(dir, readOnlyFS{files}); err == nil && desc.Exists {
+		header.Manifest = files.PathBase(desc.ManifestFilename)
+	}
+	list := ledgerText{ledgerHeader: header, Files: []noted{}}
+	for _, name := range names {
+		if !isNoted(name) {
+			continue
+		}
+		n, sum, err := sumOf(files, files.PathJoin(dir, name), 1<<62)
+		if err != nil {
+			return fmt.Errorf("pebble: %w", err)
+		}
+		list.Files = append(list.Files, noted{name, n, fmt.Sprintf("%08x", sum)})
+	}
+	return writeLedger(files, dir, list)
+}
