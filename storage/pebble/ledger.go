@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -45,8 +46,9 @@ type ledger struct {
 
 	// noting is held while the note is written, and until a file that goes is no longer in it.
 	noting sync.Mutex
-	// isHeld: the engine isn't complete, and no note is written. isWithdrawn: there is a note that was withdrawn. Both need noting.
-	isHeld, isWithdrawn bool
+	isHeld bool // the engine isn't complete, and no note is written; needs noting
+	// isWithdrawn: there is a note that was withdrawn.
+	isWithdrawn atomic.Bool
 
 	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
 	header  ledgerHeader
@@ -137,7 +139,7 @@ func (l *ledger) compare(name string, w written) error {
 	n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
 	what := ""
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn:
+	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load():
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		what = "it is missing"
@@ -250,11 +252,20 @@ func (l *ledger) namedManifest(path string) string {
 	return manifest
 }
 
-// setManifest notes which manifest is the current one, some time later.
+// setManifest notes which manifest is the current one, some time later, and no longer the ones before, which Pebble never reads again.
 func (l *ledger) setManifest(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.header.Manifest, l.changed = name, true
+	l.fresh = true // The note must not be on the disk before the marker is.
+	l.dropOldManifests()
+}
+
+// dropOldManifests needs mu.
+func (l *ledger) dropOldManifests() {
+	maps.DeleteFunc(l.files, func(name string, _ *written) bool {
+		return strings.HasPrefix(name, "MANIFEST-") && manifestNumber(name) < manifestNumber(l.header.Manifest)
+	})
 }
 
 // describe notes a description of the store, and returns when it is durable.
@@ -303,9 +314,10 @@ func (l *ledger) write() error {
 	if err == nil {
 		err = writeLedger(l.fs, l.dir, list)
 	}
-	if err == nil && l.isWithdrawn {
+	if err == nil && l.isWithdrawn.Load() {
 		if err = l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName+withdrawnSuffix)); err == nil || errors.Is(err, fs.ErrNotExist) {
-			l.isWithdrawn, err = false, nil
+			l.isWithdrawn.Store(false)
+			err = nil
 		}
 	}
 	if err != nil {
@@ -432,6 +444,6 @@ func (l *ledger) withdraw() error {
 	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	l.isWithdrawn = true
+	l.isWithdrawn.Store(true)
 	return syncDirectory(l.fs, l.dir)
 }

@@ -37,15 +37,19 @@ const (
 	refused outcome = "is refused with one line that names the file and the remedy, and changes nothing"
 )
 
-// fileKinds are the kinds of files in a store's directory, and the outcome of each damage.
-var fileKinds = []struct {
+// fileKind is a kind of files; pattern is nil for manifests that aren't the current one.
+type fileKind struct {
 	name     string
 	pattern  *regexp.Regexp
 	outcomes map[fileDamage]outcome
-}{
+}
+
+// fileKinds are the kinds of files in a store's directory, and the outcome of each damage.
+var fileKinds = []fileKind{
 	{"sorted file", regexp.MustCompile(`^\d+\.sst$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
 	{"log", regexp.MustCompile(`^\d+\.log$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
 	{"manifest", regexp.MustCompile(`^MANIFEST-\d+$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
+	{"manifest before", nil, map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},
 	{"options", regexp.MustCompile(`^OPTIONS-\d+$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
 	// The markers are empty: their names have the content.
 	{"marker of the manifest", regexp.MustCompile(`^marker\.manifest\..*$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: works, fileHalved: works, fileOlder: refused}},
@@ -184,15 +188,7 @@ func TestEachFileOfAStore(t *testing.T) {
 		now, earlier, rows := manyKinds(t, isClosed)
 		tried := map[string]bool{}
 		for _, name := range slices.Sorted(maps.Keys(now)) {
-			at := slices.IndexFunc(fileKinds, func(k struct {
-				name     string
-				pattern  *regexp.Regexp
-				outcomes map[fileDamage]outcome
-			}) bool {
-				return k.pattern.MatchString(name)
-			})
-			require.GreaterOrEqual(t, at, 0, "fileKinds has no kind for %s", name)
-			kind := fileKinds[at]
+			kind := kindOf(t, now, name)
 			tried[kind.name] = true
 			for _, damage := range fileDamages {
 				want, ok := kind.outcomes[damage]
@@ -220,6 +216,25 @@ func TestEachFileOfAStore(t *testing.T) {
 			require.True(t, tried[kind.name], "the store has no %s", kind.name)
 		}
 	}
+}
+
+// kindOf returns the kind of a store's file.
+func kindOf(t testing.TB, files storeFiles, name string) fileKind {
+	t.Helper()
+	isCurrent := slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(marker string) bool {
+		return strings.HasPrefix(marker, "marker.manifest.") && strings.HasSuffix(marker, "."+name)
+	})
+	for _, k := range fileKinds {
+		if k.pattern == nil && strings.HasPrefix(name, "MANIFEST-") && !isCurrent {
+			k.pattern = regexp.MustCompile(`^MANIFEST-\d+$`)
+			return k
+		}
+		if k.pattern != nil && k.pattern.MatchString(name) && (k.name != "manifest" || isCurrent) {
+			return k
+		}
+	}
+	require.Fail(t, "fileKinds has no kind for "+name)
+	return fileKind{}
 }
 
 func requireWorks(t testing.TB, about string, files storeFiles, rows int) {

@@ -46,7 +46,7 @@ func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = readWhole(files, files.PathJoin(dir, ledgerName+withdrawnSuffix))
-		l.isWithdrawn = err == nil
+		l.isWithdrawn.Store(err == nil)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -83,6 +83,7 @@ func (l *ledger) parse(text []byte) error {
 		}
 		l.files[n.Name] = &written{bytes: n.Bytes, synced: n.Bytes, sum: uint32(sum), syncSum: uint32(sum)}
 	}
+	l.dropOldManifests()
 	return nil
 }
 
