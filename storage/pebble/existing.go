@@ -134,7 +134,7 @@ func (x *existing) checkStore(opts *Options) error {
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
 		return missing("marker.format-version.*", fmt.Sprintf("it names version %d, the files are of version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
-	if manifest := x.fs.PathBase(desc.ManifestFilename); !l.mayBeCurrent(manifest) {
+	if manifest := x.fs.PathBase(desc.ManifestFilename); l.files[manifest] == nil { // It is an earlier one, too.
 		return missing("marker.manifest.*", fmt.Sprintf("it names %s, and %s says that the manifest is %s", manifest, ledgerName, l.header.Manifest))
 	}
 	x.ledger = l

@@ -102,11 +102,6 @@ func (l *ledger) checkFormat(opts *Options) error {
 
 var errLedger = errors.New("pebble: not a note of what is synced")
 
-// mayBeCurrent reports whether a manifest can be the current one.
-func (l *ledger) mayBeCurrent(manifest string) bool {
-	return l.files[manifest] != nil && manifestNumber(manifest) >= manifestNumber(l.header.Manifest)
-}
-
 func manifestNumber(name string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "MANIFEST-"), 10, 64)
 	return n

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -75,6 +76,14 @@ func (r *rule) broken(root string) (path string, text []byte, err error) {
 	return path, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
+// folder returns the folder of the rule's tests: that of the file, where Pebble is, and otherwise the store's.
+func (r *rule) folder() string {
+	if folder := path.Dir(r.file); folder == "storage/pebble" {
+		return folder
+	}
+	return "storage"
+}
+
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // noticed runs the tests with the rule broken, and returns the first that failed and how long that took from when they began.
@@ -95,11 +104,11 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 	if err := errors.Join(os.WriteFile(copied, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", 0, err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./storage").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./"+r.folder()).CombinedOutput(); err != nil {
 		return "", 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	test := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout", "5m", "-test.run", "^("+r.tests+")$")
-	test.Dir = filepath.Join(root, "storage")
+	test.Dir = filepath.Join(root, r.folder())
 	begun := time.Now()
 	out, err := test.CombinedOutput()
 	took = time.Since(begun)

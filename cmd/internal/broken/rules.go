@@ -196,4 +196,25 @@ var rules = []rule{
 		"a doubted clock of several stages nothing", "storage/membership/clock_spans.go",
 		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
 	},
+	{
+		"a directory with any file of a store is never opened as a new one", "storage/pebble/existing.go",
+		"	x.isStore = slices.ContainsFunc(names, isEngineFile)\n", "	x.isStore = slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, \"marker.manifest\") })\n",
+		"TestEachFileOfAStore|TestEvidenceOfAStore",
+	},
+	{
+		"a format that isn't known is refused before the first write", "storage/pebble/existing.go",
+		"	if err := l.checkFormat(opts); err != nil {\n", "	if err := l.checkFormat(opts); err != nil && opts == nil {\n", "TestRefusalsChangeNothing",
+	},
+	{
+		"a manifest is noted before a marker names it", "storage/pebble/vitalfs.go",
+		"	if manifest != \"\" { // From", "	if false { // From", "TestPowerCut.*|TestNoPowerCutIsTakenForDamage",
+	},
+	{
+		"a manifest before the current one proves nothing", "storage/pebble/note.go",
+		"	l.dropOldManifests()\n", "", "TestEachFileOfAStore|TestStoreOfTwoMoments",
+	},
+	{
+		"a store that is being made is told from one that has lost files", "storage/pebble/create.go",
+		"	if !x.has(creatingName) {\n", "	if false {\n", "TestPowerCutWhileCreating",
+	},
 }
