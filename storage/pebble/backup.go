@@ -3,12 +3,9 @@ package pebble
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // Backups of a folder lie side by side, each a whole copy of an engine's directory:
@@ -28,7 +24,7 @@ import (
 //	        │    ├─ backup.json              the list: each file's size, time and SHA-256
 //	        │    └─ 000123.sst, MANIFEST-… , …
 //	        ├─ 20261123T103000Z-07…/         shares the files that didn't change, by hard links
-//	        └─ 20261124T103000Z-c2….part/    not complete
+//	        └─ 20261124T103000Z-c2….part/    not complete, or being removed
 const (
 	backupList    = "backup.json"
 	partialSuffix = ".part"
@@ -83,13 +79,20 @@ type BackupStats struct {
 // Backup copies a checkpoint, which nobody changes, into folder under a name. Files that the newest backup there has
 // already aren't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
 // end in the middle leaves none. Of the backups of the same store, those that keep selects stay.
+//
+// An error that is a RetentionError means that the backup was made.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	return backup(ctx, vfs.Default, checkpoint, folder, name, keep, now)
+}
+
+// backup is Backup, and changes the folder through files.
+func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
+	if err := files.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
-	lock, err := vfs.Default.Lock(filepath.Join(folder, "lock"))
+	lock, err := lockFolder(folder)
 	if err != nil {
-		return stats, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
+		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	all, partial, err := backups(folder)
@@ -102,43 +105,49 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now
 	}
 	before := ofStore(folder, all, store)
 	for _, left := range partial {
-		if err := os.RemoveAll(filepath.Join(folder, left+partialSuffix)); err != nil {
-			return stats, fmt.Errorf("pebble: removing what an unfinished backup left: %w", err)
+		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
+			return stats, fmt.Errorf("pebble: removing the rest of an unfinished or removed backup: %w", err)
 		}
 	}
 	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
-	c := copier{ctx: ctx, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
 	if err := c.run(now); err != nil {
-		return stats, errors.Join(err, os.RemoveAll(c.to))
+		return stats, errors.Join(err, removeTree(files, c.to))
 	}
-	if err := fileutil.Rename(c.to, filepath.Join(folder, name)); err != nil {
-		return stats, errors.Join(fmt.Errorf("pebble: %w", err), os.RemoveAll(c.to))
+	if err := rename(files, c.to, filepath.Join(folder, name)); err != nil {
+		return stats, errors.Join(err, removeTree(files, c.to))
 	}
 	if len(stats.Damaged) > 0 {
 		return stats, nil
 	}
+	if err := removeSurplus(files, folder, name, store, keep, now, &stats); err != nil {
+		return stats, &RetentionError{Err: err}
+	}
+	return stats, nil
+}
+
+// removeSurplus removes the backups of the store that keep doesn't select, except the one that was just made.
+func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time.Time, stats *BackupStats) error {
 	// In the order of their times: the new one needn't be the last, where a clock was wrong.
-	all, _, err = backups(folder)
+	all, _, err := backups(folder)
 	if err != nil {
-		return stats, err
+		return err
 	}
 	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
 	stats.Future = future
 	for _, old := range surplus {
-		if old == name {
+		if old == made {
 			continue
 		}
-		// The list goes first: a backup that is removed in part isn't taken for a whole backup.
-		gone := filepath.Join(folder, old)
-		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
-			return stats, fmt.Errorf("pebble: removing an old backup: %w", err)
+		if err := removeBackup(files, folder, old); err != nil {
+			return err
 		}
 		stats.Removed++
 	}
-	return stats, nil
+	return nil
 }
 
 // NameStore notes in a checkpoint of which store it is, for its backup. An empty store is noted nowhere.
@@ -146,7 +155,7 @@ func NameStore(checkpoint, store string) error {
 	if store == "" {
 		return nil
 	}
-	return writeSynced(filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
+	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
 }
 
 // StoreFile is where NameStore notes it; it is no part of a backup.
@@ -185,8 +194,8 @@ func oneStore(folder string, names []string) error {
 	if delete(newest, ""); len(newest) < 2 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has backups of %d stores: say which with --backup; the newest of each: %s",
-		ErrBackup, folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+	return fmt.Errorf("pebble: %s has backups of %d stores: say which with --backup; the newest of each: %s",
+		folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
 }
 
 // partialBackup matches what Backup names its own unfinished work.
@@ -228,6 +237,11 @@ func takenAt(folder, name string) time.Time {
 // newest whole one; where the backups are of several stores, it must be named. The files are compared with the backup's list.
 // An end in the middle leaves a directory that isn't opened, and may be restored to again.
 func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
+	return restore(ctx, vfs.Default, folder, name, dir)
+}
+
+// restore is Restore, and changes the directory through changes.
+func restore(ctx context.Context, changes vfs.FS, folder, name, dir string) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
@@ -255,12 +269,12 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	for _, f := range list.Files {
 		files = append(files, f.Name)
 	}
-	to, err := BeginRestore(dir, files)
+	to, err := beginRestore(changes, dir, files)
 	if err != nil {
 		return stats, err
 	}
 	stats = BackupStats{Name: name, Taken: list.Taken}
-	c := copier{ctx: ctx, from: from, to: to.folder(), stats: &stats}
+	c := copier{ctx: ctx, files: changes, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
@@ -305,140 +319,4 @@ func readList(dir string) (list backedUp, err error) {
 		}
 	}
 	return list, nil
-}
-
-// copier copies a directory's files.
-type copier struct {
-	ctx      context.Context
-	store    string // of which it is
-	from, to string
-	before   string // the backup before; "": there is none
-	stats    *BackupStats
-}
-
-// run copies all files and writes the list of them.
-func (c *copier) run(now time.Time) error {
-	known := map[string]backedUpFile{}
-	if c.before != "" {
-		list, err := readList(c.before)
-		if err != nil {
-			return err
-		}
-		for _, f := range list.Files {
-			known[f.Name] = f
-		}
-	}
-	if err := os.Mkdir(c.to, 0o755); err != nil {
-		return fmt.Errorf("pebble: backup: %w", err)
-	}
-	entries, err := os.ReadDir(c.from)
-	if err != nil {
-		return fmt.Errorf("pebble: checkpoint: %w", err)
-	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
-	for _, e := range entries {
-		if e.Name() == StoreFile {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			return fmt.Errorf("pebble: checkpoint: %w", err)
-		}
-		f, ok := known[e.Name()]
-		// The files of rows never change under one name, and a checkpoint links to them, so their time stays, too.
-		if ok = ok && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && c.isShared(f); ok {
-			ok = os.Link(filepath.Join(c.before, f.Name), filepath.Join(c.to, f.Name)) == nil
-		}
-		if ok {
-			c.stats.Files++
-			c.stats.Bytes += f.Size
-		} else if f, err = c.copy(e.Name()); err != nil {
-			return err
-		}
-		list.Files = append(list.Files, f)
-	}
-	if err := c.verify(&list); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		return fmt.Errorf("pebble: list of a backup: %w", err)
-	}
-	if err := writeSynced(filepath.Join(c.to, backupList), strings.NewReader(string(text)+"\n")); err != nil {
-		return err
-	}
-	return syncDir(c.to)
-}
-
-// copy copies a file, and has it on the disk when it returns.
-func (c *copier) copy(name string) (f backedUpFile, err error) {
-	in, err := os.Open(filepath.Join(c.from, name))
-	if err != nil {
-		return f, fmt.Errorf("pebble: copying: %w", err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return f, fmt.Errorf("pebble: copying: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
-	}
-	sum, n := sha256.New(), counted{}
-	if err := writeSynced(filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
-		return f, err
-	}
-	c.stats.Files++
-	c.stats.Copied++
-	c.stats.Bytes += n.bytes
-	c.stats.CopiedBytes += n.bytes
-	return backedUpFile{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
-}
-
-type counted struct{ bytes int64 }
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.bytes += int64(len(p))
-	return len(p), nil
-}
-
-// Cancelable returns a reader that fails with the context's error once the context has ended.
-func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
-
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c cancelable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
-}
-
-func writeSynced(path string, from io.Reader) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("pebble: copying: %w", err)
-	}
-	_, err = io.Copy(out, from)
-	if err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("pebble: copying %s: %w", filepath.Base(path), err)
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("pebble: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("pebble: syncing %s: %w", dir, err)
-	}
-	return nil
 }

@@ -45,7 +45,7 @@ var saidOf = map[string]string{
 	"main.errDamaged":                  "what was read back isn't what was acknowledged",
 	"main.errNoAnswer":                 "there is no answer for",
 	"main.inUseError":                  "another process has it open",
-	"objects.RetentionError":           "the backup was made, but removing older ones wasn't finished",
+	"pebble.RetentionError":            "the backup was made, but removing older ones wasn't finished",
 	"pebble.fatalError":                "`CassiaStoreFailed`",
 	"relabeling.ErrBadRules":           "`bad rules`",
 	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",

@@ -93,13 +93,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 }
 
 // RetentionError means that a backup was made, and that removing older ones ended with an error.
-type RetentionError struct{ Err error }
-
-func (e *RetentionError) Error() string {
-	return "the backup was made, but removing older ones wasn't finished: " + e.Err.Error()
-}
-
-func (e *RetentionError) Unwrap() error { return e.Err }
+type RetentionError = pebble.RetentionError
 
 // readNewest learns the files of the newest backup of the set. One that can't be used isn't needed.
 func (b *backup) readNewest(ctx context.Context) error {
