@@ -326,27 +326,6 @@ func TestScheduleRuns(t *testing.T) {
 	require.False(t, (*Schedule)(nil).Status().Enabled)
 }
 
-// TestSnapshotsOfTheDead are removed by the next backup, and those of others stay.
-func TestSnapshotsOfTheDead(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range []string{"dead", "mine", "by hand"} {
-		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "dead"+claimSuffix), nil, 0o644))
-	living, err := ClaimSnapshot(folder, "mine")
-	require.NoError(t, err)
-	require.NoDirExists(t, filepath.Join(folder, "dead"))
-	other, err := ClaimSnapshot(folder, "other")
-	require.NoError(t, err)
-	require.NoError(t, other.Remove())
-	require.DirExists(t, filepath.Join(folder, "mine"))
-	require.NoError(t, living.Remove())
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-	require.Equal(t, "by hand", entries[0].Name())
-}
-
 func TestPlaces(t *testing.T) {
 	p := Place{At: "folder", KeyFile: "x"}
 	require.ErrorContains(t, p.Validate(), "a key is for backups in a bucket")

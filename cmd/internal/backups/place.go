@@ -74,7 +74,7 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
 	if err == nil && !p.Keep.All() {
 		if err := bucket.Abandoned(ctx, begun.Add(-o.Grace)); err != nil {
-			return stats, &objects.RetentionError{Err: err}
+			return stats, &pebble.RetentionError{Err: err}
 		}
 	}
 	return stats, err
