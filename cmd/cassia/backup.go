@@ -44,6 +44,9 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if _, err := os.Stat(filepath.Join(c.dir, "LOCK")); err != nil {
 		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
 	}
+	if err := c.to.CheckBeside(c.dir); err != nil {
+		return fmt.Errorf("--to: %s", oneLine(err))
+	}
 	begun := time.Now()
 	name := backupName(begun)
 	snapshots := filepath.Join(c.dir, snapshotsFolder)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,9 +28,55 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		return command.run(context.Background())
 	}
 	empty := t.TempDir()
-	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty), "there are no data of Cassia's")
-	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(empty, "x"), "--from="+empty), "no complete backup")
+	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+t.TempDir()), "there are no data of Cassia's")
+	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(t.TempDir(), "x"), "--from="+empty), "no complete backup")
 	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty, "--keep=-1"), "--keep")
+}
+
+// TestBackupsIntoTheData are refused before anything is changed, by the command and by a schedule.
+func TestBackupsIntoTheData(t *testing.T) {
+	t.Parallel()
+	dir, other, folder := cassiatest.StoreWith(t, 1), cassiatest.StoreWith(t, 1), t.TempDir()
+	var stderr bytes.Buffer
+	require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + folder}, &stderr), stderr.String())
+	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
+	require.NoError(t, err)
+	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
+	for to, want := range map[string]string{
+		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
+		other: "has a store", made[0]: "it is a backup, or in one",
+	} {
+		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
+			stderr.Reset()
+			require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
+			require.Contains(t, stderr.String(), want, args)
+			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+		}
+	}
+	for to, want := range map[string]string{
+		folder: "is the folder of the backups", filepath.Join(folder, "restored"): "is in the folder of the backups", made[0]: "it is a backup, or in one",
+	} {
+		stderr.Reset()
+		require.Equal(t, 1, run([]string{"restore", "--from=" + folder, "--storage.path=" + to}, &stderr))
+		require.Contains(t, stderr.String(), want)
+	}
+	stderr.Reset()
+	require.Equal(t, 1, run([]string{"restore", "--from=" + made[0], "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
+	require.Contains(t, stderr.String(), "which is one itself: restore from its folder, with --backup="+filepath.Base(made[0]))
+	require.Equal(t, before, []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")})
+}
+
+// filesOf returns the files of a directory, with their sizes and times.
+func filesOf(t *testing.T, dir string) (out []string) {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		out = append(out, fmt.Sprint(path, info.Size(), info.ModTime()))
+		return err
+	}))
+	return out
 }
 
 // TestBackupsOfOneSecond are of a store that no server uses, one right after the other: more than one falls into a second.

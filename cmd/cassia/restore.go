@@ -32,6 +32,9 @@ func addRestore(app *kingpin.Application) subcommand {
 		if m.damaged {
 			return m.run(ctx, &from, *name, *dir, *verify)
 		}
+		if err := from.CheckRestoreTo(*dir); err != nil {
+			return fmt.Errorf("--storage.path: %s", oneLine(err))
+		}
 		begun := time.Now()
 		stats, err := from.Restore(ctx, *name, *dir)
 		if err != nil {

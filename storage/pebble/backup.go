@@ -87,6 +87,9 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now
 
 // backup is Backup, and changes the folder through files.
 func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
+	if err := CheckBackupFolder(folder); err != nil {
+		return stats, err
+	}
 	if err := files.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
@@ -246,6 +249,9 @@ func restore(ctx context.Context, changes vfs.FS, folder, name, dir string) (sta
 		names, _, err := backups(folder)
 		if err != nil {
 			return stats, err
+		}
+		if _, err := os.Stat(filepath.Join(folder, backupList)); err == nil {
+			return stats, fmt.Errorf("%w in %s, which is one itself: restore from its folder, with --backup=%s", ErrNoBackup, folder, filepath.Base(folder))
 		}
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)

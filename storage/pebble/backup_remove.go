@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -18,6 +19,33 @@ func (e *RetentionError) Error() string {
 }
 
 func (e *RetentionError) Unwrap() error { return e.Err }
+
+// ErrInBackup means that a folder is a backup or in one, and so can't have anything else.
+var ErrInBackup = errors.New("pebble: it is a backup, or in one")
+
+// CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
+// directory.
+func CheckBackupFolder(folder string) error {
+	abs, err := filepath.Abs(folder)
+	if err != nil {
+		return fmt.Errorf("pebble: folder of backups: %w", err)
+	}
+	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = resolved
+	}
+	for dir := abs; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, backupList)); err == nil {
+			return fmt.Errorf("%w: %s (see %s)", ErrInBackup, folder, filepath.Join(dir, backupList))
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if desc, err := pebbledb.Peek(abs, vfs.Default); err == nil && desc.Exists {
+		return fmt.Errorf("pebble: folder of backups: %s has a store, which backups would lie in", folder)
+	}
+	return nil
+}
 
 // removeBackup removes a backup from a folder. It is renamed first, so that a removal that is interrupted leaves either the
 // whole backup or a partial one, whose removal the next backup finishes.
