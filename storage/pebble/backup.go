@@ -239,12 +239,17 @@ func takenAt(folder, name string) time.Time {
 // Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
 // newest whole one; where the backups are of several stores, it must be named. The files are compared with the backup's list.
 // An end in the middle leaves a directory that isn't opened, and may be restored to again.
-func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
-	return restore(ctx, vfs.Default, folder, name, dir)
+func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error) {
+	return RestoreAndChange(ctx, folder, name, dir, nil)
 }
 
-// restore is Restore, and changes the directory through changes.
-func restore(ctx context.Context, changes vfs.FS, folder, name, dir string) (stats BackupStats, err error) {
+// RestoreAndChange is Restore, and calls change as Restored.Finish does.
+func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir string) error) (BackupStats, error) {
+	return restore(ctx, vfs.Default, folder, name, dir, change)
+}
+
+// restore is RestoreAndChange, and changes the directory through files.
+func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir string) error) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
@@ -271,16 +276,16 @@ func restore(ctx context.Context, changes vfs.FS, folder, name, dir string) (sta
 	if err != nil {
 		return stats, err
 	}
-	var files []string
+	var names []string
 	for _, f := range list.Files {
-		files = append(files, f.Name)
+		names = append(names, f.Name)
 	}
-	to, err := beginRestore(changes, dir, files)
+	to, err := beginRestore(files, dir, names)
 	if err != nil {
 		return stats, err
 	}
 	stats = BackupStats{Name: name, Taken: list.Taken}
-	c := copier{ctx: ctx, files: changes, from: from, to: to.folder(), stats: &stats}
+	c := copier{ctx: ctx, files: files, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
@@ -290,7 +295,7 @@ func restore(ctx context.Context, changes vfs.FS, folder, name, dir string) (sta
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.Finish()
+	return stats, to.Finish(change)
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.

@@ -251,7 +251,7 @@ func TestRestoresThatAreCut(t *testing.T) {
 			about := fmt.Sprintf("%s at change %d", kind, at)
 			dir := filepath.Join(t.TempDir(), "data")
 			changes := &changesFS{FS: vfs.Default, kind: kind, at: at}
-			_, err := restore(t.Context(), changes, folder, momentName(1), dir)
+			_, err := restore(t.Context(), changes, folder, momentName(1), dir, nil)
 			if !changes.reached() {
 				require.NoError(t, err, about)
 				require.Equal(t, m.contents[1], contentOf(t, dir))
@@ -261,13 +261,13 @@ func TestRestoresThatAreCut(t *testing.T) {
 			complete := m.openable(t, dir, 1)
 			// The second one is cut, too, at another change each time.
 			changes = &changesFS{FS: vfs.Default, kind: kind, at: at * 7 % 40}
-			_, err = restore(t.Context(), changes, folder, momentName(0), dir)
+			_, err = restore(t.Context(), changes, folder, momentName(0), dir, nil)
 			if complete {
 				require.ErrorContains(t, err, "must be empty", about)
 				continue
 			}
 			complete = m.openable(t, dir, 0)
-			_, err = restore(t.Context(), faultless(), folder, momentName(0), dir)
+			_, err = restore(t.Context(), faultless(), folder, momentName(0), dir, nil)
 			if complete {
 				require.ErrorContains(t, err, "must be empty", about)
 			} else {
@@ -291,6 +291,29 @@ func (m moments) openable(t *testing.T, dir string, i int) bool {
 	}
 	require.Equal(t, m.contents[i], contentOf(t, dir))
 	return true
+}
+
+// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and leaves nothing if
+// it fails.
+func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "data")
+	full := errors.New("full")
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(string) error { return full })
+	require.ErrorIs(t, err, full)
+	require.NoDirExists(t, dir)
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(inside string) error {
+		_, err := Open(dir, DefaultOptions())
+		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		e, err := Open(inside, DefaultOptions())
+		require.NoError(t, err)
+		return errors.Join(e.Write(t.Context(), stageBatch(7, "v")), e.Close())
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, rowsIn(t, dir))
 }
 
 // TestRestoreLeavesOthersFiles doesn't remove what was put beside the files of an interrupted restore.

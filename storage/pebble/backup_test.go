@@ -279,7 +279,7 @@ func TestRestoredFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnfinishedRestore)
 	require.NoError(t, r.Write("b", strings.NewReader("y")))
 	require.NoFileExists(t, filepath.Join(dir, "a"))
-	require.NoError(t, r.Finish())
+	require.NoError(t, r.Finish(nil))
 	for name, want := range map[string]string{"a": "x", "b": "y"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

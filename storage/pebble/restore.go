@@ -35,13 +35,12 @@ func checkRestored(dir string) error {
 // the directory since it was empty, and files with the names of an engine's were put there by a restore that was interrupted.
 // A later restore, of whichever backup, removes them.
 type Restored struct {
-	fs    vfs.FS
-	dir   string
-	made  bool // by the restore
-	files []string
+	fs   vfs.FS
+	dir  string
+	made bool // by the restore
 }
 
-// BeginRestore begins a restore of files into a directory. The files that an earlier, interrupted restore put there are removed.
+// BeginRestore begins a restore of files of these names into a directory. The files that an earlier, interrupted restore put there are removed.
 // It returns an error if the directory has anything else.
 func BeginRestore(dir string, files []string) (r *Restored, err error) {
 	return beginRestore(vfs.Default, dir, files)
@@ -53,7 +52,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 			err = fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}()
-	r = &Restored{fs: changes, dir: dir, files: files}
+	r = &Restored{fs: changes, dir: dir}
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := r.fs.MkdirAll(dir, 0o755); err != nil { // It fails for a link that leads nowhere.
@@ -139,13 +138,23 @@ func (r *Restored) Undo() error {
 	return err
 }
 
-// Finish makes the files those of the directory, durably.
-func (r *Restored) Finish() error {
+// Finish makes the files those of the directory, durably. Before that it calls change, unless that is nil, with the folder that they are in
+// and that an engine may open: what change writes there is in the directory before anybody can open that.
+func (r *Restored) Finish(change func(dir string) error) error {
+	if change != nil {
+		if err := change(r.folder()); err != nil {
+			return errors.Join(err, r.Undo())
+		}
+	}
 	if err := syncDir(r.fs, r.folder()); err != nil {
 		return err
 	}
-	for _, name := range r.files {
-		if err := r.fs.Rename(filepath.Join(r.folder(), name), filepath.Join(r.dir, name)); err != nil {
+	entries, err := os.ReadDir(r.folder())
+	if err != nil {
+		return fmt.Errorf("pebble: restoring: %w", err)
+	}
+	for _, e := range entries {
+		if err := r.fs.Rename(filepath.Join(r.folder(), e.Name()), filepath.Join(r.dir, e.Name())); err != nil {
 			return fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}

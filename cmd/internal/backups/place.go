@@ -82,13 +82,19 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 
 // Restore makes a directory of a backup; name "" is the newest whole one.
 func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
+	return p.RestoreAndChange(ctx, name, dir, nil)
+}
+
+// RestoreAndChange is Restore, and calls change with a folder of the complete files before the directory can be opened.
+func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
-		return pebble.Restore(ctx, p.At, name, dir)
+		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
 	}
 	bucket, o, err := p.bucket(ctx)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
+	o.Change = change
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 

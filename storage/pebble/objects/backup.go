@@ -26,6 +26,8 @@ type Options struct {
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
+	// Change is called by Restore as by pebble.Restored.Finish; nil: nothing is changed.
+	Change func(dir string) error
 }
 
 // DefaultOptions encrypt nothing and keep everything.
