@@ -44,6 +44,8 @@ var (
 type backedUp struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
+	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
+	Number int64 `json:"number"`
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
 	Store string         `json:"store,omitempty"`
 	Files []backedUpFile `json:"files"`
@@ -114,9 +116,10 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	}
 	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
 	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
-	if len(before) > 0 {
+	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
+	c.number = nextNumber(folder, before)
 	if err := c.run(now); err != nil {
 		return stats, errors.Join(err, removeTree(files, c.to))
 	}
@@ -226,6 +229,32 @@ func backups(folder string) (complete, partial []string, err error) {
 	return complete, partial, nil
 }
 
+// inOrder returns backups of one store, which come in the order of their times, in the order in which they were made. If the list of one
+// can't be read, that order is unknown and they stay in theirs.
+func inOrder(folder string, names []string) []string {
+	number := map[string]int64{}
+	for _, name := range names {
+		list, err := readList(filepath.Join(folder, name))
+		if err != nil {
+			return names
+		}
+		number[name] = list.Number
+	}
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(number[a], number[b]) })
+	return names
+}
+
+// nextNumber returns the number of a backup that is made after others of its store.
+func nextNumber(folder string, before []string) (next int64) {
+	for _, name := range before {
+		if list, err := readList(filepath.Join(folder, name)); err == nil {
+			next = max(next, list.Number)
+		}
+	}
+	return next + 1
+}
+
 // takenAt is when a backup was made; one whose list can't be read is named after that.
 func takenAt(folder, name string) time.Time {
 	if list, err := readList(filepath.Join(folder, name)); err == nil {
@@ -264,6 +293,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		if err := oneStore(folder, names); err != nil {
 			return stats, err
 		}
+		names = inOrder(folder, names)
 		if name = newestWhole(folder, names); name == "" {
 			return stats, fmt.Errorf("%w in %s in which nothing is damaged; --backup=%s is the newest of the others", ErrNoBackup, folder, names[len(names)-1])
 		}
@@ -304,7 +334,7 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 	if listErr != nil {
 		return err
 	}
-	names = ofStore(folder, names, list.Store)
+	names = inOrder(folder, ofStore(folder, names, list.Store))
 	if at := slices.Index(names, name); at > 0 {
 		if older := newestWhole(folder, names[:at]); older != "" {
 			return fmt.Errorf("%w; --backup=%s is the one before", err, older)

@@ -23,6 +23,7 @@ type copier struct {
 	store    string // of which it is
 	from, to string
 	before   string // the backup before; "": there is none
+	number   int64  // of the new one
 	stats    *BackupStats
 
 	contents contents
@@ -39,7 +40,7 @@ func (c *copier) run(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
+	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.store}
 	for _, e := range entries {
 		if e.Name() == StoreFile {
 			continue

@@ -293,6 +293,21 @@ func (m moments) openable(t *testing.T, dir string, i int) bool {
 	return true
 }
 
+// TestClockStepsBack between backups: the newest backup is the one that was made last, whatever its time.
+func TestClockStepsBack(t *testing.T) {
+	m := newMoments(t, 4)
+	folder := filepath.Join(t.TempDir(), "backups")
+	for i, at := range []int{0, 5, 2, 1} { // hours
+		_, err := backup(t.Context(), faultless(), m.dirs[i], folder, momentName(at), Keep{Last: 1}, momentTime(at))
+		require.NoError(t, err)
+		dir := filepath.Join(t.TempDir(), "data")
+		stats, err := restore(t.Context(), faultless(), folder, "", dir, nil)
+		require.NoError(t, err)
+		require.Equal(t, momentName(at), stats.Name)
+		require.Equal(t, m.contents[i], contentOf(t, dir), "that of the last one made")
+	}
+}
+
 // TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and leaves nothing if
 // it fails.
 func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
