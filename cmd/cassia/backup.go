@@ -58,7 +58,11 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err := c.snapshot(ctx, name); err != nil {
 		return err
 	}
-	stats, err := c.to.Backup(ctx, filepath.Join(snapshots, name), name, begun)
+	made := filepath.Join(snapshots, name)
+	if warning := c.to.Warning(snapshots, made); warning != "" {
+		fmt.Fprintln(os.Stderr, "warning: "+warning)
+	}
+	stats, err := c.to.Backup(ctx, made, name, begun)
 	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
 		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
@@ -70,6 +74,9 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	}
 	if stats.Future != "" {
 		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
+	}
+	if err := c.to.Remember(snapshots, name); err != nil {
+		fmt.Fprintln(os.Stderr, "warning: where the backup is can't be noted: "+oneLine(err))
 	}
 	return errors.Join(err, c.printVerified(stats))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// changesFS counts the changes that are made through it, and fails from one of them on as its kind says.
+// changesFS counts the changes that are made through it, and makes one of them or all from one on fail, by its kind.
 type changesFS struct {
 	vfs.FS
 	kind changeFault
@@ -331,7 +331,7 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.Equal(t, 2, rowsIn(t, dir))
 }
 
-// TestRestoreLeavesOthersFiles doesn't remove what was put beside the files of an interrupted restore.
+// TestRestoreLeavesOthersFiles removes no file of others beside the files of an interrupted restore.
 func TestRestoreLeavesOthersFiles(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)

@@ -345,7 +345,7 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 2, b.restored("b"))
 }
 
-// TestBackupSharesContent shares what is the same whatever its name and time: all files of a directory that was restored, and
+// TestBackupSharesContent shares files of the same content, whatever their names and times: all files of a directory that was restored, and
 // unchanged files that a checkpoint copies.
 func TestBackupSharesContent(t *testing.T) {
 	b := newBackedUp(t)

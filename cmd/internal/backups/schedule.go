@@ -306,7 +306,16 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	if err := s.o.Snapshot(ctx, dir); err != nil {
 		return stats, fmt.Errorf("snapshot: %w", err)
 	}
-	return s.o.Place.Backup(ctx, dir, name, begun)
+	if warning := s.o.Place.Warning(s.o.Folder, dir); warning != "" {
+		s.o.Logger.Warn("the folder of backups may be another one", "err", warning)
+	}
+	stats, err = s.o.Place.Backup(ctx, dir, name, begun)
+	if err == nil {
+		if err := s.o.Place.Remember(s.o.Folder, name); err != nil {
+			s.o.Logger.Warn("where the backup is can't be noted", "err", oneLine(err))
+		}
+	}
+	return stats, err
 }
 
 // oneLine is an error's text for people, in one line.

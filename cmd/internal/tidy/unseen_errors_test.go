@@ -14,6 +14,7 @@ var unseenErrors = map[string][]string{
 		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
+		"pebble.ErrLockHeld",
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError",
 		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
