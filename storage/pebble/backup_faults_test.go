@@ -148,7 +148,7 @@ func contentOf(t *testing.T, dir string) map[string]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		if e.Name() != StoreFile && e.Name() != backupList {
+		if e.Name() != StoreFile && e.Name() != backupList && e.Name() != lockName {
 			sum, _, err := SHA256Of(t.Context(), filepath.Join(dir, e.Name()))
 			require.NoError(t, err)
 			out[e.Name()] = sum
@@ -281,7 +281,7 @@ func TestRestoresThatAreCut(t *testing.T) {
 // openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be whole then.
 func (m moments) openable(t *testing.T, dir string, i int) bool {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == lockName {
 		return false
 	}
 	require.NoError(t, err)
@@ -331,14 +331,36 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.Equal(t, 2, rowsIn(t, dir))
 }
 
+// TestRestoresAtOneMoment of two backups into one directory aren't mixed, and no store is made there meanwhile.
+func TestRestoresAtOneMoment(t *testing.T) {
+	m := newMoments(t, 2)
+	folder, dir := m.folder(t), t.TempDir()
+	_, err := RestoreAndChange(t.Context(), folder, momentName(0), dir, func(string) error {
+		_, err := Restore(t.Context(), folder, momentName(1), dir)
+		require.ErrorIs(t, err, ErrLockHeld)
+		require.ErrorContains(t, err, dir+" is in use, locked by this process")
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, m.contents[0], contentOf(t, dir))
+
+	empty := t.TempDir()
+	e, err := Open(empty, DefaultOptions())
+	require.NoError(t, err)
+	_, err = Restore(t.Context(), folder, momentName(1), empty)
+	require.ErrorContains(t, err, "must be empty")
+	require.NoError(t, e.Close())
+}
+
 // TestRestoreLeavesOthersFiles removes no file of others beside the files of an interrupted restore.
 func TestRestoreLeavesOthersFiles(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
 	for _, name := range []string{"notes.txt", "snapshots/"} {
 		dir := t.TempDir()
-		_, err := beginRestore(vfs.Default, dir, nil)
+		r, err := BeginRestore(dir, nil)
 		require.NoError(t, err)
+		require.NoError(t, r.lock.Close(), "its process is killed")
 		path := filepath.Join(dir, name)
 		if strings.HasSuffix(name, "/") {
 			require.NoError(t, os.Mkdir(path, 0o755))

@@ -303,6 +303,7 @@ func TestUnfinishedRestore(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
 		to, err := BeginRestore(dir, names)
 		require.NoError(t, err)
+		require.NoError(t, to.lock.Close(), "its process is killed")
 		for i, f := range list.Files {
 			into := to.folder()
 			if i < moved {

@@ -17,6 +17,9 @@ import (
 // that has it is not opened: some of its files may be missing.
 const restoring = "RESTORING"
 
+// lockName is the file that an engine locks in its directory.
+const lockName = "LOCK"
+
 // ErrUnfinishedRestore means that a directory is in the middle of a restore, or that one ended there.
 var ErrUnfinishedRestore = errors.New("pebble: a restore into this directory was begun and not finished; restore again, or remove it")
 
@@ -38,6 +41,8 @@ type Restored struct {
 	fs   vfs.FS
 	dir  string
 	made bool // by the restore
+	// lock is the engine's on the directory: no other restore fills it, and no server makes a store there.
+	lock *FileLock
 }
 
 // BeginRestore begins a restore of files of these names into a directory. The files that an earlier, interrupted restore put there are removed.
@@ -64,19 +69,22 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	case !info.IsDir():
 		return r, fmt.Errorf("%s is no directory", dir)
 	}
-	begun := checkRestored(dir) != nil
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if _, _, err := r.contents(files); err != nil {
+		return r, err // Before anything is changed.
+	}
+	if r.lock, err = LockFile(filepath.Join(dir, lockName)); errors.Is(err, ErrLockHeld) {
+		return r, fmt.Errorf("%s is in use, %w", dir, err)
+	} else if err != nil {
 		return r, err
 	}
-	for _, e := range entries {
-		switch name := e.Name(); {
-		case name == "lost+found", name == restoring: // A new file system has the first.
-		case !begun:
-			return r, fmt.Errorf("%s must be empty, or not there: it has %s", dir, name)
-		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
-			return r, fmt.Errorf("a restore into %s was interrupted, but %s isn't its: move it elsewhere, then restore again", dir, name)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.lock.Close())
 		}
+	}()
+	entries, begun, err := r.contents(files)
+	if err != nil {
+		return r, err
 	}
 	if begun {
 		return r, r.clear(entries)
@@ -87,10 +95,29 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	return r, syncDir(r.fs, dir)
 }
 
+// contents returns the directory's entries, and whether an interrupted restore of these or other files left them. It returns an error for any
+// others.
+func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, err error) {
+	begun = checkRestored(r.dir) != nil
+	if entries, err = os.ReadDir(r.dir); err != nil {
+		return nil, begun, err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "lost+found", name == restoring, name == lockName: // A new file system has the first.
+		case !begun:
+			return nil, begun, fmt.Errorf("%s must be empty, or not there: it has %s", r.dir, name)
+		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
+			return nil, begun, fmt.Errorf("a restore into %s was interrupted, but %s isn't its: move it elsewhere, then restore again", r.dir, name)
+		}
+	}
+	return entries, begun, nil
+}
+
 // clear removes what an interrupted restore left, all but the folder.
 func (r *Restored) clear(entries []fs.DirEntry) error {
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() && e.Name() != lockName {
 			if err := r.fs.Remove(filepath.Join(r.dir, e.Name())); err != nil {
 				return err
 			}
@@ -110,7 +137,7 @@ func (r *Restored) clear(entries []fs.DirEntry) error {
 
 // mayBeRestored reports whether a name is one that files of a backup have.
 func mayBeRestored(name string) bool {
-	for _, prefix := range []string{"MANIFEST-", "OPTIONS-", "marker.", "CURRENT", "LOCK", ledgerName} {
+	for _, prefix := range []string{"MANIFEST-", "OPTIONS-", "marker.", "CURRENT", ledgerName} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -133,9 +160,11 @@ func (r *Restored) Write(name string, from io.Reader) error {
 func (r *Restored) Undo() error {
 	err := removeTree(r.fs, r.folder())
 	if r.made && err == nil {
-		err = r.fs.Remove(r.dir)
+		if err = r.fs.Remove(filepath.Join(r.dir, lockName)); err == nil {
+			err = r.fs.Remove(r.dir)
+		}
 	}
-	return err
+	return errors.Join(err, r.lock.Close())
 }
 
 // Finish makes the files those of the directory, durably. Before that it calls change, unless that is nil, with the folder that they are in
@@ -146,6 +175,10 @@ func (r *Restored) Finish(change func(dir string) error) error {
 			return errors.Join(err, r.Undo())
 		}
 	}
+	return errors.Join(r.finish(), r.lock.Close())
+}
+
+func (r *Restored) finish() error {
 	if err := syncDir(r.fs, r.folder()); err != nil {
 		return err
 	}
@@ -154,6 +187,12 @@ func (r *Restored) Finish(change func(dir string) error) error {
 		return fmt.Errorf("pebble: restoring: %w", err)
 	}
 	for _, e := range entries {
+		if e.Name() == lockName { // The directory's own is held, and stays.
+			if err := r.fs.Remove(filepath.Join(r.folder(), lockName)); err != nil {
+				return fmt.Errorf("pebble: restoring: %w", err)
+			}
+			continue
+		}
 		if err := r.fs.Rename(filepath.Join(r.folder(), e.Name()), filepath.Join(r.dir, e.Name())); err != nil {
 			return fmt.Errorf("pebble: restoring: %w", err)
 		}

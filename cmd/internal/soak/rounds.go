@@ -50,6 +50,7 @@ var all = []soaked{
 	{pkg: "cmd/internal/e2e", test: "TestKilledAtAnyMoment"},
 	{pkg: "cmd/internal/e2e", test: "TestImportKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestBackupsThatAreKilled"},
+	{pkg: "cmd/internal/e2e", test: "TestBackupsIntoAFolderThatAreKilled"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatIsNotWell"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatDies"},
 	{pkg: "cmd/cassia", test: "TestContract"},
