@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -41,8 +44,8 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err := c.to.Validate(); err != nil {
 		return fmt.Errorf("--to, --keep, --key-file: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(c.dir, "LOCK")); err != nil {
-		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
+	if err := c.checkStore(); err != nil { // Before anything is changed.
+		return err
 	}
 	if err := c.to.CheckBeside(c.dir); err != nil {
 		return fmt.Errorf("--to: %s", oneLine(err))
@@ -79,6 +82,18 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 		fmt.Fprintln(os.Stderr, "warning: where the backup is can't be noted: "+oneLine(err))
 	}
 	return errors.Join(err, c.printVerified(stats))
+}
+
+// checkStore returns an error for a directory that isn't there, has no store or is a backup.
+func (c *backupCommand) checkStore() error {
+	if err := pebble.CheckBackupFolder(c.dir); errors.Is(err, pebble.ErrInBackup) {
+		return fmt.Errorf("%s: %s; copy its folder instead", c.dir, oneLine(err))
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "MANIFEST-") }) {
+		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
+	}
+	return nil
 }
 
 // snapshot makes one of the name: by itself where no server uses the directory, else the server does.

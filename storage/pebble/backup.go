@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -204,10 +205,11 @@ func oneStore(folder string, names []string) error {
 		folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
 }
 
-// partialBackup matches what Backup names its own unfinished work.
+// partialBackup matches the names of backups that commands and schedules make.
 var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
-// backups lists what there is in a folder: the names of the complete ones, the oldest first, and of those that aren't.
+// backups lists what there is in a folder: the names of the complete ones, the oldest first, and of those that aren't. A backup whose list is
+// missing or can't be read counts as complete: it was, for its name is given last.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -220,13 +222,25 @@ func backups(folder string) (complete, partial []string, err error) {
 			if e.IsDir() && partialBackup.MatchString(before) {
 				partial = append(partial, before)
 			}
-		} else if _, err := os.Stat(filepath.Join(folder, name, backupList)); err == nil {
+		} else if hasList(folder, e) {
 			complete = append(complete, name)
 			taken[name] = takenAt(folder, name)
 		}
 	}
 	slices.SortFunc(complete, func(a, b string) int { return cmp.Or(taken[a].Compare(taken[b]), strings.Compare(a, b)) })
 	return complete, partial, nil
+}
+
+// hasList reports whether a directory has the list of a backup, or should have.
+func hasList(folder string, e fs.DirEntry) bool {
+	_, err := os.Stat(filepath.Join(folder, e.Name(), backupList))
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, fs.ErrNotExist):
+		return e.IsDir() && partialBackup.MatchString(e.Name())
+	}
+	return !errors.Is(err, syscall.ENOTDIR) // There may be one, such as in a directory that only another user may read.
 }
 
 // inOrder returns backups of one store, which come in the order of their times, in the order in which they were made. If the list of one
@@ -300,7 +314,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 	}
 	from := filepath.Join(folder, name)
 	list, err := readList(from)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
 		return stats, fmt.Errorf("%w at %s", ErrNoBackup, from)
 	}
 	if err != nil {
@@ -322,6 +336,9 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 			err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
+			if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
+				err = fmt.Errorf("%w at %s any more: a backup that was made meanwhile has removed it (--keep)", ErrNoBackup, from)
+			}
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}

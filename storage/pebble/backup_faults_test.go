@@ -159,7 +159,7 @@ func contentOf(t *testing.T, dir string) map[string]string {
 
 func momentName(i int) string { return fmt.Sprintf("20261122T%06dZ-%x", i, i) }
 
-func momentTime(i int) time.Time { return time.Unix(1.7e9, 0).Add(time.Duration(i) * time.Hour) }
+func momentTime(i int) time.Time { return time.Date(2026, 11, 22, 0, 0, i, 0, time.UTC) }
 
 // backup makes the backup of a moment, of which two stay.
 func (m moments) backup(t *testing.T, changes vfs.FS, folder string, i int) (BackupStats, error) {
@@ -297,7 +297,7 @@ func (m moments) openable(t *testing.T, dir string, i int) bool {
 func TestClockStepsBack(t *testing.T) {
 	m := newMoments(t, 4)
 	folder := filepath.Join(t.TempDir(), "backups")
-	for i, at := range []int{0, 5, 2, 1} { // hours
+	for i, at := range []int{0, 5, 2, 1} { // seconds
 		_, err := backup(t.Context(), faultless(), m.dirs[i], folder, momentName(at), Keep{Last: 1}, momentTime(at))
 		require.NoError(t, err)
 		dir := filepath.Join(t.TempDir(), "data")
@@ -329,6 +329,57 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 2, rowsIn(t, dir))
+}
+
+// TestBackupWithoutItsList isn't passed over without a word: by restore, which would take an older one for the newest.
+func TestBackupWithoutItsList(t *testing.T) {
+	m := newMoments(t, 3)
+	for about, damage := range map[string]func(list string) error{
+		"missing":  os.Remove,
+		"no right": func(list string) error { return errors.Join(os.Remove(list), os.Symlink(list, list)) }, // whose error isn't that it is missing
+	} {
+		folder := m.folder(t)
+		list := filepath.Join(folder, momentName(1), backupList)
+		require.NoError(t, damage(list), about)
+		_, err := Restore(t.Context(), folder, "", filepath.Join(t.TempDir(), "data"))
+		require.ErrorContains(t, err, list, about)
+		_, err = backup(t.Context(), faultless(), m.dirs[2], folder, momentName(2), Keep{Last: 3}, momentTime(2))
+		require.NoError(t, err, about)
+		dir := filepath.Join(t.TempDir(), "data")
+		_, err = Restore(t.Context(), folder, "", dir)
+		require.NoError(t, err, about)
+		require.Equal(t, m.contents[2], contentOf(t, dir), about)
+		require.DirExists(t, filepath.Dir(list), about)
+		require.NoError(t, os.RemoveAll(filepath.Join(folder, momentName(1))))
+	}
+}
+
+// TestRestoreOfABackupThatIsRemoved says so.
+func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
+	m := newMoments(t, 2)
+	folder := m.folder(t)
+	removing := &removingFS{FS: faultless(), remove: func() error { return removeBackup(vfs.Default, folder, momentName(0)) }}
+	dir := filepath.Join(t.TempDir(), "data")
+	_, err := restore(t.Context(), removing, folder, momentName(0), dir, nil)
+	require.ErrorIs(t, err, ErrNoBackup)
+	require.ErrorContains(t, err, "has removed it (--keep)")
+	require.NoDirExists(t, dir)
+}
+
+// removingFS removes something before it makes the second file.
+type removingFS struct {
+	vfs.FS
+	made   int
+	remove func() error
+}
+
+func (r *removingFS) Create(name string, w vfs.DiskWriteCategory) (vfs.File, error) {
+	if r.made++; r.made == 2 {
+		if err := r.remove(); err != nil {
+			return nil, err
+		}
+	}
+	return r.FS.Create(name, w)
 }
 
 // TestRestoresAtOneMoment of two backups into one directory aren't mixed, and no store is made there meanwhile.
