@@ -354,7 +354,7 @@ func TestBackupWithoutItsList(t *testing.T) {
 	}
 }
 
-// TestRestoreOfABackupThatIsRemoved says so.
+// TestRestoreOfABackupThatIsRemoved names the cause.
 func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -389,7 +389,7 @@ func TestRestoresAtOneMoment(t *testing.T) {
 	_, err := RestoreAndChange(t.Context(), folder, momentName(0), dir, func(string) error {
 		_, err := Restore(t.Context(), folder, momentName(1), dir)
 		require.ErrorIs(t, err, ErrLockHeld)
-		require.ErrorContains(t, err, dir+" is in use, locked by this process")
+		require.ErrorContains(t, err, dir+" is in use by another restore or a server (locked by this process")
 		return nil
 	})
 	require.NoError(t, err)

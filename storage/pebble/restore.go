@@ -73,7 +73,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 		return r, err // Before anything is changed.
 	}
 	if r.lock, err = LockFile(filepath.Join(dir, lockName)); errors.Is(err, ErrLockHeld) {
-		return r, fmt.Errorf("%s is in use, %w", dir, err)
+		return r, fmt.Errorf("%s is in use by another restore or a server (%w)", dir, err)
 	} else if err != nil {
 		return r, err
 	}
