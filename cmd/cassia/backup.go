@@ -16,7 +16,6 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
-	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
 // backupCommand copies a data directory, while a server uses it or not.
@@ -43,27 +42,31 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err := c.to.Validate(); err != nil {
 		return fmt.Errorf("--to, --keep, --key-file: %w", err)
 	}
-	begun := time.Now()
-	name, err := c.snapshot(ctx)
-	if err != nil {
+	if err := c.checkStore(); err != nil { // Before anything is changed.
 		return err
 	}
+	if err := c.to.CheckBeside(c.dir); err != nil {
+		return fmt.Errorf("--to: %s", oneLine(err))
+	}
+	begun := time.Now()
+	name := backupName(begun)
 	snapshots := filepath.Join(c.dir, snapshotsFolder)
-	made := filepath.Join(snapshots, name)
-	claim, err := backups.ClaimSnapshot(snapshots, name)
+	claim, err := backups.ClaimSnapshot(ctx, snapshots, name)
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(made))
+		return fmt.Errorf("%s: %s", c.dir, oneLine(err))
 	}
 	defer func() { err = errors.Join(err, claim.Remove()) }()
+	if err := c.snapshot(ctx, name); err != nil {
+		return err
+	}
+	made := filepath.Join(snapshots, name)
+	if warning := c.to.Warning(snapshots, made); warning != "" {
+		fmt.Fprintln(os.Stderr, "warning: "+warning)
+	}
 	stats, err := c.to.Backup(ctx, made, name, begun)
-	var retention *objects.RetentionError
+	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
 		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
-	}
-	for _, left := range stats.LeftOver { // Backups that were killed have left their snapshots, too.
-		if err := os.RemoveAll(filepath.Join(snapshots, filepath.Base(left))); err != nil {
-			return err
-		}
 	}
 	fmt.Printf("backup %s: %d files, %d bytes, of which %d files, %d bytes were copied, in %s\n", c.to.Name(name), stats.Files, stats.Bytes,
 		stats.Copied, stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
@@ -73,24 +76,53 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if stats.Future != "" {
 		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
 	}
+	if err := c.to.Remember(snapshots, name); err != nil {
+		fmt.Fprintln(os.Stderr, "warning: where the backup is can't be noted: "+oneLine(err))
+	}
 	return errors.Join(err, c.printVerified(stats))
 }
 
-// snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.
-func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
-	eng, err := openExisting(c.dir)
+// checkStore returns an error for a directory that has no store, is a backup, or that a start would refuse.
+func (c *backupCommand) checkStore() error {
+	if err := pebble.CheckBackupFolder(c.dir); errors.Is(err, pebble.ErrInBackup) {
+		return fmt.Errorf("%s: %s; copy its folder instead", c.dir, oneLine(err))
+	}
+	return atStore(c.dir, pebble.CheckStore(c.dir))
+}
+
+// atStore adds the directory to an error of opening it.
+func atStore(dir string, err error) error {
+	switch {
+	case errors.Is(err, pebble.ErrNoData):
+		return fmt.Errorf("%s: there are no data of Cassia's", dir)
+	case err != nil:
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// snapshot makes one of the name: by itself where no server uses the directory, else the server does.
+func (c *backupCommand) snapshot(ctx context.Context, name string) error {
+	err := c.snapshotAlone(ctx, name)
 	if errors.Is(err, engine.ErrLocked) {
-		return c.server.snapshot(ctx, c.dir)
+		return c.server.snapshot(ctx, c.dir, name)
 	}
+	return err
+}
+
+// snapshotAlone opens the directory and makes a snapshot. Another command that does so at the same time is waited for.
+func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
+	folder := filepath.Join(c.dir, snapshotsFolder)
+	done, err := backups.Turn(ctx, folder)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	name = backupName(time.Now())
-	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
-		return "", err
+	defer func() { err = errors.Join(err, done()) }()
+	eng, err := openExisting(c.dir)
+	if err != nil {
+		return err
 	}
-	return name, checkpoint(ctx, eng, filepath.Join(c.dir, snapshotsFolder, name))
+	return errors.Join(checkpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
 }
 
 // openExisting opens the engine of a directory, whatever the settings of its store.
@@ -99,16 +131,10 @@ func openExisting(dir string) (*pebble.Engine, error) {
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	o.MustExist, o.Admit = true, storage.Admit(storage.Options{AnySettings: true})
 	eng, err := pebble.Open(dir, o)
-	switch {
-	case errors.Is(err, pebble.ErrNoData):
-		return nil, fmt.Errorf("%s: there are no data of Cassia's", dir)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return eng, nil
+	return eng, atStore(dir, err)
 }
 
-// backupName names a backup after a time. Two of one second have different names, as those have that a server makes.
+// backupName names a backup after a time. Two of one second have different names.
 func backupName(at time.Time) string {
 	return fmt.Sprintf("%s-%016x", at.UTC().Format("20060102T150405Z"), rand.Uint64())
 }

@@ -99,6 +99,7 @@ func (x *existing) checkSnapshots() error {
 		return nil
 	}
 	made, err := x.fs.List(x.fs.PathJoin(x.dir, snapshotsFolder))
+	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasSuffix(name, ".claim") }) // Left by a command.
 	if err != nil || len(made) == 0 {
 		return err
 	}

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // ErrForeign means that a directory holds something else than an engine's data.
@@ -25,6 +28,40 @@ func CheckForeign(dir string) error {
 		return err
 	}
 	return errors.Join(x.checkBackup(), x.checkForeign())
+}
+
+// CheckStore returns an error unless dir, a directory of this machine, has an engine with a complete set of files: ErrNoData without one,
+// ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so another process may use the directory.
+func CheckStore(dir string) (err error) {
+	for range 3 { // Files that another process replaces meanwhile may seem to be missing.
+		if err = checkStoreOnce(dir); !errors.Is(err, engine.ErrCorrupt) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+func checkStoreOnce(dir string) error {
+	x := existing{fs: vfs.Default, dir: dir}
+	err := x.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrNoData, dir)
+	}
+	if err == nil {
+		err = errors.Join(x.checkBackup(), x.checkForeign())
+	}
+	if err != nil {
+		return err
+	}
+	if !x.isNew() {
+		opts := DefaultOptions()
+		return x.checkStore(&opts)
+	}
+	if err := x.checkSnapshots(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrNoData, dir)
 }
 
 // neighbors are files and folders at the top of another program's data directory that no engine and no file manager makes.

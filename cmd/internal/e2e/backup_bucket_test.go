@@ -23,22 +23,29 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// bucketed is a server under load that is backed up to a bucket, by commands.
+// bucketed is a server under load that is backed up to a bucket or a folder, by commands.
 type bucketed struct {
 	*killed
-	binary, data, to, key string
-	flags                 []string
+	binary, data, to string
+	key              []string // the flag; none for a folder
+	flags            []string
+	restores         time.Duration // how long a restore takes
 	// at are the samples acknowledged before each backup began, by its name.
 	at map[string]*killed
 }
 
-func newBucketed(t *testing.T) *bucketed {
+func newBucketed(t *testing.T, inFolder bool) *bucketed {
 	binary, home := builtCassia(t), t.TempDir()
-	identity, err := age.GenerateX25519Identity()
-	require.NoError(t, err)
-	b := &bucketed{binary: binary, data: filepath.Join(home, "data"), key: filepath.Join(home, "key"), at: map[string]*killed{}}
-	require.NoError(t, os.WriteFile(b.key, []byte(identity.String()), 0o600))
-	b.to = s3test.At(s3test.Start(t).Address, "some/prefix")
+	b := &bucketed{binary: binary, data: filepath.Join(home, "data"), at: map[string]*killed{}}
+	if inFolder {
+		b.to = filepath.Join(t.TempDir(), "backups")
+	} else {
+		identity, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		key := filepath.Join(home, "key")
+		require.NoError(t, os.WriteFile(key, []byte(identity.String()), 0o600))
+		b.to, b.key = s3test.At(s3test.Start(t).Address, "some/prefix"), []string{"--key-file=" + key}
+	}
 	b.flags = []string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--no-self-monitoring"}
 	program := promrig.Cassia(binary, home, cassiatest.FreeAddress(t), b.flags...)
 	b.killed = newKilled(t, killLoads(t, time.Now())[:2], program)
@@ -47,7 +54,7 @@ func newBucketed(t *testing.T) *bucketed {
 }
 
 func (b *bucketed) command(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, b.binary, append(args, "--key-file="+b.key)...)
+	c := exec.CommandContext(ctx, b.binary, append(args, b.key...)...)
 	c.Env = append(os.Environ(), s3test.Environment...)
 	return c
 }
@@ -57,7 +64,7 @@ func (b *bucketed) backup(ctx context.Context) *exec.Cmd {
 }
 
 // backedUp finds a backup's name in the output of a command that succeeded.
-var backedUp = regexp.MustCompile(`(?m)^backup s3://\S*/(\d{8}T\d{6}Z-[0-9a-f]+): `)
+var backedUp = regexp.MustCompile(`(?m)^backup \S*/(\d{8}T\d{6}Z-[0-9a-f]+): `)
 
 // whole makes a backup.
 func (b *bucketed) whole() (took time.Duration) {
@@ -90,8 +97,19 @@ var restoredName = regexp.MustCompile(`(?m)^restored (\S+), of `)
 // verifyNewest restores the newest backup, and compares it with the samples acknowledged before that one began.
 func (b *bucketed) verifyNewest() {
 	dir := b.t.TempDir()
-	out, err := b.command(b.ctx, "restore", "--from="+b.to, "--storage.path="+filepath.Join(dir, "data")).CombinedOutput()
+	restore := func(ctx context.Context) ([]byte, error) {
+		return b.command(ctx, "restore", "--from="+b.to, "--storage.path="+filepath.Join(dir, "data")).CombinedOutput()
+	}
+	if b.restores > 0 { // It is killed first, unless it ends before that.
+		ctx, cancel := context.WithTimeout(b.ctx, time.Duration(b.rand.Int64N(int64(b.restores))))
+		_, _ = restore(ctx)
+		cancel()
+		b.verifyCut(filepath.Join(dir, "data"))
+	}
+	begun := time.Now()
+	out, err := restore(b.ctx)
 	require.NoError(b.t, err, "%s", out)
+	b.restores = time.Since(begun)
 	require.Contains(b.t, string(out), ": 0 problems")
 	name := string(restoredName.FindSubmatch(out)[1])
 	known, ok := b.at[name]
@@ -104,14 +122,37 @@ func (b *bucketed) verifyNewest() {
 	known.stop(0)
 }
 
+// verifyCut verifies the directory of a restore that was killed: it is complete, and then removed, or nothing opens it.
+func (b *bucketed) verifyCut(dir string) {
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == "LOCK" {
+		return
+	}
+	require.NoError(b.t, err)
+	out, err := exec.CommandContext(b.ctx, b.binary, "check", "--storage.path="+dir).CombinedOutput()
+	if _, statErr := os.Stat(filepath.Join(dir, "RESTORING")); statErr == nil {
+		require.Error(b.t, err)
+		require.Contains(b.t, string(out), "a restore into this directory was begun and not finished")
+		return
+	}
+	require.NoError(b.t, err, "%s", out)
+	require.Contains(b.t, string(out), ": 0 problems")
+	require.NoError(b.t, os.RemoveAll(dir))
+}
+
 // TestBackupsThatAreKilled backs a server up to a bucket under load, encrypted, and kills the command at random moments. Whatever backup is
-// the newest then has all that was acknowledged before it began.
-func TestBackupsThatAreKilled(t *testing.T) {
+// the newest then has all that was acknowledged before it began. Restores are killed, too.
+func TestBackupsThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, false) }
+
+// TestBackupsIntoAFolderThatAreKilled does the same with a folder.
+func TestBackupsIntoAFolderThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, true) }
+
+func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
 	if testing.Short() {
 		t.Skip("runs the binary under load: leave -short out")
 	}
 	t.Parallel()
-	b := newBucketed(t)
+	b := newBucketed(t, inFolder)
 	stopLoads := b.startLoads()
 	for _, l := range b.loads {
 		require.Eventually(t, func() bool { return l.acks.Count() > 0 }, cassiatest.ReadyWithin, time.Millisecond, "something is acknowledged before")
@@ -126,9 +167,14 @@ func TestBackupsThatAreKilled(t *testing.T) {
 	b.processes[0].Kill()
 	stopLoads()
 	b.verifyNewest()
-	left, err := filepath.Glob(filepath.Join(b.data, "snapshots", "*"+".backup"))
+	left, err := filepath.Glob(filepath.Join(b.data, "snapshots", "*"))
 	require.NoError(t, err)
-	require.Empty(t, left, "what killed commands claimed")
+	require.Empty(t, left, "snapshots of killed commands, made before or after they were killed, and claims")
+	if inFolder {
+		left, err = filepath.Glob(filepath.Join(b.to, "*.part"))
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
 }
 
 // TestBackupsOfServe has a server make backups itself, in a bucket, and restores one.
