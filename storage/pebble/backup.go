@@ -77,6 +77,7 @@ type BackupStats struct {
 	Verified           int      // files of which every block was compared with its checksum
 	Damaged            []string // files that were damaged already in the source: then no older backup was removed
 	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
+	Unreadable         []string // lists of other backups, or of garbage, that can't be read, each with the remedy
 	Rotten             []string // files of the backup before whose content isn't the one that was backed up
 }
 
