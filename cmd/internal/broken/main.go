@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -63,16 +64,24 @@ func run(ctx context.Context, dir, only string) error {
 }
 
 // broken returns the file with the rule broken.
-func (r *rule) broken(root string) (path string, text []byte, err error) {
-	path = filepath.Join(root, filepath.FromSlash(r.file))
-	was, err := os.ReadFile(path)
+func (r *rule) broken(root string) (file string, text []byte, err error) {
+	file = filepath.Join(root, filepath.FromSlash(r.file))
+	was, err := os.ReadFile(file)
 	if err != nil {
-		return path, nil, err
+		return file, nil, err
 	}
 	if n := strings.Count(string(was), r.from); n != 1 {
-		return path, nil, fmt.Errorf("%s has %d times what is to be replaced: %q", r.file, n, r.from)
+		return file, nil, fmt.Errorf("%s has %d times what is to be replaced: %q", r.file, n, r.from)
 	}
-	return path, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
+	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
+}
+
+// tested is the package whose tests are to notice: that of backups in buckets has its own, all else is tested by the storage.
+func (r *rule) tested() string {
+	if of := path.Dir(r.file); of == "storage/pebble/objects" {
+		return of
+	}
+	return "storage"
 }
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
@@ -83,23 +92,23 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 	if err != nil {
 		return "", 0, err
 	}
-	path, text, err := r.broken(root)
+	file, text, err := r.broken(root)
 	if err != nil {
 		return "", 0, err
 	}
 	copied, overlay, binary := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: copied}})
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: copied}})
 	if err != nil {
 		return "", 0, err
 	}
 	if err := errors.Join(os.WriteFile(copied, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", 0, err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./storage").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./"+r.tested()).CombinedOutput(); err != nil {
 		return "", 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	test := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout", "5m", "-test.run", "^("+r.tests+")$")
-	test.Dir = filepath.Join(root, "storage")
+	test.Dir = filepath.Join(root, filepath.FromSlash(r.tested()))
 	begun := time.Now()
 	out, err := test.CombinedOutput()
 	took = time.Since(begun)

@@ -161,7 +161,7 @@ func (b *backup) listFiles(ctx context.Context) error {
 		name := o.Name[len(folder):]
 		b.sizes[name] = o.Size
 		mayBeListed := condemned[name] || !newest.IsZero() && !o.Modified.After(newest.Add(-b.Grace))
-		if hash, ok := hashOf(name); ok && !mayBeListed {
+		if hash, _, ok := parseObject(name); ok && !mayBeListed {
 			b.have[name], b.bySum[hash] = o, name
 		}
 	}

@@ -43,6 +43,8 @@ type process struct {
 var (
 	errGone = errors.New("the process was killed")
 	errLost = errors.New("the answer was lost")
+
+	errNotWhole = errors.New("a manifest has no file")
 )
 
 // step makes a request, in one piece. Between requests others make theirs.
@@ -88,7 +90,7 @@ func (p *process) Put(ctx context.Context, name string, from io.Reader, size int
 			}
 			p.late[p.name] = true
 		}
-		return p.memory.Put(ctx, name, from, size)
+		return errors.Join(p.memory.Put(ctx, name, from, size), p.whole())
 	})
 }
 
@@ -136,7 +138,10 @@ func TestConcurrentBackups(t *testing.T) {
 				}
 				removed += stats.Removed
 				r.turn.Unlock()
+				r.turn.Lock()
 				assert.NoError(t, p.whole())
+				r.turn.Unlock()
+				assert.NotErrorIs(t, err, errNotWhole)
 			}
 		})
 	}
@@ -147,10 +152,8 @@ func TestConcurrentBackups(t *testing.T) {
 	require.Less(t, len(r.of("files")), 60, "what isn't used is removed")
 }
 
-// whole holds every manifest against the files that are there.
+// whole, which is called while no request is made, holds every manifest against the files that are there.
 func (r *race) whole() error {
-	r.turn.Lock()
-	defer r.turn.Unlock()
 	all, err := list(context.Background(), r.memory, "backups/")
 	if err != nil {
 		return err
@@ -167,7 +170,7 @@ func (r *race) whole() error {
 			content, ok := r.objects[l.folder("files")+f.Object]
 			sum := sha256.Sum256(content)
 			if !ok || hex.EncodeToString(sum[:]) != f.SHA256 {
-				return fmt.Errorf("%s has no file %s", l.Name, f.Object)
+				return fmt.Errorf("%w: %s, %s", errNotWhole, l.Name, f.Object)
 			}
 		}
 	}

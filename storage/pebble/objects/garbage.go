@@ -214,6 +214,9 @@ func (b *backup) sweep(ctx context.Context) error {
 			unused[name] = now.Sub(o.Modified) >= b.Grace
 		}
 	}
+	if err := b.verifyUploaders(ctx, unused); err != nil {
+		return err
+	}
 	for _, g := range lists {
 		if g.unreadable != nil {
 			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("list of garbage %s can't be read (%s): files that it may name are uploaded again; remove the object", g.object, g.unreadable))
@@ -238,6 +241,28 @@ func (b *backup) sweep(ctx context.Context) error {
 		}
 	}
 	return b.note(ctx, unused)
+}
+
+// verifyUploaders returns an error if the manifest of a backup is there that uploaded one of the old unused files: it may refer to it, and wasn't
+// listed. Young files may be of a backup that is being made.
+func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) error {
+	verified := map[string]bool{}
+	for name, old := range unused {
+		_, backup, ok := parseObject(name)
+		if !ok || !old || verified[backup] {
+			continue
+		}
+		verified[backup] = true
+		for _, object := range []string{b.manifest(backup, false), b.manifest(backup, true)} {
+			if _, ok := b.manifests[object]; ok {
+				continue // It doesn't refer to the file, or was removed.
+			}
+			if err := b.isDeleted(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // note stores a list of garbage: of the unused files those that are as old as Grace. Younger ones may belong to a backup that is being
