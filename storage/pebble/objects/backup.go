@@ -128,7 +128,24 @@ func (b *backup) readNewest(ctx context.Context, m *manifest) error {
 		for _, f := range newest.Files {
 			b.known[f.Name] = f
 		}
-		return nil
+		return b.addUnlisted(ctx, m, newest.Others)
+	}
+	return nil
+}
+
+// addUnlisted notes in a manifest those of others that are there and weren't listed.
+func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) error {
+	for _, object := range others {
+		if slices.Contains(m.Others, object) {
+			continue
+		}
+		is, err := b.isDeleted(ctx, object)
+		if err != nil {
+			return err
+		}
+		if !is {
+			m.Others = append(m.Others, object)
+		}
 	}
 	return nil
 }

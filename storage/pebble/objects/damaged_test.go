@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +129,38 @@ func TestBackupsWithMissingFiles(t *testing.T) {
 	for i, content := range []string{"b", "d"} {
 		require.Equal(t, map[string]string{"f": content}, filesOf(t, b, name[1+2*i], o))
 	}
+}
+
+// hiding is a bucket whose listings lack an object.
+type hiding struct {
+	*memory
+	object string
+}
+
+func (h *hiding) List(ctx context.Context, prefix string) ([]Object, error) {
+	found, err := h.memory.List(ctx, prefix)
+	return slices.DeleteFunc(found, func(o Object) bool { return o.Name == h.object }), err
+}
+
+// TestHiddenManifest has listings lack the manifest of a backup that uploaded nothing itself, since another one, which was removed, had
+// the same content.
+func TestHiddenManifest(t *testing.T) {
+	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
+	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 9}, 10*time.Hour, func() time.Time { return now }
+	name := names(9)
+	lying := &hiding{memory: b}
+	backup := func(i int, content string) error {
+		b.now, now = b.now.Add(12*time.Hour), now.Add(12*time.Hour)
+		_, err := Backup(t.Context(), lying, checkpoint(t, "s", map[string]string{"f": content}), name[i], o)
+		return err
+	}
+	for i, content := range []string{"same", "same", "other"} {
+		require.NoError(t, backup(i, content))
+	}
+	require.NoError(t, b.Delete(t.Context(), setOf("s", nil).manifest(name[0], false)))
+	lying.object = setOf("s", nil).manifest(name[1], false)
+	for i := range 4 {
+		require.ErrorContains(t, backup(3+i, "third"), "is there and isn't listed: the listing isn't reliable; nothing is removed")
+	}
+	require.Equal(t, map[string]string{"f": "same"}, filesOf(t, b, name[1], o))
 }

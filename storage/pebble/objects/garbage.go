@@ -128,25 +128,34 @@ func (b *backup) survey(ctx context.Context) ([]listed, error) {
 		delete(unlisted, l.object)
 	}
 	for object := range unlisted {
-		if err := b.isDeleted(ctx, object); err != nil {
+		if err := b.verifyDeleted(ctx, object); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// isDeleted returns an error unless a manifest that isn't listed is missing when it is requested by name.
-func (b *backup) isDeleted(ctx context.Context, object string) error {
+// isDeleted reports whether a manifest that isn't listed is missing when it is requested by name, too.
+func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
 	if b.deleted[object] {
-		return nil
+		return true, nil
 	}
 	body, err := b.bucket.Get(ctx, object)
-	if err == nil {
-		return errors.Join(fmt.Errorf("objects: %s is there and isn't listed: the listing isn't reliable; nothing is removed", object), body.Close())
+	if isGone(err) {
+		b.deleted[object] = true
+		return true, nil
 	}
-	b.deleted[object] = isGone(err)
-	if b.deleted[object] {
-		return nil
+	if err != nil {
+		return false, err
+	}
+	return false, body.Close()
+}
+
+// verifyDeleted returns an error unless isDeleted.
+func (b *backup) verifyDeleted(ctx context.Context, object string) error {
+	is, err := b.isDeleted(ctx, object)
+	if err == nil && !is {
+		err = fmt.Errorf("objects: %s is there and isn't listed: the listing isn't reliable; nothing is removed", object)
 	}
 	return err
 }
@@ -257,7 +266,7 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 			if _, ok := b.manifests[object]; ok {
 				continue // It doesn't refer to the file, or was removed.
 			}
-			if err := b.isDeleted(ctx, object); err != nil {
+			if err := b.verifyDeleted(ctx, object); err != nil {
 				return err
 			}
 		}

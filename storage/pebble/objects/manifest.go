@@ -32,7 +32,7 @@ type manifest struct {
 	Store   string    `json:"store"`
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the objects of the manifests that were listed when this one was made: a listing that lacks one is verified.
+	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
 	Others []string `json:"others,omitempty"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
