@@ -15,7 +15,6 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
-	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
 // backupCommand copies a data directory, while a server uses it or not.
@@ -45,27 +44,28 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if _, err := os.Stat(filepath.Join(c.dir, "LOCK")); err != nil {
 		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
 	}
-	begun := time.Now()
-	name, err := c.snapshot(ctx)
-	if err != nil {
-		return err
+	if err := c.to.CheckBeside(c.dir); err != nil {
+		return fmt.Errorf("--to: %s", oneLine(err))
 	}
+	begun := time.Now()
+	name := backupName(begun)
 	snapshots := filepath.Join(c.dir, snapshotsFolder)
-	made := filepath.Join(snapshots, name)
-	claim, err := backups.ClaimSnapshot(snapshots, name)
+	claim, err := backups.ClaimSnapshot(ctx, snapshots, name)
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(made))
+		return fmt.Errorf("%s: %s", c.dir, oneLine(err))
 	}
 	defer func() { err = errors.Join(err, claim.Remove()) }()
+	if err := c.snapshot(ctx, name); err != nil {
+		return err
+	}
+	made := filepath.Join(snapshots, name)
+	if warning := c.to.Warning(snapshots, made); warning != "" {
+		fmt.Fprintln(os.Stderr, "warning: "+warning)
+	}
 	stats, err := c.to.Backup(ctx, made, name, begun)
-	var retention *objects.RetentionError
+	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
 		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
-	}
-	for _, left := range stats.LeftOver { // Backups that were killed have left their snapshots, too.
-		if err := os.RemoveAll(filepath.Join(snapshots, filepath.Base(left))); err != nil {
-			return err
-		}
 	}
 	fmt.Printf("backup %s: %d files, %d bytes, of which %d files, %d bytes were copied, in %s\n", c.to.Name(name), stats.Files, stats.Bytes,
 		stats.Copied, stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
@@ -75,29 +75,39 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if stats.Future != "" {
 		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
 	}
+	if err := c.to.Remember(snapshots, name); err != nil {
+		fmt.Fprintln(os.Stderr, "warning: where the backup is can't be noted: "+oneLine(err))
+	}
 	return errors.Join(err, c.printVerified(stats))
 }
 
-// snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.
-func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
+// snapshot makes one of the name: by itself where no server uses the directory, else the server does.
+func (c *backupCommand) snapshot(ctx context.Context, name string) error {
+	err := c.snapshotAlone(ctx, name)
+	if errors.Is(err, engine.ErrLocked) {
+		return c.server.snapshot(ctx, c.dir, name)
+	}
+	return err
+}
+
+// snapshotAlone opens the directory and makes a snapshot. Another command that does so at the same time is waited for.
+func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
+	folder := filepath.Join(c.dir, snapshotsFolder)
+	done, err := backups.Turn(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	o := pebble.DefaultOptions()
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	eng, err := pebble.Open(c.dir, o)
-	if errors.Is(err, engine.ErrLocked) {
-		return c.server.snapshot(ctx, c.dir)
-	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", c.dir, err)
+		return fmt.Errorf("%s: %w", c.dir, err)
 	}
-	defer func() { err = errors.Join(err, eng.Close()) }()
-	name = backupName(time.Now())
-	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
-		return "", err
-	}
-	return name, checkpoint(ctx, eng, filepath.Join(c.dir, snapshotsFolder, name))
+	return errors.Join(checkpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
 }
 
-// backupName names a backup after a time. Two of one second have different names, as those have that a server makes.
+// backupName names a backup after a time. Two of one second have different names.
 func backupName(at time.Time) string {
 	return fmt.Sprintf("%s-%016x", at.UTC().Format("20060102T150405Z"), rand.Uint64())
 }

@@ -3,8 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,9 +28,55 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		return command.run(context.Background())
 	}
 	empty := t.TempDir()
-	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty), "there are no data of Cassia's")
-	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(empty, "x"), "--from="+empty), "no complete backup")
+	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+t.TempDir()), "there are no data of Cassia's")
+	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(t.TempDir(), "x"), "--from="+empty), "no complete backup")
 	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty, "--keep=-1"), "--keep")
+}
+
+// TestBackupsIntoTheData are refused before anything is changed, by the command and by a schedule.
+func TestBackupsIntoTheData(t *testing.T) {
+	t.Parallel()
+	dir, other, folder := cassiatest.StoreWith(t, 1), cassiatest.StoreWith(t, 1), t.TempDir()
+	var stderr bytes.Buffer
+	require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + folder}, &stderr), stderr.String())
+	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
+	require.NoError(t, err)
+	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
+	for to, want := range map[string]string{
+		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
+		other: "has a store", made[0]: "it is a backup, or in one",
+	} {
+		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
+			stderr.Reset()
+			require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
+			require.Contains(t, stderr.String(), want, args)
+			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+		}
+	}
+	for to, want := range map[string]string{
+		folder: "is the folder of the backups", filepath.Join(folder, "restored"): "is in the folder of the backups", made[0]: "it is a backup, or in one",
+	} {
+		stderr.Reset()
+		require.Equal(t, 1, run([]string{"restore", "--from=" + folder, "--storage.path=" + to}, &stderr))
+		require.Contains(t, stderr.String(), want)
+	}
+	stderr.Reset()
+	require.Equal(t, 1, run([]string{"restore", "--from=" + made[0], "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
+	require.Contains(t, stderr.String(), "which is one itself: restore from its folder, with --backup="+filepath.Base(made[0]))
+	require.Equal(t, before, []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")})
+}
+
+// filesOf returns the files of a directory, with their sizes and times.
+func filesOf(t *testing.T, dir string) (out []string) {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		out = append(out, fmt.Sprint(path, info.Size(), info.ModTime()))
+		return err
+	}))
+	return out
 }
 
 // TestBackupsOfOneSecond are of a store that no server uses, one right after the other: more than one falls into a second.
@@ -35,6 +90,107 @@ func TestBackupsOfOneSecond(t *testing.T) {
 	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
 	require.NoError(t, err)
 	require.Len(t, made, 4)
+}
+
+// TestBackupsAtOneMoment of a directory that no server uses don't get in each other's way; two into one folder may, and say so.
+func TestBackupsAtOneMoment(t *testing.T) {
+	t.Parallel()
+	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()
+	var running sync.WaitGroup
+	var own, shared [4]string
+	for i := range own {
+		running.Go(func() {
+			var stderr bytes.Buffer
+			run([]string{"backup", "--storage.path=" + dir, "--to=" + filepath.Join(folder, fmt.Sprint(i))}, &stderr)
+			own[i] = stderr.String()
+		})
+		running.Go(func() {
+			var stderr bytes.Buffer
+			run([]string{"backup", "--storage.path=" + dir, "--to=" + filepath.Join(folder, "shared")}, &stderr)
+			shared[i] = stderr.String()
+		})
+	}
+	running.Wait()
+	require.Equal(t, [4]string{}, own)
+	made := 0
+	for _, text := range shared {
+		if text == "" {
+			made++
+			continue
+		}
+		require.Contains(t, text, "another backup into this folder is under way: "+filepath.Join(folder, "shared")+" (locked by this process")
+		require.NotContains(t, text, "resource temporarily unavailable")
+	}
+	names, err := filepath.Glob(filepath.Join(folder, "shared", "*Z-*"))
+	require.NoError(t, err)
+	require.Len(t, names, made)
+	require.Positive(t, made)
+	left, err := os.ReadDir(filepath.Join(dir, snapshotsFolder))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestSnapshotsOfKilledCommands don't stay: not one that was asked for by a command that ended meanwhile, nor one of a command that was
+// killed before the server started. One that a user asked for does.
+func TestSnapshotsOfKilledCommands(t *testing.T) {
+	t.Parallel()
+	dir := cassiatest.StoreWith(t, 3)
+	snapshots := filepath.Join(dir, snapshotsFolder)
+	const killed = "20261122T103000Z-1f"
+	kill := func() { // as kill -9 leaves it
+		require.NoError(t, os.MkdirAll(filepath.Join(snapshots, killed), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644))
+	}
+	kill()
+	server := startServe(t, "--storage.path="+dir)
+	left := func() (names []string) {
+		entries, err := os.ReadDir(snapshots)
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	require.Eventually(t, func() bool { return len(left()) == 0 }, cassiatest.Patience, 10*time.Millisecond)
+
+	post := func(query string) (status int, text string) {
+		resp, err := http.Post(server.URL+"/api/v1/admin/tsdb/snapshot"+query, "", nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		return resp.StatusCode, string(body)
+	}
+	status, text := post("?claim=" + killed)
+	require.Equal(t, 500, status)
+	require.Contains(t, text, "the command has another --storage.path", "nothing is made for whom it isn't removed")
+	require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644)) // It is killed while it waits for the answer.
+	status, text = post("?claim=" + killed)
+	require.Equal(t, 500, status)
+	require.Contains(t, text, "the process that the snapshot was made for has ended")
+	require.Empty(t, left())
+
+	status, text = post("")
+	require.Equal(t, 200, status, text)
+	kill()
+	var stderr bytes.Buffer
+	require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + server.URL}, &stderr), stderr.String())
+	require.Len(t, left(), 1)
+	require.Contains(t, text, left()[0], "the user's")
+	require.NoError(t, server.stop())
+
+	again := startServe(t, "--storage.path="+dir)
+	require.NoError(t, again.stop())
+	require.Contains(t, again.log.String(), "there are snapshots, whose files take space until they are removed")
+	require.Len(t, left(), 1)
+
+	// The server of another directory makes none.
+	startServe(t, "--storage.path="+dir)
+	elsewhere := cassiatest.StoreWith(t, 1)
+	other := startServe(t, "--storage.path="+elsewhere)
+	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + other.URL}, &stderr))
+	require.Contains(t, stderr.String(), "the command has another --storage.path")
+	require.NoDirExists(t, filepath.Join(elsewhere, snapshotsFolder))
+	require.Len(t, left(), 1)
 }
 
 // TestBackupFlags are refused before anything is done.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -68,13 +67,10 @@ func (e *exporting) run(ctx context.Context) error {
 
 // beside exports a snapshot that the server makes which uses the directory.
 func (e *exporting) beside(ctx context.Context) (err error) {
-	name, err := e.server.snapshot(ctx, e.Path)
-	if err != nil {
-		return err
-	}
-	e.Path = filepath.Join(e.Path, snapshotsFolder, name)
-	defer func() { err = errors.Join(err, os.RemoveAll(e.Path)) }()
-	return e.export(ctx)
+	return e.server.withSnapshot(ctx, e.Path, func(snapshot string) error {
+		e.Path = snapshot
+		return e.export(ctx)
+	})
 }
 
 // export exports what lies in a directory that nobody uses, or in a cluster.

@@ -63,9 +63,9 @@ func (p *process) queryable() *promql.Queryable {
 
 // newAPI returns the handler of Prometheus' API.
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
-	snapshot, dir := p.snapshots()
+	snapshot, claimed, dir := p.snapshots()
 	return api.New(api.Options{
-		Snapshot: snapshot, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
+		Snapshot: snapshot, ClaimedSnapshot: claimed, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
 		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -32,18 +33,25 @@ func addRestore(app *kingpin.Application) subcommand {
 		if m.damaged {
 			return m.run(ctx, &from, *name, *dir, *verify)
 		}
+		if err := from.CheckRestoreTo(*dir); err != nil {
+			return fmt.Errorf("--storage.path: %s", oneLine(err))
+		}
 		begun := time.Now()
-		stats, err := from.Restore(ctx, *name, *dir)
+		var damaged error // A directory that can't be opened is restored all the same: cassia restore --damaged may repair it.
+		stats, err := from.RestoreAndChange(ctx, *name, *dir, func(dir string) error {
+			err := markRestored(ctx, dir)
+			if errors.Is(err, engine.ErrCorrupt) {
+				damaged, err = err, nil
+			}
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("restoring from %s: %s", &from, oneLine(err))
 		}
 		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
 			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
-		if err := markRestored(ctx, *dir); err != nil {
-			return err
-		}
-		if !*verify {
-			return nil
+		if damaged != nil || !*verify {
+			return damaged
 		}
 		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
 		return checkAll(ctx, o)
@@ -56,7 +64,7 @@ func markRestored(ctx context.Context, dir string) (err error) {
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	eng, err := pebble.Open(dir, o)
 	if err != nil {
-		return fmt.Errorf("%s: %s", dir, oneLine(err))
+		return fmt.Errorf("%s: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	return storage.MarkRestored(ctx, eng, time.Now())

@@ -157,6 +157,7 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	p.logStore()
 	go p.watchRoom(ctx)
+	go p.sweepSnapshots(ctx)
 	go p.giveBack(ctx)
 	if err := p.store.LogRetentionChange(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))

@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/cassia-db/cassia/cmd/internal/backups"
+	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -20,18 +25,57 @@ import (
 // snapshotsFolder is where snapshots are made in a data directory, by name.
 const snapshotsFolder = "snapshots"
 
-// snapshots returns what makes a snapshot, and the data directory in which they are made; nil: none can be made.
-func (p *process) snapshots() (make func(dir string) error, in string) {
+// snapshots returns what makes a snapshot that stays, and one that a command has claimed, and the data directory in which they are
+// made; nil: none can be made.
+func (p *process) snapshots() (unclaimed func(dir string) error, claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)
 	if !ok {
-		return nil, ""
+		return nil, nil, ""
 	}
-	return func(dir string) error {
+	make := func(dir string) error { return checkpoint(context.Background(), e, dir) }
+	unclaimed = func(dir string) error {
 		if err := os.Remove(dir); err != nil { // A checkpoint makes its directory itself.
 			return err
 		}
-		return checkpoint(context.Background(), e, dir)
-	}, p.c.Path
+		return backups.MakeUnclaimed(context.Background(), filepath.Dir(dir), filepath.Base(dir), make)
+	}
+	claimed = func(ctx context.Context, name string) error {
+		return backups.MakeClaimed(ctx, filepath.Join(p.c.Path, snapshotsFolder), name, make)
+	}
+	return unclaimed, claimed, p.c.Path
+}
+
+// abandonedEvery is how often the server removes the snapshots of commands that were killed.
+const abandonedEvery = time.Minute
+
+// sweepSnapshots removes the snapshots of commands that were killed, and logs which stay, until ctx ends.
+func (p *process) sweepSnapshots(ctx context.Context) {
+	if p.c.Kind != config.EnginePebble {
+		return
+	}
+	folder := filepath.Join(p.c.Path, snapshotsFolder)
+	if stay, err := backups.Unclaimed(folder); err != nil {
+		p.log.Warn("the snapshots can't be listed", "at", folder, "err", err)
+	} else if len(stay) > 0 {
+		p.log.Info("there are snapshots, whose files take space until they are removed", "at", folder, "snapshots", len(stay), "oldest", stay[0])
+	}
+	ticker := time.NewTicker(abandonedEvery)
+	defer ticker.Stop()
+	for said := ""; ; {
+		removed, err := backups.RemoveAbandoned(ctx, folder)
+		if len(removed) > 0 {
+			p.log.Info("removed the snapshots of commands that were killed", "at", folder, "snapshots", strings.Join(removed, ", "))
+		}
+		if err != nil && ctx.Err() == nil && said != oneLine(err) {
+			said = oneLine(err)
+			p.log.Warn("the snapshot of a command that was killed can't be removed yet", "at", folder, "err", said)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // checkpoint makes one in a directory that isn't there yet, and notes in it of which store it is.
@@ -59,20 +103,34 @@ func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	}
 }
 
-// snapshot makes the server make a snapshot of the directory, and returns its name.
-func (s *serverOfDirectory) snapshot(ctx context.Context, dir string) (name string, err error) {
+// withSnapshot has the server make a snapshot of the directory, and calls use with where it is. The snapshot is removed afterwards,
+// by the server if this process is killed.
+func (s *serverOfDirectory) withSnapshot(ctx context.Context, dir string, use func(snapshot string) error) error {
+	name, folder := backupName(time.Now()), filepath.Join(dir, snapshotsFolder)
+	claim, err := backups.ClaimSnapshot(ctx, folder, name)
+	if err != nil {
+		return err
+	}
+	if err = s.snapshot(ctx, dir, name); err == nil {
+		err = use(filepath.Join(folder, name))
+	}
+	return errors.Join(err, claim.Remove())
+}
+
+// snapshot makes the server make a snapshot of the directory, which this process has claimed.
+func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) error {
 	client, err := s.login.client(*s.url)
 	if err != nil {
-		return "", err
+		return err
 	}
 	where, err := url.JoinPath(*s.url, "/api/v1/admin/tsdb/snapshot")
 	if err != nil {
-		return "", fmt.Errorf("--url: %w", err)
+		return fmt.Errorf("--url: %w", err)
 	}
-	wrong := func(format string, args ...any) (string, error) {
-		return "", fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{dir, withoutUser(*s.url)}, args...)...)
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{dir, withoutUser(*s.url)}, args...)...)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where+"?claim="+url.QueryEscape(name), nil)
 	if err != nil {
 		return wrong("can't be asked for a snapshot: %w", err)
 	}
@@ -92,14 +150,14 @@ func (s *serverOfDirectory) snapshot(ctx context.Context, dir string) (name stri
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return wrong("answered %s: %.200s", resp.Status, bytes.TrimSpace(body))
 	}
-	if answer.Error != "" || answer.Data.Name == "" {
+	if answer.Error != "" {
 		return wrong("answered %s: %s", resp.Status, answer.Error)
 	}
-	if name = filepath.Base(answer.Data.Name); name != answer.Data.Name {
-		return wrong("named its snapshot %q", answer.Data.Name)
+	if answer.Data.Name != name {
+		return wrong("named its snapshot %q instead of %q", answer.Data.Name, name)
 	}
 	if _, err := os.Stat(filepath.Join(dir, snapshotsFolder, name)); err != nil {
 		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
 	}
-	return name, nil
+	return nil
 }

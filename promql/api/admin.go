@@ -47,7 +47,7 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 		clean = a.cleanTombstones
 	}
 	for path, h := range map[string]http.HandlerFunc{
-		"/admin/tsdb/delete_series": nil, "/admin/tsdb/clean_tombstones": clean, "/admin/tsdb/snapshot": snapshot,
+		"/admin/tsdb/delete_series": nil, "/admin/tsdb/clean_tombstones": clean, snapshotRoute: snapshot,
 	} {
 		switch {
 		case !a.AdminAPI:
@@ -56,6 +56,24 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 			continue
 		}
 		routes[path] = h
+	}
+}
+
+const snapshotRoute = "/admin/tsdb/snapshot"
+
+// claimable answers requests for a snapshot that a command has claimed, by the parameter claim, and leaves others to next.
+func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.FormValue("claim")
+		if name == "" {
+			next(w, r)
+			return
+		}
+		if err := a.ClaimedSnapshot(r.Context(), name); err != nil {
+			a.fail(w, r, http.StatusInternalServerError, "internal", "create snapshot: "+err.Error())
+			return
+		}
+		a.respond(w, r, map[string]string{"name": name})
 	}
 }
 

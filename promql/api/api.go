@@ -91,6 +91,9 @@ type Options struct {
 	// made, in one named snapshots; nil: that isn't supported.
 	Snapshot func(dir string) error
 	DataDir  string
+	// ClaimedSnapshot makes a snapshot there, for a command that chose its name, claimed it and removes it. If the command has ended
+	// meanwhile, no snapshot stays.
+	ClaimedSnapshot func(ctx context.Context, name string) error
 
 	// Instrument wraps the handler of each route, whose name it gets; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -150,6 +153,8 @@ func (a *api) router() http.Handler {
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
+		} else if name == snapshotRoute && a.ClaimedSnapshot != nil {
+			h = a.claimable(h)
 		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
 		if !uncompressed[name] {

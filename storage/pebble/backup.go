@@ -3,12 +3,9 @@ package pebble
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // Backups of a folder lie side by side, each a whole copy of an engine's directory:
@@ -28,7 +24,7 @@ import (
 //	        │    ├─ backup.json              the list: each file's size, time and SHA-256
 //	        │    └─ 000123.sst, MANIFEST-… , …
 //	        ├─ 20261123T103000Z-07…/         shares the files that didn't change, by hard links
-//	        └─ 20261124T103000Z-c2….part/    not complete
+//	        └─ 20261124T103000Z-c2….part/    not complete, or being removed
 const (
 	backupList    = "backup.json"
 	partialSuffix = ".part"
@@ -48,6 +44,8 @@ var (
 type backedUp struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
+	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
+	Number int64 `json:"number"`
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
 	Store string         `json:"store,omitempty"`
 	Files []backedUpFile `json:"files"`
@@ -84,13 +82,23 @@ type BackupStats struct {
 // Backup copies a checkpoint, which nobody changes, into folder under a name. Files that the newest backup there has
 // already aren't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
 // end in the middle leaves none. Of the backups of the same store, those that keep selects stay.
+//
+// An error that is a RetentionError means that the backup was made.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	return backup(ctx, vfs.Default, checkpoint, folder, name, keep, now)
+}
+
+// backup is Backup, and changes the folder through files.
+func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
+	if err := CheckBackupFolder(folder); err != nil {
+		return stats, err
+	}
+	if err := files.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
-	lock, err := vfs.Default.Lock(filepath.Join(folder, "lock"))
+	lock, err := lockFolder(folder)
 	if err != nil {
-		return stats, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
+		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	all, partial, err := backups(folder)
@@ -103,43 +111,50 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now
 	}
 	before := ofStore(folder, all, store)
 	for _, left := range partial {
-		if err := os.RemoveAll(filepath.Join(folder, left+partialSuffix)); err != nil {
-			return stats, fmt.Errorf("pebble: removing what an unfinished backup left: %w", err)
+		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
+			return stats, fmt.Errorf("pebble: removing the rest of an unfinished or removed backup: %w", err)
 		}
 	}
 	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
-	c := copier{ctx: ctx, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
-	if len(before) > 0 {
+	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
+	c.number = nextNumber(folder, before)
 	if err := c.run(now); err != nil {
-		return stats, errors.Join(err, os.RemoveAll(c.to))
+		return stats, errors.Join(err, removeTree(files, c.to))
 	}
-	if err := fileutil.Rename(c.to, filepath.Join(folder, name)); err != nil {
-		return stats, errors.Join(fmt.Errorf("pebble: %w", err), os.RemoveAll(c.to))
+	if err := rename(files, c.to, filepath.Join(folder, name)); err != nil {
+		return stats, errors.Join(err, removeTree(files, c.to))
 	}
 	if len(stats.Damaged) > 0 {
 		return stats, nil
 	}
+	if err := removeSurplus(files, folder, name, store, keep, now, &stats); err != nil {
+		return stats, &RetentionError{Err: err}
+	}
+	return stats, nil
+}
+
+// removeSurplus removes the backups of the store that keep doesn't select, except the one that was just made.
+func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time.Time, stats *BackupStats) error {
 	// In the order of their times: the new one needn't be the last, where a clock was wrong.
-	all, _, err = backups(folder)
+	all, _, err := backups(folder)
 	if err != nil {
-		return stats, err
+		return err
 	}
 	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
 	stats.Future = future
 	for _, old := range surplus {
-		if old == name {
+		if old == made {
 			continue
 		}
-		// The list goes first: a backup that is removed in part isn't taken for a whole backup.
-		gone := filepath.Join(folder, old)
-		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
-			return stats, fmt.Errorf("pebble: removing an old backup: %w", err)
+		if err := removeBackup(files, folder, old); err != nil {
+			return err
 		}
 		stats.Removed++
 	}
-	return stats, nil
+	return nil
 }
 
 // NameStore notes in a checkpoint of which store it is, for its backup. An empty store is noted nowhere.
@@ -147,7 +162,7 @@ func NameStore(checkpoint, store string) error {
 	if store == "" {
 		return nil
 	}
-	return writeSynced(filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
+	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
 }
 
 // StoreFile is where NameStore notes it; it is no part of a backup.
@@ -186,8 +201,8 @@ func oneStore(folder string, names []string) error {
 	if delete(newest, ""); len(newest) < 2 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has backups of %d stores: say which with --backup; the newest of each: %s",
-		ErrBackup, folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+	return fmt.Errorf("pebble: %s has backups of %d stores: say which with --backup; the newest of each: %s",
+		folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
 }
 
 // partialBackup matches what Backup names its own unfinished work.
@@ -215,6 +230,32 @@ func backups(folder string) (complete, partial []string, err error) {
 	return complete, partial, nil
 }
 
+// inOrder returns backups of one store, which come in the order of their times, in the order in which they were made. If the list of one
+// can't be read, that order is unknown and they stay in theirs.
+func inOrder(folder string, names []string) []string {
+	number := map[string]int64{}
+	for _, name := range names {
+		list, err := readList(filepath.Join(folder, name))
+		if err != nil {
+			return names
+		}
+		number[name] = list.Number
+	}
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(number[a], number[b]) })
+	return names
+}
+
+// nextNumber returns the number of a backup that is made after others of its store.
+func nextNumber(folder string, before []string) (next int64) {
+	for _, name := range before {
+		if list, err := readList(filepath.Join(folder, name)); err == nil {
+			next = max(next, list.Number)
+		}
+	}
+	return next + 1
+}
+
 // takenAt is when a backup was made; one whose list can't be read is named after that.
 func takenAt(folder, name string) time.Time {
 	if list, err := readList(filepath.Join(folder, name)); err == nil {
@@ -228,11 +269,24 @@ func takenAt(folder, name string) time.Time {
 // Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
 // newest whole one; where the backups are of several stores, it must be named. The files are compared with the backup's list.
 // An end in the middle leaves a directory that isn't opened, and may be restored to again.
-func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
+func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error) {
+	return RestoreAndChange(ctx, folder, name, dir, nil)
+}
+
+// RestoreAndChange is Restore, and calls change as Restored.Finish does.
+func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir string) error) (BackupStats, error) {
+	return restore(ctx, vfs.Default, folder, name, dir, change)
+}
+
+// restore is RestoreAndChange, and changes the directory through files.
+func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir string) error) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
 			return stats, err
+		}
+		if _, err := os.Stat(filepath.Join(folder, backupList)); err == nil {
+			return stats, fmt.Errorf("%w in %s, which is one itself: restore from its folder, with --backup=%s", ErrNoBackup, folder, filepath.Base(folder))
 		}
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
@@ -240,6 +294,7 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 		if err := oneStore(folder, names); err != nil {
 			return stats, err
 		}
+		names = inOrder(folder, names)
 		if name = newestWhole(folder, names); name == "" {
 			return stats, fmt.Errorf("%w in %s in which nothing is damaged; --backup=%s is the newest of the others", ErrNoBackup, folder, names[len(names)-1])
 		}
@@ -252,16 +307,16 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	if err != nil {
 		return stats, err
 	}
-	var files []string
+	var names []string
 	for _, f := range list.Files {
-		files = append(files, f.Name)
+		names = append(names, f.Name)
 	}
-	to, err := BeginRestore(dir, files)
+	to, err := beginRestore(files, dir, names)
 	if err != nil {
 		return stats, err
 	}
 	stats = BackupStats{Name: name, Taken: list.Taken}
-	c := copier{ctx: ctx, from: from, to: to.folder(), stats: &stats}
+	c := copier{ctx: ctx, files: files, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
@@ -271,7 +326,7 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.Finish()
+	return stats, to.Finish(change)
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.
@@ -280,7 +335,7 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 	if listErr != nil {
 		return err
 	}
-	names = ofStore(folder, names, list.Store)
+	names = inOrder(folder, ofStore(folder, names, list.Store))
 	if at := slices.Index(names, name); at > 0 {
 		if older := newestWhole(folder, names[:at]); older != "" {
 			return fmt.Errorf("%w; --backup=%s is the one before", err, older)
@@ -306,140 +361,4 @@ func readList(dir string) (list backedUp, err error) {
 		}
 	}
 	return list, nil
-}
-
-// copier copies a directory's files.
-type copier struct {
-	ctx      context.Context
-	store    string // of which it is
-	from, to string
-	before   string // the backup before; "": there is none
-	stats    *BackupStats
-}
-
-// run copies all files and writes the list of them.
-func (c *copier) run(now time.Time) error {
-	known := map[string]backedUpFile{}
-	if c.before != "" {
-		list, err := readList(c.before)
-		if err != nil {
-			return err
-		}
-		for _, f := range list.Files {
-			known[f.Name] = f
-		}
-	}
-	if err := os.Mkdir(c.to, 0o755); err != nil {
-		return fmt.Errorf("pebble: backup: %w", err)
-	}
-	entries, err := os.ReadDir(c.from)
-	if err != nil {
-		return fmt.Errorf("pebble: checkpoint: %w", err)
-	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
-	for _, e := range entries {
-		if e.Name() == StoreFile {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			return fmt.Errorf("pebble: checkpoint: %w", err)
-		}
-		f, ok := known[e.Name()]
-		// The files of rows never change under one name, and a checkpoint links to them, so their time stays, too.
-		if ok = ok && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && c.isShared(f); ok {
-			ok = os.Link(filepath.Join(c.before, f.Name), filepath.Join(c.to, f.Name)) == nil
-		}
-		if ok {
-			c.stats.Files++
-			c.stats.Bytes += f.Size
-		} else if f, err = c.copy(e.Name()); err != nil {
-			return err
-		}
-		list.Files = append(list.Files, f)
-	}
-	if err := c.verify(&list); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		return fmt.Errorf("pebble: list of a backup: %w", err)
-	}
-	if err := writeSynced(filepath.Join(c.to, backupList), strings.NewReader(string(text)+"\n")); err != nil {
-		return err
-	}
-	return syncDir(c.to)
-}
-
-// copy copies a file, and has it on the disk when it returns.
-func (c *copier) copy(name string) (f backedUpFile, err error) {
-	in, err := os.Open(filepath.Join(c.from, name))
-	if err != nil {
-		return f, fmt.Errorf("pebble: copying: %w", err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return f, fmt.Errorf("pebble: copying: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
-	}
-	sum, n := sha256.New(), counted{}
-	if err := writeSynced(filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
-		return f, err
-	}
-	c.stats.Files++
-	c.stats.Copied++
-	c.stats.Bytes += n.bytes
-	c.stats.CopiedBytes += n.bytes
-	return backedUpFile{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
-}
-
-type counted struct{ bytes int64 }
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.bytes += int64(len(p))
-	return len(p), nil
-}
-
-// Cancelable returns a reader that fails with the context's error once the context has ended.
-func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
-
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c cancelable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
-}
-
-func writeSynced(path string, from io.Reader) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("pebble: copying: %w", err)
-	}
-	_, err = io.Copy(out, from)
-	if err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("pebble: copying %s: %w", filepath.Base(path), err)
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("pebble: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("pebble: syncing %s: %w", dir, err)
-	}
-	return nil
 }

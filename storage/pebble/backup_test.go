@@ -2,13 +2,16 @@ package pebble
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,7 +100,13 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.backup(t.Context(), "a", 0)
 	require.ErrorIs(t, err, ErrBackupBusy)
+	require.ErrorContains(t, err, fmt.Sprintf("%s (locked by this process, %d)", b.folder, os.Getpid()))
 	require.NoError(t, lock.Remove())
+	require.NoError(t, os.Mkdir(filepath.Join(b.folder, "lock"), 0o755))
+	_, err = b.backup(t.Context(), "a", 0)
+	require.NotErrorIs(t, err, ErrBackupBusy)
+	require.ErrorContains(t, err, "lock: is a directory", "the cause, whatever it is")
+	require.NoError(t, os.Remove(filepath.Join(b.folder, "lock")))
 
 	strange := filepath.Join(t.TempDir(), "checkpoint")
 	require.NoError(t, b.e.Checkpoint(strange))
@@ -270,7 +279,7 @@ func TestRestoredFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnfinishedRestore)
 	require.NoError(t, r.Write("b", strings.NewReader("y")))
 	require.NoFileExists(t, filepath.Join(dir, "a"))
-	require.NoError(t, r.Finish())
+	require.NoError(t, r.Finish(nil))
 	for name, want := range map[string]string{"a": "x", "b": "y"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -335,6 +344,74 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 3, b.restored("c"))
 	require.Equal(t, 2, b.restored("b"))
 }
+
+// TestBackupSharesContent shares files of the same content, whatever their names and times: all files of a directory that was restored, and
+// unchanged files that a checkpoint copies.
+func TestBackupSharesContent(t *testing.T) {
+	b := newBackedUp(t)
+	for range 3 {
+		b.write()
+	}
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	stats, err := b.backup(t.Context(), "b", 0)
+	require.NoError(t, err)
+	for _, name := range []string{"OPTIONS-*", "marker.format-version*"} {
+		require.True(t, sameFile(t, b.folder, name), "%s is copied again", name)
+	}
+	require.LessOrEqual(t, stats.Copied, 2, "its manifest, and the ledger")
+
+	restored := filepath.Join(t.TempDir(), "data")
+	_, err = Restore(t.Context(), b.folder, "b", restored)
+	require.NoError(t, err)
+	stats, err = Backup(t.Context(), restored, b.folder, "c", Keep{}, b.now)
+	require.NoError(t, err)
+	require.Zero(t, stats.Copied)
+	require.Equal(t, 3, b.restored("c"))
+
+	// A stored file that has changed isn't shared.
+	path := sortedFiles(t, filepath.Join(b.folder, "c"))[0]
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text[len(text)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	stats, err = Backup(t.Context(), restored, b.folder, "d", Keep{}, b.now)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Copied)
+	require.NotEmpty(t, stats.Rotten)
+	require.Equal(t, 3, b.restored("d"))
+}
+
+// sameFile reports whether the backups a and b share their file of a name.
+func sameFile(t *testing.T, folder, pattern string) bool {
+	var infos []os.FileInfo
+	for _, backup := range []string{"a", "b"} {
+		found, err := filepath.Glob(filepath.Join(folder, backup, pattern))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		info, err := os.Stat(found[0])
+		require.NoError(t, err)
+		infos = append(infos, info)
+	}
+	return os.SameFile(infos[0], infos[1])
+}
+
+// TestFolderWithoutHardLinks gets complete copies.
+func TestFolderWithoutHardLinks(t *testing.T) {
+	m := newMoments(t, 2)
+	folder := m.folder(t)
+	stats, err := m.backup(t, withoutLinks{faultless()}, folder, 1)
+	require.Error(t, err, "it has that name already")
+	require.NoError(t, os.Rename(filepath.Join(folder, momentName(1)), filepath.Join(folder, momentName(0)+"x")))
+	stats, err = m.backup(t, withoutLinks{faultless()}, folder, 1)
+	require.NoError(t, err)
+	require.Equal(t, stats.Files, stats.Copied)
+	require.Equal(t, m.contents[1], contentOf(t, filepath.Join(folder, momentName(1))))
+}
+
+type withoutLinks struct{ vfs.FS }
+
+func (withoutLinks) Link(string, string) error { return syscall.EPERM }
 
 func TestDamagedBackup(t *testing.T) {
 	for about, damage := range map[string]func(path string) error{

@@ -22,19 +22,9 @@ import (
 //	a file that is shared      against the SHA-256 of its list, each time: links share what a disk does to a file
 //	logs, manifest, options    against the ledger, noted when they were written (see ledgerName)
 //
-// A shared file that has changed is copied anew. Files that are damaged at the source are backed up all the same, for a backup
+// A shared file that has changed is copied again. Files that are damaged at the source are backed up all the same, for a backup
 // of almost everything is better than none, but its list names them: it takes no other backup's place, and is restored
 // only by its name.
-
-// isShared reports whether the newest backup's copy of a file is as it was when it was backed up.
-func (c *copier) isShared(f backedUpFile) bool {
-	sum, n, err := SHA256Of(c.ctx, filepath.Join(c.before, f.Name))
-	if err == nil && n == f.Size && sum == f.SHA256 {
-		return true
-	}
-	c.stats.Rotten = append(c.stats.Rotten, fmt.Sprintf("file %s of backup %s isn't what was backed up; it is copied anew, and the backups that share it can't be restored", f.Name, filepath.Base(c.before)))
-	return false
-}
 
 // SHA256Of returns the SHA-256 of a file, in hexadecimal digits, and how many bytes it has.
 func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error) {

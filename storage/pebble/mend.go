@@ -200,7 +200,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 			err = errors.Join(err, remove())
 		}
 	}()
-	err = f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(copied, from) })
+	err = f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, copied, from) })
 	if errors.Is(err, ErrBackup) {
 		return false, nil // It has rotted, or is gone.
 	}

@@ -22,3 +22,22 @@ func readLock(name string) (io.Closer, error) {
 	}
 	return f, nil
 }
+
+// isHeldByOther reports whether an error of taking a lock means that another process holds it.
+func isHeldByOther(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)
+}
+
+// lockHolder returns the process, another one, that holds the lock on a file; 0: unknown.
+func lockHolder(name string) int {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	l := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart}
+	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &l); err != nil || l.Type == syscall.F_UNLCK {
+		return 0
+	}
+	return int(l.Pid)
+}

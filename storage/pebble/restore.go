@@ -7,6 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // restoring is the folder, in the directory that Restore makes, in which the files are until they are complete. A directory
@@ -26,24 +30,32 @@ func checkRestored(dir string) error {
 
 // Restored is a directory that a restore fills. It was empty, or not there; it may be a link to one, or a file system's root.
 // Until Finish returns without an error no engine opens it.
+//
+// The folder RESTORING is made first and removed last, so that it proves what the files beside it are: no engine has opened
+// the directory since it was empty, and files with the names of an engine's were put there by a restore that was interrupted.
+// A later restore, of whichever backup, removes them.
 type Restored struct {
-	dir   string
-	made  bool // by the restore
-	files []string
+	fs   vfs.FS
+	dir  string
+	made bool // by the restore
 }
 
-// BeginRestore begins a restore of files into a directory. What an earlier one left of them is removed. It returns an error if
-// the directory has anything else.
+// BeginRestore begins a restore of files of these names into a directory. The files that an earlier, interrupted restore put there are removed.
+// It returns an error if the directory has anything else.
 func BeginRestore(dir string, files []string) (r *Restored, err error) {
+	return beginRestore(vfs.Default, dir, files)
+}
+
+func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}()
-	r = &Restored{dir: dir, files: files}
+	r = &Restored{fs: changes, dir: dir}
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(dir, 0o755); err != nil { // It fails for a link that leads nowhere.
+		if err := r.fs.MkdirAll(dir, 0o755); err != nil { // It fails for a link that leads nowhere.
 			return r, err
 		}
 		r.made = true
@@ -52,59 +64,105 @@ func BeginRestore(dir string, files []string) (r *Restored, err error) {
 	case !info.IsDir():
 		return r, fmt.Errorf("%s is no directory", dir)
 	}
-	if checkRestored(dir) != nil {
-		for _, name := range files {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return r, err
-			}
-		}
-		if err := os.RemoveAll(r.folder()); err != nil {
-			return r, err
-		}
-	}
+	begun := checkRestored(dir) != nil
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return r, err
 	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" { // A new file system has it.
-			return r, fmt.Errorf("%s must be empty, or not there: it has %s", dir, e.Name())
+		switch name := e.Name(); {
+		case name == "lost+found", name == restoring: // A new file system has the first.
+		case !begun:
+			return r, fmt.Errorf("%s must be empty, or not there: it has %s", dir, name)
+		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
+			return r, fmt.Errorf("a restore into %s was interrupted, but %s isn't its: move it elsewhere, then restore again", dir, name)
 		}
 	}
-	return r, os.Mkdir(r.folder(), 0o755)
+	if begun {
+		return r, r.clear(entries)
+	}
+	if err := r.fs.MkdirAll(r.folder(), 0o755); err != nil {
+		return r, err
+	}
+	return r, syncDir(r.fs, dir)
+}
+
+// clear removes what an interrupted restore left, all but the folder.
+func (r *Restored) clear(entries []fs.DirEntry) error {
+	for _, e := range entries {
+		if !e.IsDir() {
+			if err := r.fs.Remove(filepath.Join(r.dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	half, err := os.ReadDir(r.folder())
+	if err != nil {
+		return err
+	}
+	for _, e := range half {
+		if err := r.fs.Remove(filepath.Join(r.folder(), e.Name())); err != nil {
+			return err
+		}
+	}
+	return syncDir(r.fs, r.dir)
+}
+
+// mayBeRestored reports whether a name is one that files of a backup have.
+func mayBeRestored(name string) bool {
+	for _, prefix := range []string{"MANIFEST-", "OPTIONS-", "marker.", "CURRENT", "LOCK", ledgerName} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch filepath.Ext(name) {
+	case ".sst", ".log", ".blob":
+		return true
+	}
+	return false
 }
 
 func (r *Restored) folder() string { return filepath.Join(r.dir, restoring) }
 
 // Write makes one of the files. It is on the disk when Write returns without an error.
 func (r *Restored) Write(name string, from io.Reader) error {
-	return writeSynced(filepath.Join(r.folder(), name), from)
+	return writeSynced(r.fs, filepath.Join(r.folder(), name), from)
 }
 
 // Undo leaves the directory as it was.
 func (r *Restored) Undo() error {
-	err := os.RemoveAll(r.folder())
-	if r.made {
-		err = errors.Join(err, os.Remove(r.dir))
+	err := removeTree(r.fs, r.folder())
+	if r.made && err == nil {
+		err = r.fs.Remove(r.dir)
 	}
 	return err
 }
 
-// Finish makes the files those of the directory, durably.
-func (r *Restored) Finish() error {
-	if err := syncDir(r.folder()); err != nil {
+// Finish makes the files those of the directory, durably. Before that it calls change, unless that is nil, with the folder that they are in
+// and that an engine may open: what change writes there is in the directory before anybody can open that.
+func (r *Restored) Finish(change func(dir string) error) error {
+	if change != nil {
+		if err := change(r.folder()); err != nil {
+			return errors.Join(err, r.Undo())
+		}
+	}
+	if err := syncDir(r.fs, r.folder()); err != nil {
 		return err
 	}
-	for _, name := range r.files {
-		if err := os.Rename(filepath.Join(r.folder(), name), filepath.Join(r.dir, name)); err != nil {
+	entries, err := os.ReadDir(r.folder())
+	if err != nil {
+		return fmt.Errorf("pebble: restoring: %w", err)
+	}
+	for _, e := range entries {
+		if err := r.fs.Rename(filepath.Join(r.folder(), e.Name()), filepath.Join(r.dir, e.Name())); err != nil {
 			return fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}
-	if err := syncDir(r.dir); err != nil {
+	if err := syncDir(r.fs, r.dir); err != nil {
 		return err
 	}
-	if err := os.Remove(r.folder()); err != nil {
+	if err := r.fs.Remove(r.folder()); err != nil {
 		return fmt.Errorf("pebble: restoring: %w", err)
 	}
-	return errors.Join(syncDir(r.dir), syncDir(filepath.Dir(filepath.Clean(r.dir))))
+	return errors.Join(syncDir(r.fs, r.dir), syncDir(r.fs, filepath.Dir(filepath.Clean(r.dir))))
 }

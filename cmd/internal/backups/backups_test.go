@@ -1,6 +1,7 @@
 package backups
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -326,25 +327,33 @@ func TestScheduleRuns(t *testing.T) {
 	require.False(t, (*Schedule)(nil).Status().Enabled)
 }
 
-// TestSnapshotsOfTheDead are removed by the next backup, and those of others stay.
-func TestSnapshotsOfTheDead(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range []string{"dead", "mine", "by hand"} {
-		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
+// TestFolderOfADiskThatIsNotMounted isn't taken for a new one without a word.
+func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
+	t.Parallel()
+	x := newStore(t)
+	x.write()
+	folder := filepath.Join(t.TempDir(), "backups")
+	var log bytes.Buffer
+	i := 0
+	o := ScheduleOptions{
+		Place: Place{At: folder, Keep: pebble.Keep{Last: 1}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
+		Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+		NewName: func(time.Time) string { i++; return name(i) },
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "dead"+claimSuffix), nil, 0o644))
-	living, err := ClaimSnapshot(folder, "mine")
-	require.NoError(t, err)
-	require.NoDirExists(t, filepath.Join(folder, "dead"))
-	other, err := ClaimSnapshot(folder, "other")
-	require.NoError(t, err)
-	require.NoError(t, other.Remove())
-	require.DirExists(t, filepath.Join(folder, "mine"))
-	require.NoError(t, living.Remove())
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-	require.Equal(t, "by hand", entries[0].Name())
+	s := NewSchedule(o)
+	for range 2 {
+		require.NoError(t, s.once(t.Context()))
+	}
+	require.NotContains(t, log.String(), "is its disk mounted?", "it is new, and older backups are removed by --keep")
+	require.NoError(t, os.Rename(folder, folder+" unmounted"))
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	require.NoError(t, s.once(t.Context()))
+	require.Contains(t, log.String(), folder+" has none of the earlier backups, of which "+name(2)+" was the last: is its disk mounted?")
+	log.Reset()
+	require.NoError(t, s.once(t.Context()))
+	require.NotContains(t, log.String(), "is its disk mounted?")
+	other := Place{At: folder + " elsewhere"}
+	require.Empty(t, other.Warning(o.Folder, x.taken()), "a folder that is new")
 }
 
 func TestPlaces(t *testing.T) {

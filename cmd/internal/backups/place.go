@@ -74,7 +74,7 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
 	if err == nil && !p.Keep.All() {
 		if err := bucket.Abandoned(ctx, begun.Add(-o.Grace)); err != nil {
-			return stats, &objects.RetentionError{Err: err}
+			return stats, &pebble.RetentionError{Err: err}
 		}
 	}
 	return stats, err
@@ -82,13 +82,19 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 
 // Restore makes a directory of a backup; name "" is the newest whole one.
 func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
+	return p.RestoreAndChange(ctx, name, dir, nil)
+}
+
+// RestoreAndChange is Restore, and calls change with a folder of the complete files before the directory can be opened.
+func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
-		return pebble.Restore(ctx, p.At, name, dir)
+		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
 	}
 	bucket, o, err := p.bucket(ctx)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
+	o.Change = change
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
-	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
 // ScheduleOptions set what is backed up when.
@@ -252,7 +250,7 @@ func (s *Schedule) once(ctx context.Context) error {
 		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
 		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future,
 	}
-	var retention *objects.RetentionError
+	var retention *pebble.RetentionError
 	if errors.As(err, &retention) {
 		r.Made = true
 	}
@@ -299,10 +297,7 @@ func (s *Schedule) note(r Run, err error) {
 }
 
 func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (stats pebble.BackupStats, err error) {
-	if err := os.MkdirAll(s.o.Folder, 0o755); err != nil {
-		return stats, err
-	}
-	claim, err := ClaimSnapshot(s.o.Folder, name)
+	claim, err := ClaimSnapshot(ctx, s.o.Folder, name)
 	if err != nil {
 		return stats, err
 	}
@@ -311,7 +306,16 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	if err := s.o.Snapshot(ctx, dir); err != nil {
 		return stats, fmt.Errorf("snapshot: %w", err)
 	}
-	return s.o.Place.Backup(ctx, dir, name, begun)
+	if warning := s.o.Place.Warning(s.o.Folder, dir); warning != "" {
+		s.o.Logger.Warn("the folder of backups may be another one", "err", warning)
+	}
+	stats, err = s.o.Place.Backup(ctx, dir, name, begun)
+	if err == nil {
+		if err := s.o.Place.Remember(s.o.Folder, name); err != nil {
+			s.o.Logger.Warn("where the backup is can't be noted", "err", oneLine(err))
+		}
+	}
+	return stats, err
 }
 
 // oneLine is an error's text for people, in one line.

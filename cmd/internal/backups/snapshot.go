@@ -1,51 +1,192 @@
 package backups
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// claimSuffix is of a file beside a snapshot that a backup copies from. It is locked as long as the process that makes the backup lives.
-const claimSuffix = ".backup"
+// A snapshot that a command copies or reads from has a claim, a file beside it:
+//
+//	snapshots ─┬─ 20261122T103000Z-1f…/           a snapshot
+//	           ├─ 20261122T103000Z-1f….claim      its claim
+//	           └─ 20261123T090000Z-07…/           a snapshot without a claim: a user's, who removes it
+//	snapshots.lock                                held while claims are made or removed
+//
+// The process that works with the snapshot makes the claim before the snapshot, and holds a lock on it. A claim that nobody
+// holds is of a process that was killed, and is removed with its snapshot: by the server that uses the directory when it starts,
+// each minute and when it has made the snapshot, and by each command that makes a claim. A user's snapshot has a claim as long as it is
+// being made, so that one that was cut is removed.
+const claimSuffix = ".claim"
 
-// Claim is a snapshot that goes when its backup ends, however it ends.
+// claimable matches the names of snapshots.
+var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
+
+// maxTurn bounds how long a process waits for others that use a folder of snapshots.
+const maxTurn = 10 * time.Minute
+
+// ErrNoClaim means that a process wants a snapshot for itself and hasn't claimed it in the folder where it would be made.
+var ErrNoClaim = errors.New("there is no claim for the snapshot where this server makes it: the command has another --storage.path")
+
+// Claim is a snapshot that is removed when the work with it ends, however it ends.
 type Claim struct {
 	snapshot string
 	lock     *pebble.FileLock
 }
 
-// ClaimSnapshot claims a snapshot in a folder of them. It removes those that backups claimed whose processes are gone.
-func ClaimSnapshot(folder, name string) (*Claim, error) {
-	c := &Claim{snapshot: filepath.Join(folder, name)}
-	var err error
+// ClaimSnapshot claims a snapshot that isn't made yet in a folder of them, which it makes if need be. It also removes the snapshots of
+// processes that were killed.
+func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	if err := giveTo(filepath.Dir(folder), folder); err != nil {
+		return nil, err
+	}
+	done, err := Turn(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	_, _ = sweep(folder) // What can't be removed, the server logs. It is no reason to make no backup.
+	c = &Claim{snapshot: filepath.Join(folder, name)}
 	if c.lock, err = pebble.LockFile(c.snapshot + claimSuffix); err != nil {
 		return nil, fmt.Errorf("claiming snapshot %s: %w", name, err)
 	}
-	found, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix))
-	if err != nil {
-		return nil, errors.Join(err, c.Remove())
-	}
-	for _, path := range found {
-		left := &Claim{snapshot: strings.TrimSuffix(path, claimSuffix)}
-		if left.snapshot == c.snapshot {
-			continue
-		}
-		if left.lock, err = pebble.LockFile(path); err != nil {
-			continue // Its process lives.
-		}
-		if err := left.Remove(); err != nil {
-			return nil, errors.Join(err, c.Remove())
-		}
+	if err := giveTo(folder, c.snapshot+claimSuffix); err != nil {
+		return nil, errors.Join(err, c.lock.Remove())
 	}
 	return c, nil
 }
 
+// Turn waits until no other process, nor another goroutine, makes or removes claims in a folder of snapshots.
+func Turn(ctx context.Context, folder string) (done func() error, err error) {
+	for since := time.Now(); ; {
+		lock, err := pebble.LockFile(folder + ".lock")
+		switch {
+		case err == nil:
+			if err := giveTo(filepath.Dir(folder), folder+".lock"); err != nil {
+				return nil, errors.Join(err, lock.Close())
+			}
+			return lock.Close, nil
+		case !errors.Is(err, pebble.ErrLockHeld):
+			return nil, err
+		case time.Since(since) > maxTurn:
+			return nil, fmt.Errorf("another command makes a snapshot in %s for %s: %w", folder, maxTurn, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// RemoveAbandoned removes the snapshots of processes that were killed, and returns their names.
+func RemoveAbandoned(ctx context.Context, folder string) (removed []string, err error) {
+	if claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix)); len(claims) == 0 || err != nil {
+		return nil, err
+	}
+	done, err := Turn(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	return sweep(folder)
+}
+
+// sweep is RemoveAbandoned of a caller whose turn it is.
+func sweep(folder string) (removed []string, err error) {
+	claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range claims {
+		name := strings.TrimSuffix(filepath.Base(path), claimSuffix)
+		gone, removeErr := removeIfAbandoned(folder, name)
+		if err = errors.Join(err, removeErr); gone && removeErr == nil {
+			removed = append(removed, name)
+		}
+	}
+	return removed, err
+}
+
+// removeIfAbandoned removes a snapshot and its claim, unless a process holds the claim.
+func removeIfAbandoned(folder, name string) (removed bool, err error) {
+	c := &Claim{snapshot: filepath.Join(folder, name)}
+	if c.lock, err = pebble.LockFile(c.snapshot + claimSuffix); errors.Is(err, pebble.ErrLockHeld) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("the snapshot of a process that has ended: %w", err)
+	}
+	return true, c.Remove()
+}
+
 // Remove removes the snapshot and the claim.
 func (c *Claim) Remove() error {
-	return errors.Join(os.RemoveAll(c.snapshot), c.lock.Remove())
+	if err := os.RemoveAll(c.snapshot); err != nil {
+		return errors.Join(err, c.lock.Close()) // Another process removes both.
+	}
+	return c.lock.Remove()
+}
+
+// MakeClaimed makes a snapshot, by make, that another process has claimed. If that has ended meanwhile, the snapshot is removed.
+func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
+	dir := filepath.Join(folder, name)
+	if !claimable.MatchString(name) {
+		return fmt.Errorf("%q is no name of a snapshot: %w", name, ErrNoClaim)
+	}
+	if _, err := os.Stat(dir + claimSuffix); err != nil {
+		return fmt.Errorf("%w (%w)", ErrNoClaim, err)
+	}
+	err := make(dir)
+	done, turnErr := Turn(context.WithoutCancel(ctx), folder)
+	if turnErr != nil {
+		return errors.Join(err, turnErr)
+	}
+	gone, removeErr := removeIfAbandoned(folder, name)
+	if gone && err == nil {
+		err = errors.New("the process that the snapshot was made for has ended")
+	} else if !gone { // It may live: a claim of another user's can't be locked.
+		removeErr = nil
+	}
+	return errors.Join(err, removeErr, done())
+}
+
+// MakeUnclaimed makes a snapshot, by make, that stays. One that isn't complete is removed, by a later sweep if this process is
+// killed.
+func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
+	c, err := ClaimSnapshot(ctx, folder, name)
+	if err != nil {
+		return err
+	}
+	if err := make(c.snapshot); err != nil {
+		return errors.Join(err, c.Remove())
+	}
+	return c.lock.Remove()
+}
+
+// Unclaimed returns the names of the snapshots that stay until a user removes them, the oldest first.
+func Unclaimed(folder string) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(folder, e.Name()+claimSuffix)); e.IsDir() && err != nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }

@@ -44,6 +44,9 @@ func (c *Config) checkBackup() error {
 	if c.Kind != EnginePebble {
 		return flagError("backup.to", b.Place.String(), "is for a directory; over Cassandra, docker/cassandra/snapshot saves what its nodes have")
 	}
+	if err == nil {
+		err = b.Place.CheckBeside(c.Path)
+	}
 	if err != nil {
 		return flagError("backup.to", b.Place.String(), oneLine(err))
 	}

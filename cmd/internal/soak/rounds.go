@@ -35,6 +35,8 @@ var all = []soaked{
 	{pkg: "storage", test: "TestReplicasModelAhead"},
 	{pkg: "storage", test: "TestReplicasModelDeletes"},
 	{pkg: "storage/pebble", test: "TestMetamorphic"},
+	{pkg: "storage/pebble", test: "TestBackupsThatAreCut"},
+	{pkg: "storage/pebble", test: "TestRestoresThatAreCut"},
 	{pkg: "storage/pebble/objects", test: "TestConcurrentBackups"},
 	{pkg: "storage", test: "TestDamageAtRandomPlaces"},
 	{pkg: "storage", test: "TestImportIsAsWrites"},

@@ -14,6 +14,7 @@ var unseenErrors = map[string][]string{
 		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
+		"pebble.ErrLockHeld",
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError",
 		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
@@ -45,7 +46,7 @@ var saidOf = map[string]string{
 	"main.errDamaged":                  "what was read back isn't what was acknowledged",
 	"main.errNoAnswer":                 "there is no answer for",
 	"main.inUseError":                  "another process has it open",
-	"objects.RetentionError":           "the backup was made, but removing older ones wasn't finished",
+	"pebble.RetentionError":            "the backup was made, but removing older ones wasn't finished",
 	"pebble.fatalError":                "`CassiaStoreFailed`",
 	"relabeling.ErrBadRules":           "`bad rules`",
 	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",

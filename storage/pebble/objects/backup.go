@@ -27,6 +27,8 @@ type Options struct {
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
+	// Change is called by Restore as by pebble.Restored.Finish; nil: nothing is changed.
+	Change func(dir string) error
 }
 
 // DefaultOptions encrypt nothing and keep everything.
@@ -66,7 +68,7 @@ type backup struct {
 // Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already aren't
 // uploaded again. When Backup returns without an error the backup is complete, and its source was verified: damaged files are named
 // in its statistics. When it returns an error before the backup was made, there is none, unless the bucket stored the
-// manifest and the answer was lost. An error that is a RetentionError means that the backup was made.
+// manifest and the answer was lost. An error that is a pebble.RetentionError means that the backup was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
@@ -88,19 +90,10 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 		return b.stats, nil // Older backups may be needed.
 	}
 	if err := b.retain(ctx); err != nil {
-		return b.stats, &RetentionError{Err: err}
+		return b.stats, &pebble.RetentionError{Err: err}
 	}
 	return b.stats, nil
 }
-
-// RetentionError means that a backup was made, and that removing older ones ended with an error.
-type RetentionError struct{ Err error }
-
-func (e *RetentionError) Error() string {
-	return "the backup was made, but removing older ones wasn't finished: " + e.Err.Error()
-}
-
-func (e *RetentionError) Unwrap() error { return e.Err }
 
 // readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
 // manifests are named in the statistics.

@@ -132,7 +132,7 @@ func TestConcurrentBackups(t *testing.T) {
 				p := &process{race: r, name: fmt.Sprintf("%s-%d%d", r.clock().UTC().Format(nameLayout), worker, i)}
 				stats, err := Backup(t.Context(), p, checkpoint(t, "s", files), p.name, o)
 				r.turn.Lock()
-				var retention *RetentionError
+				var retention *pebble.RetentionError
 				if err == nil || errors.As(err, &retention) {
 					r.made[p.name] = true
 				}

@@ -53,7 +53,7 @@ func TestDamagedLists(t *testing.T) {
 
 		manifest := setOf("s", nil).manifest(name[7], false)
 		b.objects[manifest] = damage(b.objects[manifest])
-		var retention *RetentionError
+		var retention *pebble.RetentionError
 		stats, err = backup(8, "b")
 		require.ErrorAs(t, err, &retention, how)
 		require.ErrorContains(t, err, "no files are removed as long as it is there; if it isn't needed, remove the object")

@@ -80,7 +80,7 @@ func TestNoSweepWithAManifestThatCannotBeRead(t *testing.T) {
 	for i := range 2 {
 		b.now, now = b.now.Add(25*time.Hour), now.Add(25*time.Hour)
 		_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": fmt.Sprint(i)}), name[1+i], o)
-		var retention *RetentionError
+		var retention *pebble.RetentionError
 		require.ErrorAs(t, err, &retention)
 		require.ErrorContains(t, err, "no files are removed as long as it is there")
 		require.Equal(t, map[string]string{"f": fmt.Sprint(i)}, filesOf(t, b, "", o), "the backup was made")

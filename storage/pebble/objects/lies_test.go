@@ -202,7 +202,7 @@ func (c *chain) backup() error {
 	c.b.there, c.b.read = maps.Clone(c.b.objects), false
 	from := c.from[c.n]
 	_, err := Backup(c.t.Context(), c.b, from.dir, name, c.o)
-	var retention *RetentionError
+	var retention *pebble.RetentionError
 	if err == nil || errors.As(err, &retention) {
 		c.acked = append(c.acked, name)
 		c.files[name] = from.files

@@ -1,0 +1,87 @@
+package backups
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// CheckBeside returns an error where backups of a data directory don't belong: in a folder that is the directory, lies in it or contains
+// it, or that is a store or in a backup.
+func (p *Place) CheckBeside(dir string) error {
+	if p.InBucket() || p.At == "" {
+		return nil
+	}
+	const instead = "name a folder beside it, best on another disk"
+	switch inner, outer := isWithin(p.At, dir), isWithin(dir, p.At); {
+	case inner && outer:
+		return fmt.Errorf("%s is the data directory: %s", p.At, instead)
+	case inner:
+		return fmt.Errorf("%s is in the data directory %s: %s", p.At, dir, instead)
+	case outer:
+		return fmt.Errorf("%s contains the data directory %s: %s", p.At, dir, instead)
+	}
+	return pebble.CheckBackupFolder(p.At)
+}
+
+// CheckRestoreTo returns an error where a backup isn't restored to: a directory that is the folder of the backups, lies in it or contains
+// it, or that is in a backup.
+func (p *Place) CheckRestoreTo(dir string) error {
+	if err := pebble.CheckBackupFolder(dir); errors.Is(err, pebble.ErrInBackup) {
+		return fmt.Errorf("%w; restore to a directory elsewhere", err)
+	}
+	if p.InBucket() {
+		return nil
+	}
+	switch inner, outer := isWithin(dir, p.At), isWithin(p.At, dir); {
+	case inner && outer:
+		return fmt.Errorf("%s is the folder of the backups; restore to a directory elsewhere", dir)
+	case inner:
+		return fmt.Errorf("%s is in the folder of the backups, %s; restore to a directory elsewhere", dir, p.At)
+	case outer:
+		return fmt.Errorf("%s contains the folder of the backups, %s; restore to a directory elsewhere", dir, p.At)
+	}
+	return nil
+}
+
+// isWithin reports whether a path is a directory, or in it, by whichever names and links. Neither need exist.
+func isWithin(path, dir string) bool {
+	path, dir = resolve(path), resolve(dir)
+	of, err := os.Stat(dir)
+	for {
+		if path == dir {
+			return true
+		}
+		if info, pathErr := os.Stat(path); err == nil && pathErr == nil && os.SameFile(info, of) { // A bind mount, or other letters.
+			return true
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return false
+		}
+		path = parent
+	}
+}
+
+// resolve returns the absolute path without links; what doesn't exist is left as it is.
+func resolve(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	rest := ""
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return filepath.Join(cmp.Or(real, path), rest)
+		}
+		if parent := filepath.Dir(path); parent != path {
+			path, rest = parent, filepath.Join(filepath.Base(path), rest)
+			continue
+		}
+		return filepath.Join(path, rest)
+	}
+}

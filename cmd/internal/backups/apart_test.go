@@ -1,0 +1,64 @@
+package backups
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBackupsBesideTheData refuses a folder in which backups would be mixed with data, by whichever name.
+func TestBackupsBesideTheData(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	at := func(name string) string { return filepath.Join(base, name) }
+	require.NoError(t, os.MkdirAll(at("disk/data/snapshots"), 0o755))
+	require.NoError(t, os.MkdirAll(at("backups/20261122T103000Z-1f"), 0o755))
+	require.NoError(t, os.WriteFile(at("backups/20261122T103000Z-1f/backup.json"), []byte("{}"), 0o644))
+	require.NoError(t, os.Symlink(at("disk/data"), at("link")))
+	require.NoError(t, os.Symlink(at("disk"), at("disk-link")))
+	require.NoError(t, os.Symlink(at("backups"), at("backups-link")))
+	for folder, want := range map[string]string{
+		"disk/data": "is the data directory: name a folder beside it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
+		"disk/data/backups": "is in the data directory", "link/snapshots": "is in the data directory", "link/none/none": "is in the data directory",
+		"disk": "contains the data directory", "disk-link": "contains the data directory",
+		"backups/20261122T103000Z-1f": "it is a backup, or in one", "backups-link/20261122T103000Z-1f/x/y": "it is a backup, or in one",
+		"backups": "", "backups-link": "", "disk/data2": "", "disk/dat": "", "none/none": "", "disk/backups": "",
+	} {
+		for _, dir := range []string{"disk/data", "link", "disk-link/data"} {
+			p := Place{At: at(folder)}
+			if err := p.CheckBeside(at(dir)); want != "" {
+				require.ErrorContains(t, err, want, folder)
+			} else {
+				require.NoError(t, err, folder)
+			}
+		}
+	}
+	p := Place{At: at("disk/new/backups")}
+	require.ErrorContains(t, p.CheckBeside(at("disk/new")), "is in the data directory", "which isn't there yet")
+	p.At = "s3://bucket"
+	require.NoError(t, p.CheckBeside(at("disk/data")))
+
+	for dir, want := range map[string]string{
+		"backups": "is the folder of the backups", "backups-link": "is the folder of the backups", "backups/restored": "is in the folder of the backups",
+		"backups/20261122T103000Z-1f": "it is a backup, or in one", "backups/20261122T103000Z-1f/x": "it is a backup, or in one",
+		".": "contains the folder of the backups", "restored": "", "disk/restored": "",
+	} {
+		for _, from := range []string{"backups", "backups-link", "s3://bucket"} {
+			p := Place{At: from}
+			if !p.InBucket() {
+				p.At = at(from)
+			} else if want != "" && !strings.HasPrefix(want, "it is") {
+				continue
+			}
+			if err := p.CheckRestoreTo(at(dir)); want != "" {
+				require.ErrorContains(t, err, want, dir)
+				require.ErrorContains(t, err, "restore to a directory elsewhere")
+			} else {
+				require.NoError(t, err, dir)
+			}
+		}
+	}
+}

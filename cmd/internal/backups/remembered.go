@@ -1,0 +1,78 @@
+package backups
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// rememberedSuffix is of a file beside the folder of snapshots: the name of the last backup in each folder, by the folder's path. An empty
+// folder is either new, or the mount point of a disk that isn't mounted; the file distinguishes them.
+const rememberedSuffix = ".backups"
+
+// Warning returns why the folder may not be the one that has the earlier backups of a store, which checkpoint is of; "": it may. snapshots is
+// the folder of snapshots of the store.
+func (p *Place) Warning(snapshots, checkpoint string) string {
+	last := remembered(snapshots)[resolve(p.At)]
+	if p.InBucket() || last == "" {
+		return ""
+	}
+	store, err := pebble.StoreOf(checkpoint)
+	if err != nil {
+		return "" // Making the backup returns the error.
+	}
+	if list, err := pebble.Backups(p.At, store); err != nil || len(list) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s has none of the earlier backups, of which %s was the last: is its disk mounted? This backup shares no files with them", p.At, last)
+}
+
+// Remember notes that a backup was made there.
+func (p *Place) Remember(snapshots, name string) error {
+	if p.InBucket() {
+		return nil
+	}
+	all := remembered(snapshots)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[resolve(p.At)] = name
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	path := snapshots + rememberedSuffix
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	err = os.WriteFile(temporary, append(text, '\n'), 0o644)
+	if err == nil {
+		err = giveTo(filepath.Dir(snapshots), temporary)
+	}
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(temporary))
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// remembered returns the content of the file. One that can't be read only costs a warning.
+func remembered(snapshots string) (last map[string]string) {
+	text, err := os.ReadFile(snapshots + rememberedSuffix)
+	if err != nil || json.Unmarshal(text, &last) != nil {
+		return nil
+	}
+	return last
+}

@@ -1,0 +1,167 @@
+package pebble
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// copier copies a directory's files.
+type copier struct {
+	ctx      context.Context
+	files    vfs.FS // through which to is changed
+	store    string // of which it is
+	from, to string
+	before   string // the backup before; "": there is none
+	number   int64  // of the new one
+	stats    *BackupStats
+
+	contents contents
+	noLinks  bool // the file system has no hard links
+}
+
+// run copies all files and writes the list of them.
+func (c *copier) run(now time.Time) error {
+	known := c.filesBefore()
+	if err := mkdir(c.files, c.to); err != nil {
+		return fmt.Errorf("pebble: backup: %w", err)
+	}
+	entries, err := os.ReadDir(c.from)
+	if err != nil {
+		return fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.store}
+	for _, e := range entries {
+		if e.Name() == StoreFile {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("pebble: checkpoint: %w", err)
+		}
+		f, ok := c.shareUnchanged(known[e.Name()], info)
+		if !ok {
+			if f, ok, err = c.shareContent(info); err != nil {
+				return err
+			}
+		}
+		if ok {
+			c.stats.Files++
+			c.stats.Bytes += f.Size
+		} else if f, err = c.copy(e.Name()); err != nil {
+			return err
+		}
+		list.Files = append(list.Files, f)
+	}
+	if err := c.verify(&list); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return fmt.Errorf("pebble: list of a backup: %w", err)
+	}
+	if err := writeSynced(c.files, filepath.Join(c.to, backupList), strings.NewReader(string(text)+"\n")); err != nil {
+		return err
+	}
+	return syncDir(c.files, c.to)
+}
+
+// copy copies a file, and has it on the disk when it returns.
+func (c *copier) copy(name string) (f backedUpFile, err error) {
+	in, err := os.Open(filepath.Join(c.from, name))
+	if err != nil {
+		return f, fmt.Errorf("pebble: copying: %w", err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return f, fmt.Errorf("pebble: copying: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
+	}
+	sum, n := sha256.New(), counted{}
+	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
+		return f, err
+	}
+	c.stats.Files++
+	c.stats.Copied++
+	c.stats.Bytes += n.bytes
+	c.stats.CopiedBytes += n.bytes
+	return backedUpFile{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+type counted struct{ bytes int64 }
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
+}
+
+// Cancelable returns a reader that fails with the context's error once the context has ended.
+func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
+
+type cancelable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancelable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// writeSynced writes a new file, which is on the disk when it returns without an error.
+func writeSynced(files vfs.FS, path string, from io.Reader) error {
+	out, err := files.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("pebble: copying: %w", err)
+	}
+	_, err = io.Copy(struct{ io.Writer }{out}, from)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("pebble: copying %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// mkdir makes a directory that isn't there yet.
+func mkdir(files vfs.FS, dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%s is there already", dir)
+	}
+	return files.MkdirAll(dir, 0o755)
+}
+
+// rename gives a file or directory another name, durably.
+func rename(files vfs.FS, from, to string) error {
+	if err := files.Rename(from, to); err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	return syncDir(files, filepath.Dir(to))
+}
+
+func syncDir(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("pebble: syncing %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,355 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// changesFS counts the changes that are made through it, and makes one of them or all from one on fail, by its kind.
+type changesFS struct {
+	vfs.FS
+	kind changeFault
+	at   int // of the first change that fails
+
+	mu   sync.Mutex
+	made int
+}
+
+type changeFault string
+
+const (
+	killed   changeFault = "killed"    // nothing is changed any more, as after kill -9
+	failed   changeFault = "failed"    // one change fails
+	diskFull changeFault = "disk full" // nothing is added any more, but files may be removed
+)
+
+var changeFaults = []changeFault{killed, failed, diskFull}
+
+// change returns the error of a change.
+func (c *changesFS) change(adds bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.made
+	c.made++
+	switch {
+	case c.kind == killed && n >= c.at:
+		return errors.New("killed")
+	case c.kind == failed && n == c.at:
+		return syscall.EIO
+	case c.kind == diskFull && n >= c.at && adds:
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (c *changesFS) reached() bool { return c.made > c.at }
+
+func (c *changesFS) Create(name string, w vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := c.change(true); err != nil {
+		return nil, err
+	}
+	f, err := c.FS.Create(name, w)
+	return changedFile{f, c}, err
+}
+
+func (c *changesFS) OpenDir(name string) (vfs.File, error) {
+	f, err := c.FS.OpenDir(name)
+	return changedFile{f, c}, err
+}
+
+func (c *changesFS) Link(from, to string) error {
+	if err := c.change(true); err != nil {
+		return err
+	}
+	return c.FS.Link(from, to)
+}
+
+func (c *changesFS) MkdirAll(dir string, perm os.FileMode) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := c.change(true); err != nil {
+		return err
+	}
+	return c.FS.MkdirAll(dir, perm)
+}
+
+func (c *changesFS) Rename(from, to string) error {
+	if err := c.change(true); err != nil {
+		return err
+	}
+	return c.FS.Rename(from, to)
+}
+
+func (c *changesFS) Remove(name string) error {
+	if err := c.change(false); err != nil {
+		return err
+	}
+	return c.FS.Remove(name)
+}
+
+type changedFile struct {
+	vfs.File
+	c *changesFS
+}
+
+func (f changedFile) Write(p []byte) (int, error) {
+	if err := f.c.change(true); err != nil {
+		n, _ := f.File.Write(p[:len(p)/2])
+		return n, err
+	}
+	return f.File.Write(p)
+}
+
+func (f changedFile) Sync() error {
+	return f.c.change(false) // Nothing here loses power, and disks are slow.
+}
+
+// faultless returns a file system without faults.
+func faultless() *changesFS { return &changesFS{FS: vfs.Default, kind: failed, at: math.MaxInt} }
+
+// moments are copies of one store at successive times, and their content.
+type moments struct {
+	dirs     []string
+	contents []map[string]string
+}
+
+func newMoments(t *testing.T, n int) (m moments) {
+	b := newBackedUp(t)
+	for range n {
+		b.write()
+		dir := filepath.Join(t.TempDir(), "checkpoint")
+		require.NoError(t, b.e.Checkpoint(dir))
+		require.NoError(t, NameStore(dir, "store"))
+		m.dirs, m.contents = append(m.dirs, dir), append(m.contents, contentOf(t, dir))
+	}
+	return m
+}
+
+// contentOf returns the SHA-256 of the files of a store's copy, by name.
+func contentOf(t *testing.T, dir string) map[string]string {
+	out := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Name() != StoreFile && e.Name() != backupList {
+			sum, _, err := SHA256Of(t.Context(), filepath.Join(dir, e.Name()))
+			require.NoError(t, err)
+			out[e.Name()] = sum
+		}
+	}
+	return out
+}
+
+func momentName(i int) string { return fmt.Sprintf("20261122T%06dZ-%x", i, i) }
+
+func momentTime(i int) time.Time { return time.Unix(1.7e9, 0).Add(time.Duration(i) * time.Hour) }
+
+// backup makes the backup of a moment, of which two stay.
+func (m moments) backup(t *testing.T, changes vfs.FS, folder string, i int) (BackupStats, error) {
+	return backup(t.Context(), changes, m.dirs[i], folder, momentName(i), Keep{Last: 2}, momentTime(i))
+}
+
+// folder makes a folder with the first two moments' backups.
+func (m moments) folder(t *testing.T) string {
+	folder := filepath.Join(t.TempDir(), "backups")
+	for i := range 2 {
+		_, err := m.backup(t, faultless(), folder, i)
+		require.NoError(t, err)
+	}
+	return folder
+}
+
+// verify wants the complete backups of a folder to be whole, the newest two at least, and returns them.
+func (m moments) verify(t *testing.T, folder string) []string {
+	names, _, err := backups(folder)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(names), 2)
+	for _, name := range names {
+		_, number, _ := strings.Cut(name, "-")
+		i, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		require.Equal(t, m.contents[i], contentOf(t, filepath.Join(folder, name)))
+	}
+	return names
+}
+
+// drawnChanges returns at which change a test begins to fail them, and how many it goes on by: a soak fails each one.
+func drawnChanges(t *testing.T) (first, step int) {
+	step = max(1, 4/soak.Times(t, 1))
+	return int(soak.Seed(t) % uint64(step)), step
+}
+
+// TestBackupsThatAreCut ends a backup into a folder, which also removes an older one, at each change that it makes. The
+// backups that there are then are whole, and the next one works and leaves nothing else.
+func TestBackupsThatAreCut(t *testing.T) {
+	m := newMoments(t, 4)
+	first, step := drawnChanges(t)
+	for _, kind := range changeFaults {
+		for at := first; ; at += step {
+			about := fmt.Sprintf("%s at change %d", kind, at)
+			folder := m.folder(t)
+			changes := &changesFS{FS: vfs.Default, kind: kind, at: at}
+			_, err := m.backup(t, changes, folder, 2)
+			if !changes.reached() {
+				require.NoError(t, err, about)
+				require.Greater(t, at, 20)
+				break
+			}
+			names := m.verify(t, folder)
+			made := slices.Contains(names, momentName(2))
+			var retention *RetentionError
+			if err == nil || errors.As(err, &retention) {
+				require.True(t, made, "%s: %v", about, err)
+			}
+			if kind != killed && !made {
+				require.Empty(t, partialIn(t, folder), about)
+			}
+			_, err = m.backup(t, faultless(), folder, 3)
+			require.NoError(t, err, about)
+			names = m.verify(t, folder)
+			require.Len(t, names, 2, about)
+			require.Equal(t, momentName(3), names[1], about)
+			left, err := os.ReadDir(folder)
+			require.NoError(t, err)
+			require.Len(t, left, 3, "%s: two backups and the lock", about)
+			require.NoError(t, os.RemoveAll(folder))
+		}
+	}
+}
+
+func partialIn(t *testing.T, folder string) []string {
+	found, err := filepath.Glob(filepath.Join(folder, "*"+partialSuffix))
+	require.NoError(t, err)
+	return found
+}
+
+// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened then, and
+// the restore of another backup into it works.
+func TestRestoresThatAreCut(t *testing.T) {
+	m := newMoments(t, 2)
+	folder := m.folder(t)
+	first, step := drawnChanges(t)
+	for _, kind := range changeFaults {
+		for at := first; ; at += step {
+			about := fmt.Sprintf("%s at change %d", kind, at)
+			dir := filepath.Join(t.TempDir(), "data")
+			changes := &changesFS{FS: vfs.Default, kind: kind, at: at}
+			_, err := restore(t.Context(), changes, folder, momentName(1), dir, nil)
+			if !changes.reached() {
+				require.NoError(t, err, about)
+				require.Equal(t, m.contents[1], contentOf(t, dir))
+				require.Greater(t, at, 20)
+				break
+			}
+			complete := m.openable(t, dir, 1)
+			// The second one is cut, too, at another change each time.
+			changes = &changesFS{FS: vfs.Default, kind: kind, at: at * 7 % 40}
+			_, err = restore(t.Context(), changes, folder, momentName(0), dir, nil)
+			if complete {
+				require.ErrorContains(t, err, "must be empty", about)
+				continue
+			}
+			complete = m.openable(t, dir, 0)
+			_, err = restore(t.Context(), faultless(), folder, momentName(0), dir, nil)
+			if complete {
+				require.ErrorContains(t, err, "must be empty", about)
+			} else {
+				require.NoError(t, err, about)
+			}
+			require.Equal(t, m.contents[0], contentOf(t, dir), about)
+		}
+	}
+}
+
+// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be whole then.
+func (m moments) openable(t *testing.T, dir string, i int) bool {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+		return false
+	}
+	require.NoError(t, err)
+	if err := checkRestored(dir); err != nil {
+		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		return false
+	}
+	require.Equal(t, m.contents[i], contentOf(t, dir))
+	return true
+}
+
+// TestClockStepsBack between backups: the newest backup is the one that was made last, whatever its time.
+func TestClockStepsBack(t *testing.T) {
+	m := newMoments(t, 4)
+	folder := filepath.Join(t.TempDir(), "backups")
+	for i, at := range []int{0, 5, 2, 1} { // hours
+		_, err := backup(t.Context(), faultless(), m.dirs[i], folder, momentName(at), Keep{Last: 1}, momentTime(at))
+		require.NoError(t, err)
+		dir := filepath.Join(t.TempDir(), "data")
+		stats, err := restore(t.Context(), faultless(), folder, "", dir, nil)
+		require.NoError(t, err)
+		require.Equal(t, momentName(at), stats.Name)
+		require.Equal(t, m.contents[i], contentOf(t, dir), "that of the last one made")
+	}
+}
+
+// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and leaves nothing if
+// it fails.
+func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "data")
+	full := errors.New("full")
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(string) error { return full })
+	require.ErrorIs(t, err, full)
+	require.NoDirExists(t, dir)
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(inside string) error {
+		_, err := Open(dir, DefaultOptions())
+		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		e, err := Open(inside, DefaultOptions())
+		require.NoError(t, err)
+		return errors.Join(e.Write(t.Context(), stageBatch(7, "v")), e.Close())
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, rowsIn(t, dir))
+}
+
+// TestRestoreLeavesOthersFiles removes no file of others beside the files of an interrupted restore.
+func TestRestoreLeavesOthersFiles(t *testing.T) {
+	m := newMoments(t, 2)
+	folder := m.folder(t)
+	for _, name := range []string{"notes.txt", "snapshots/"} {
+		dir := t.TempDir()
+		_, err := beginRestore(vfs.Default, dir, nil)
+		require.NoError(t, err)
+		path := filepath.Join(dir, name)
+		if strings.HasSuffix(name, "/") {
+			require.NoError(t, os.Mkdir(path, 0o755))
+		} else {
+			require.NoError(t, os.WriteFile(path, []byte("mine"), 0o644))
+		}
+		_, err = Restore(t.Context(), folder, "", dir)
+		require.ErrorContains(t, err, filepath.Base(path)+" isn't its: move it elsewhere, then restore again")
+		require.NoError(t, os.RemoveAll(path))
+		_, err = Restore(t.Context(), folder, "", dir)
+		require.NoError(t, err)
+		require.Equal(t, m.contents[1], contentOf(t, dir))
+	}
+}

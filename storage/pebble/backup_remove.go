@@ -1,0 +1,96 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// RetentionError means that a backup was made, and that removing older ones ended with an error.
+type RetentionError struct{ Err error }
+
+func (e *RetentionError) Error() string {
+	return fmt.Sprintf("the backup was made, but removing older ones wasn't finished: %v", e.Err)
+}
+
+func (e *RetentionError) Unwrap() error { return e.Err }
+
+// ErrInBackup means that a folder is a backup or in one, and so can't have anything else.
+var ErrInBackup = errors.New("pebble: it is a backup, or in one")
+
+// CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
+// directory.
+func CheckBackupFolder(folder string) error {
+	abs, err := filepath.Abs(folder)
+	if err != nil {
+		return fmt.Errorf("pebble: folder of backups: %w", err)
+	}
+	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = resolved
+	}
+	for dir := abs; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, backupList)); err == nil {
+			return fmt.Errorf("%w: %s (see %s)", ErrInBackup, folder, filepath.Join(dir, backupList))
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if desc, err := pebbledb.Peek(abs, vfs.Default); err == nil && desc.Exists {
+		return fmt.Errorf("pebble: folder of backups: %s has a store, which backups would lie in", folder)
+	}
+	return nil
+}
+
+// removeBackup removes a backup from a folder. It is renamed first, so that a removal that is interrupted leaves either the
+// whole backup or a partial one, whose removal the next backup finishes.
+func removeBackup(files vfs.FS, folder, name string) error {
+	dir := filepath.Join(folder, name)
+	if err := rename(files, dir, dir+partialSuffix); err != nil {
+		return err
+	}
+	return removeTree(files, dir+partialSuffix)
+}
+
+// removeTree removes a directory and everything in it, if it exists.
+func removeTree(files vfs.FS, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			err = removeTree(files, path)
+		} else if err = files.Remove(path); err != nil {
+			err = fmt.Errorf("pebble: %w", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := files.Remove(dir); err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	return nil
+}
+
+// lockFolder takes the lock of a folder of backups, which one backup at a time holds.
+func lockFolder(folder string) (*FileLock, error) {
+	lock, err := LockFile(filepath.Join(folder, "lock"))
+	if errors.Is(err, ErrLockHeld) {
+		return nil, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pebble: folder of backups: %w", err)
+	}
+	return lock, nil
+}
