@@ -109,13 +109,13 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	if err != nil {
 		return stats, err
 	}
-	before := ofStore(folder, all, store)
+	before, unreadable := readableOfStore(folder, all, store)
 	for _, left := range partial {
 		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
 			return stats, fmt.Errorf("pebble: removing the rest of an unfinished or removed backup: %w", err)
 		}
 	}
-	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
+	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
 	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
@@ -143,7 +143,8 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	if err != nil {
 		return err
 	}
-	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
+	own, _ := readableOfStore(folder, all, store)
+	surplus, future := superseded(folder, own, keep, now)
 	stats.Future = future
 	for _, old := range surplus {
 		if old == made {
@@ -305,7 +306,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		return stats, fmt.Errorf("%w at %s", ErrNoBackup, from)
 	}
 	if err != nil {
-		return stats, err
+		return stats, orOlderThanUnreadable(err, folder, name)
 	}
 	var names []string
 	for _, f := range list.Files {
