@@ -80,14 +80,14 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 
 // checkpoint makes one in a directory that isn't there yet, and notes in it of which store it is.
 func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
-	store, err := storage.IDOf(ctx, e)
+	of, err := storage.OriginOf(ctx, e)
 	if err != nil {
 		return err
 	}
 	if err := e.Checkpoint(dir); err != nil {
 		return err
 	}
-	return pebble.NameStore(dir, store)
+	return pebble.NameOrigin(dir, pebble.Origin{Store: of.ID, Copy: of.Copy, RestoredFrom: of.RestoredFrom})
 }
 
 // serverOfDirectory is the one that uses a directory.

@@ -47,7 +47,9 @@ type backedUp struct {
 	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
 	Number int64 `json:"number"`
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
-	Store string         `json:"store,omitempty"`
+	Store string `json:"store,omitempty"`
+	// Copy is Origin.Copy.
+	Copy  string         `json:"copy,omitempty"`
 	Files []backedUpFile `json:"files"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
@@ -105,10 +107,11 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	if err != nil {
 		return stats, err
 	}
-	store, err := StoreOf(checkpoint)
+	origin, err := OriginOf(checkpoint)
 	if err != nil {
 		return stats, err
 	}
+	store := origin.Store
 	before, unreadable := readableOfStore(folder, all, store)
 	for _, left := range partial {
 		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
@@ -116,7 +119,7 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 		}
 	}
 	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
-	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	c := copier{ctx: ctx, files: files, origin: origin, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
@@ -158,27 +161,16 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	return nil
 }
 
-// NameStore notes in a checkpoint of which store it is, for its backup. An empty store is noted nowhere.
-func NameStore(checkpoint, store string) error {
-	if store == "" {
-		return nil
-	}
-	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
-}
+// NameStore notes in a checkpoint of which store it is, without its copy.
+func NameStore(checkpoint, store string) error { return NameOrigin(checkpoint, Origin{Store: store}) }
 
-// StoreFile is where NameStore notes it; it is no part of a backup.
+// StoreFile is where NameOrigin notes it; it is no part of a backup.
 const StoreFile = "STORE"
 
-// StoreOf returns what NameStore noted; "": nothing.
+// StoreOf returns the store that NameOrigin noted; "": none.
 func StoreOf(checkpoint string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("pebble: checkpoint: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
+	o, err := OriginOf(checkpoint)
+	return o.Store, err
 }
 
 // ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
@@ -274,13 +266,13 @@ func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error)
 	return RestoreAndChange(ctx, folder, name, dir, nil)
 }
 
-// RestoreAndChange is Restore, and calls change as Restored.Finish does.
-func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir string) error) (BackupStats, error) {
+// RestoreAndChange is Restore, and calls change as Restored.Finish does, with the name of the backup.
+func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir, backup string) error) (BackupStats, error) {
 	return restore(ctx, vfs.Default, folder, name, dir, change)
 }
 
 // restore is RestoreAndChange, and changes the directory through files.
-func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir string) error) (stats BackupStats, err error) {
+func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir, backup string) error) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
@@ -327,7 +319,15 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.Finish(change)
+	return stats, to.Finish(ChangeOf(name, change))
+}
+
+// ChangeOf returns a change for Restored.Finish that is given the name of the backup; nil for nil.
+func ChangeOf(backup string, change func(dir, backup string) error) func(dir string) error {
+	if change == nil {
+		return nil
+	}
+	return func(dir string) error { return change(dir, backup) }
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.

@@ -1,9 +1,16 @@
 package pebble
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // readableOfStore returns the backups of a store whose lists can be read, and a text for each backup whose list can't be: of which store
@@ -36,4 +43,77 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 		return fmt.Errorf("%w; %w", err, several)
 	}
 	return fmt.Errorf("%w; --backup=%s is the one before", err, names[len(names)-1])
+}
+
+// Origin identifies the store that a backup is made of, and the copy of it.
+type Origin struct {
+	Store string
+	// Copy differs between a store and each directory that was restored from one of its backups; "": not known.
+	Copy string
+	// RestoredFrom is the name of the backup from which the copy was restored; "": it is the original.
+	RestoredFrom string
+}
+
+// ErrOtherCopy means that the newest backup in a destination was made of another copy of the store, and isn't part of this one's history.
+var ErrOtherCopy = errors.New("pebble: another copy of this store makes backups there")
+
+// CheckNewest returns ErrOtherCopy unless the newest backup of the store in a destination is part of this copy's history: made of this copy, or no
+// later than the backup from which it was restored.
+func (o Origin) CheckNewest(backup, copy string) error {
+	if o.Copy == "" || copy == "" || copy == o.Copy || backup <= o.RestoredFrom { // Names begin with times.
+		return nil
+	}
+	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be pushed out; "+
+		"use another destination for this copy, or, if the other one is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
+}
+
+// NameOrigin notes in a checkpoint of what it is, for its backup. An empty store is noted nowhere.
+func NameOrigin(checkpoint string, o Origin) error {
+	if o.Store == "" {
+		return nil
+	}
+	text := o.Store + "\n" + o.Copy + "\n" + o.RestoredFrom + "\n"
+	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(text))
+}
+
+// OriginOf returns what NameOrigin noted.
+func OriginOf(checkpoint string) (o Origin, err error) {
+	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err != nil {
+		return o, fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	for _, into := range []*string{&o.Store, &o.Copy, &o.RestoredFrom} {
+		var line []byte
+		line, text, _ = bytes.Cut(text, []byte("\n"))
+		*into = string(line)
+	}
+	return o, nil
+}
+
+// CheckCopy returns ErrOtherCopy if a backup of a checkpoint into a folder would follow those of another copy of the store.
+func CheckCopy(checkpoint, folder string) error {
+	o, err := OriginOf(checkpoint)
+	if err != nil {
+		return err
+	}
+	names, _, err := backups(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	own, _ := readableOfStore(folder, names, o.Store)
+	if own = inOrder(folder, own); len(own) == 0 {
+		return nil
+	}
+	newest := own[len(own)-1]
+	list, err := readList(filepath.Join(folder, newest))
+	if err != nil {
+		return err
+	}
+	return o.CheckNewest(newest, list.Copy)
 }

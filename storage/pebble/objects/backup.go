@@ -27,8 +27,10 @@ type Options struct {
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Change is called by Restore as by pebble.Restored.Finish; nil: nothing is changed.
-	Change func(dir string) error
+	// Change is called by Restore as by pebble.Restored.Finish, with the name of the backup; nil: nothing is changed.
+	Change func(dir, backup string) error
+	// TakeOver permits a backup where the newest one there is of another copy of the store.
+	TakeOver bool
 }
 
 // DefaultOptions encrypt nothing and keep everything.
@@ -73,14 +75,15 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
 	}
-	store, err := pebble.StoreOf(checkpoint)
+	origin, err := pebble.OriginOf(checkpoint)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
+	store := origin.Store
 	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{}, deleted: map[string]bool{}}
 	b.stats.Name, b.stats.Taken = name, o.Now()
-	m := manifest{Version: manifestVersion, Name: name, Store: store, Taken: b.stats.Taken.UTC()}
-	if err := b.readNewest(ctx, &m); err != nil {
+	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: origin.Copy, Taken: b.stats.Taken.UTC()}
+	if err := b.readNewest(ctx, &m, origin); err != nil {
 		return b.stats, err
 	}
 	if err := b.complete(ctx, &m); err != nil {
@@ -97,7 +100,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 
 // readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
 // manifests are named in the statistics.
-func (b *backup) readNewest(ctx context.Context, m *manifest) error {
+func (b *backup) readNewest(ctx context.Context, m *manifest, origin pebble.Origin) error {
 	b.known = map[string]file{}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
@@ -116,6 +119,9 @@ func (b *backup) readNewest(ctx context.Context, m *manifest) error {
 			continue
 		}
 		if err != nil {
+			return err
+		}
+		if err := origin.CheckNewest(newest.Name, newest.Copy); err != nil && !b.TakeOver {
 			return err
 		}
 		for _, f := range newest.Files {

@@ -59,7 +59,7 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 		return stats, err
 	}
 	stats.Copied, stats.CopiedBytes = stats.Files, stats.Bytes
-	return stats, to.Finish(o.Change)
+	return stats, to.Finish(pebble.ChangeOf(m.Name, o.Change))
 }
 
 // choose finds the backup to restore.
