@@ -169,25 +169,18 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
-// Origin identifies the store of an engine for its backups.
-type Origin struct {
-	// ID is that of IDOf.
-	ID string
-	// Copy distinguishes the store from the one that it was restored from, and RestoredFrom is the name of that backup; "": it wasn't restored.
-	Copy, RestoredFrom string
-}
-
-// originalCopy is Origin.Copy of a store that wasn't restored.
+// originalCopy is the copy of a store that wasn't restored.
 const originalCopy = "original"
 
-// OriginOf returns the origin of the store of an engine; the zero value where there is none.
-func OriginOf(ctx context.Context, eng engine.Engine) (o Origin, err error) {
+// CopyOf returns the id of the store of an engine, as IDOf does, an id that distinguishes it from the store that it was restored from, and the
+// name of the backup from which it was restored; "": it wasn't. All are "" where there is no store.
+func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
-		return o, nil
+		return "", "", "", nil
 	}
 	have.RestoredMS = 0
-	return Origin{ID: have.identity(), Copy: cmp.Or(have.Copy, originalCopy), RestoredFrom: have.RestoredFrom}, err
+	return have.identity(), cmp.Or(have.Copy, originalCopy), have.RestoredFrom, err
 }
 
 // Identity distinguishes the store from every other, one that is made anew at the same place included, and from itself before it

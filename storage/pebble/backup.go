@@ -48,7 +48,7 @@ type backedUp struct {
 	Number int64 `json:"number"`
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
 	Store string `json:"store,omitempty"`
-	// Copy is Origin.Copy.
+	// Copy is Lineage.Copy.
 	Copy  string         `json:"copy,omitempty"`
 	Files []backedUpFile `json:"files"`
 	// Damaged names the files that were damaged already in the source.
@@ -107,11 +107,11 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	if err != nil {
 		return stats, err
 	}
-	origin, err := OriginOf(checkpoint)
+	lineage, err := LineageOf(checkpoint)
 	if err != nil {
 		return stats, err
 	}
-	store := origin.Store
+	store := lineage.Store
 	before, unreadable := readableOfStore(folder, all, store)
 	for _, left := range partial {
 		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
@@ -119,7 +119,7 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 		}
 	}
 	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
-	c := copier{ctx: ctx, files: files, origin: origin, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	c := copier{ctx: ctx, files: files, lineage: lineage, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
@@ -162,14 +162,14 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 }
 
 // NameStore notes in a checkpoint of which store it is, without its copy.
-func NameStore(checkpoint, store string) error { return NameOrigin(checkpoint, Origin{Store: store}) }
+func NameStore(checkpoint, store string) error { return NameLineage(checkpoint, Lineage{Store: store}) }
 
-// StoreFile is where NameOrigin notes it; it is no part of a backup.
+// StoreFile is where NameLineage notes it; it is no part of a backup.
 const StoreFile = "STORE"
 
-// StoreOf returns the store that NameOrigin noted; "": none.
+// StoreOf returns the store that NameLineage noted; "": none.
 func StoreOf(checkpoint string) (string, error) {
-	o, err := OriginOf(checkpoint)
+	o, err := LineageOf(checkpoint)
 	return o.Store, err
 }
 

@@ -45,8 +45,8 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 	return fmt.Errorf("%w; --backup=%s is the one before", err, names[len(names)-1])
 }
 
-// Origin identifies the store that a backup is made of, and the copy of it.
-type Origin struct {
+// Lineage identifies the store that a backup is made of, and the copy of it.
+type Lineage struct {
 	Store string
 	// Copy differs between a store and each directory that was restored from one of its backups; "": not known.
 	Copy string
@@ -59,43 +59,43 @@ var ErrOtherCopy = errors.New("pebble: another copy of this store makes backups 
 
 // CheckNewest returns ErrOtherCopy unless the newest backup of the store in a destination is part of this copy's history: made of this copy, or no
 // later than the backup from which it was restored.
-func (o Origin) CheckNewest(backup, copy string) error {
-	if o.Copy == "" || copy == "" || copy == o.Copy || backup <= o.RestoredFrom { // Names begin with times.
+func (l Lineage) CheckNewest(backup, copy string) error {
+	if l.Copy == "" || copy == "" || copy == l.Copy || backup <= l.RestoredFrom { // Names begin with times.
 		return nil
 	}
 	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be pushed out; "+
 		"use another destination for this copy, or, if the other one is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
 }
 
-// NameOrigin notes in a checkpoint of what it is, for its backup. An empty store is noted nowhere.
-func NameOrigin(checkpoint string, o Origin) error {
-	if o.Store == "" {
+// NameLineage notes in a checkpoint of what it is, for its backup. An empty store is noted nowhere.
+func NameLineage(checkpoint string, l Lineage) error {
+	if l.Store == "" {
 		return nil
 	}
-	text := o.Store + "\n" + o.Copy + "\n" + o.RestoredFrom + "\n"
+	text := l.Store + "\n" + l.Copy + "\n" + l.RestoredFrom + "\n"
 	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(text))
 }
 
-// OriginOf returns what NameOrigin noted.
-func OriginOf(checkpoint string) (o Origin, err error) {
+// LineageOf returns what NameLineage noted.
+func LineageOf(checkpoint string) (l Lineage, err error) {
 	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
+		return l, nil
 	}
 	if err != nil {
-		return o, fmt.Errorf("pebble: checkpoint: %w", err)
+		return l, fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	for _, into := range []*string{&o.Store, &o.Copy, &o.RestoredFrom} {
+	for _, into := range []*string{&l.Store, &l.Copy, &l.RestoredFrom} {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\n"))
 		*into = string(line)
 	}
-	return o, nil
+	return l, nil
 }
 
 // CheckCopy returns ErrOtherCopy if a backup of a checkpoint into a folder would follow those of another copy of the store.
 func CheckCopy(checkpoint, folder string) error {
-	o, err := OriginOf(checkpoint)
+	l, err := LineageOf(checkpoint)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func CheckCopy(checkpoint, folder string) error {
 	if err != nil {
 		return err
 	}
-	own, _ := readableOfStore(folder, names, o.Store)
+	own, _ := readableOfStore(folder, names, l.Store)
 	if own = inOrder(folder, own); len(own) == 0 {
 		return nil
 	}
@@ -115,5 +115,5 @@ func CheckCopy(checkpoint, folder string) error {
 	if err != nil {
 		return err
 	}
-	return o.CheckNewest(newest, list.Copy)
+	return l.CheckNewest(newest, list.Copy)
 }

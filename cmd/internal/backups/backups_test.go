@@ -76,11 +76,11 @@ func (x *store) write() {
 func (x *store) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
 
 func (x *store) snapshot(ctx context.Context, dir string) error {
-	of, err := storage.OriginOf(ctx, x.eng)
+	store, copy, restoredFrom, err := storage.CopyOf(ctx, x.eng)
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.eng.Checkpoint(dir), pebble.NameOrigin(dir, pebble.Origin{Store: of.ID, Copy: of.Copy, RestoredFrom: of.RestoredFrom}))
+	return errors.Join(x.eng.Checkpoint(dir), pebble.NameLineage(dir, pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom}))
 }
 
 // taken makes a snapshot.

@@ -109,7 +109,7 @@ func TestAnswersThatAreNotS3s(t *testing.T) {
 					return
 				}
 				if about == "GET" && fault == s3test.HalfBody {
-					return // Nothing in the answer tells; whoever reads an object compares its SHA-256.
+					return // Nothing in the answer shows it; readers of objects compare the SHA-256.
 				}
 				want, err := request.whole(t, direct)
 				require.NoError(t, err)

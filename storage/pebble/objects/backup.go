@@ -75,15 +75,15 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
 	}
-	origin, err := pebble.OriginOf(checkpoint)
+	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
-	store := origin.Store
+	store := lineage.Store
 	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{}, deleted: map[string]bool{}}
 	b.stats.Name, b.stats.Taken = name, o.Now()
-	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: origin.Copy, Taken: b.stats.Taken.UTC()}
-	if err := b.readNewest(ctx, &m, origin); err != nil {
+	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Taken: b.stats.Taken.UTC()}
+	if err := b.readNewest(ctx, &m, lineage); err != nil {
 		return b.stats, err
 	}
 	if err := b.complete(ctx, &m); err != nil {
@@ -100,7 +100,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 
 // readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
 // manifests are named in the statistics.
-func (b *backup) readNewest(ctx context.Context, m *manifest, origin pebble.Origin) error {
+func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lineage) error {
 	b.known = map[string]file{}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *backup) readNewest(ctx context.Context, m *manifest, origin pebble.Orig
 		if err != nil {
 			return err
 		}
-		if err := origin.CheckNewest(newest.Name, newest.Copy); err != nil && !b.TakeOver {
+		if err := lineage.CheckNewest(newest.Name, newest.Copy); err != nil && !b.TakeOver {
 			return err
 		}
 		for _, f := range newest.Files {

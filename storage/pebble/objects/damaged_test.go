@@ -14,7 +14,7 @@ import (
 )
 
 // TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names what is damaged, and uploads again what
-// the list may have named. Once the objects are removed, as the text says, everything is as before.
+// the list may have named. Once the objects are removed, everything is as before.
 func TestDamagedLists(t *testing.T) {
 	for how, damage := range map[string]func([]byte) []byte{
 		"cut":     func(content []byte) []byte { return content[:len(content)/2] },

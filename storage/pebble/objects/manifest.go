@@ -30,7 +30,7 @@ type manifest struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	Store   string    `json:"store"`
-	Copy    string    `json:"copy,omitempty"` // pebble.Origin.Copy
+	Copy    string    `json:"copy,omitempty"` // pebble.Lineage.Copy
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
 	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
