@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// The client decodes any XML as an empty listing, and any 404 as a missing object. A listing without an object decides what is deleted, so
+// The client decodes any XML as an empty listing, and any 404 as a missing object. A listing without an object leads to deletions, so
 // checkAnswer verifies that S3 itself answered.
 
 // maxListing bounds how large one page of a listing may be, bytes. A page has at most 1000 names of at most 1 KiB.

@@ -224,7 +224,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	object := b.manifest(m.Name, len(m.Damaged) > 0)
 	lost := func(why string) error {
 		err := fmt.Errorf("%w: %s (%s): there is no backup %s; check the storage, then back up again", ErrNotStored, object, why, m.Name)
-		return errors.Join(err, b.bucket.Delete(ctx, object)) // What is there of it must not count as a backup.
+		return errors.Join(err, b.bucket.Delete(ctx, object)) // A rest of it must not count as a backup.
 	}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
 	if err != nil {

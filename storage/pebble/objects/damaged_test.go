@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names what is damaged, and uploads again what
-// the list may have named. Once the objects are removed, everything is as before.
+// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names the damaged objects, and uploads again those that
+// the list may name. Once the objects are removed, everything is as before.
 func TestDamagedLists(t *testing.T) {
 	for how, damage := range map[string]func([]byte) []byte{
 		"cut":     func(content []byte) []byte { return content[:len(content)/2] },

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// liar is a bucket whose answers of one kind, about objects of one kind, are wrong, while it has what is right.
+// liar is a bucket whose answers of one kind, about objects of one kind, are wrong, while its objects are right.
 type liar struct {
 	*memory
 	lie
@@ -276,7 +276,7 @@ func testWrongAnswers(t *testing.T, from []checkpointed, wrong lie, kind string,
 		}
 	}
 	c.b.lie = lie{}
-	for _, object := range c.b.of("garbage") { // What was stored wrongly stays so, and is reported with the remedy.
+	for _, object := range c.b.of("garbage") { // Lists that were stored wrongly stay so, and are reported with the remedy.
 		if getRecord(t.Context(), c.b.memory, object, &garbage{}, nil) != nil {
 			require.NoError(t, c.b.memory.Delete(t.Context(), object))
 		}
