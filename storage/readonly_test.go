@@ -99,7 +99,7 @@ func (ts *testStore) refusesWrites() {
 	require.NoError(ts.t, err)
 	_, _, err = ts.member.Take(ctx, 0, leases[0], "somebody")
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
-	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), ts.opts.Now()), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), "", ts.opts.Now()), engine.ErrReadOnly)
 }
 
 // TestLookAtStore opens a store of one process to look at it, with a clock that is 60 days ahead, named by an operator and not, after an earlier

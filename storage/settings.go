@@ -47,9 +47,12 @@ type settings struct {
 	CreatedMS int64 `json:"created_ms"`
 	// ID is drawn when the store is created, hexadecimal; "" in a store of an earlier release. RestoredMS is when it was
 	// last brought back from a backup; 0: never.
-	ID         string          `json:"id,omitempty"`
-	RestoredMS int64           `json:"restored_ms,omitempty"`
-	Periods    []format.Period `json:"periods"`
+	ID         string `json:"id,omitempty"`
+	RestoredMS int64  `json:"restored_ms,omitempty"`
+	// Copy is drawn when a directory is restored from a backup, whose name is RestoredFrom; "": it is the original. A repair of a directory keeps both.
+	Copy         string          `json:"copy,omitempty"`
+	RestoredFrom string          `json:"restored_from,omitempty"`
+	Periods      []format.Period `json:"periods"`
 	// Classes are only ever added to.
 	Classes []knownClass `json:"classes,omitempty"`
 	// Long are the windows of rollups that may have long chunks, in order.
@@ -180,6 +183,20 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
+// originalCopy is the copy of a store that wasn't restored.
+const originalCopy = "original"
+
+// CopyOf returns the id of the store of an engine, as IDOf does, an id that distinguishes it from the store that it was restored from, and the
+// name of the backup from which it was restored; "": it wasn't. All are "" where there is no store.
+func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
+	have, _, err := readSettings(ctx, eng)
+	if errors.Is(err, ErrNoStore) {
+		return "", "", "", nil
+	}
+	have.RestoredMS = 0
+	return have.identity(), cmp.Or(have.Copy, originalCopy), have.RestoredFrom, err
+}
+
 // Identity distinguishes the store from every other, one that is made anew at the same place included, and from itself before it
 // was brought back from a backup: facts about its contents that are remembered elsewhere hold for one identity.
 func (s *Store) Identity() string { return s.identity }
@@ -187,8 +204,9 @@ func (s *Store) Identity() string { return s.identity }
 // Created returns when the store was created, and whether opening it did that: there was none.
 func (s *Store) Created() (at time.Time, now bool) { return s.created, s.isNew }
 
-// MarkRestored gives the store of an engine, if there is one, another identity. It is for whoever brought back an earlier state.
-func MarkRestored(ctx context.Context, eng engine.Engine, now time.Time) error {
+// MarkRestored gives the store of an engine, if there is one, another identity. It is for a program that restored an earlier
+// state. backup is the name of the backup of which it made the directory; "": it repaired the directory.
+func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now time.Time) error {
 	have, before, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
 		return nil
@@ -197,6 +215,9 @@ func MarkRestored(ctx context.Context, eng engine.Engine, now time.Time) error {
 		return err
 	}
 	have.RestoredMS = max(have.RestoredMS+1, now.UnixMilli())
+	if backup != "" {
+		have.Copy, have.RestoredFrom = hex.EncodeToString([]byte(newID())), backup
+	}
 	ok, _, err := setSettings(ctx, eng, before, have)
 	if err == nil && !ok {
 		err = errOthersAdd

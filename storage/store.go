@@ -224,6 +224,8 @@ type Store struct {
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
+	// restoredFrom is the backup of which the directory is a copy; "": it is the original.
+	restoredFrom string
 	// identity is the store's own, see Identity.
 	identity string
 	// isNew is true if opening it has created it.
@@ -288,7 +290,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions), waited: make([]waitedFor, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}

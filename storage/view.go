@@ -33,7 +33,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	}
 	opts.Logger = slog.New(slog.DiscardHandler)
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
 	s.openRows(&have)
@@ -47,6 +47,9 @@ func (v View) Engine() engine.Engine { return v.s.eng }
 
 // Created returns when the store was created.
 func (v View) Created() time.Time { return v.s.created }
+
+// RestoredFrom returns the name of the backup from which the store was restored; "": it wasn't.
+func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
 // Period returns the periods, as they were read last.
 func (v View) Period() *format.Periods { return v.s.period }

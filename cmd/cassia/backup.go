@@ -35,6 +35,8 @@ func addBackup(app *kingpin.Application) subcommand {
 	c.server = serverOfDirectoryFlags(cmd)
 	c.to.KeepFlags(cmd, "")
 	c.to.KeyFlag(cmd, "")
+	cmd.Flag("take-over", "Back up even if the newest backup there is of another copy of this store, such as the one that it was restored from. Give it once, when the other copy is no longer used.").
+		BoolVar(&c.to.TakeOver)
 	return subcommand{cmd.FullCommand(), c.run}
 }
 

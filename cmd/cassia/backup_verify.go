@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -14,7 +15,7 @@ func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	} else {
 		fmt.Printf("verified: %d files block by block, the %d others against their checksums\n", stats.Verified, stats.Files-stats.Verified)
 	}
-	for _, text := range stats.Rotten {
+	for _, text := range slices.Concat(stats.Unreadable, stats.Rotten) {
 		fmt.Println(text)
 	}
 	for _, text := range stats.Damaged {

@@ -53,7 +53,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 		return fmt.Errorf("%s: no backup in %s has these files; cassia check names what is missing, which cassia export from a whole backup and cassia import bring back", dir, from)
 	}
 	if len(stats.Lost) > 0 {
-		if err := markRestored(ctx, dir); err != nil {
+		if err := markRestored(ctx, dir, ""); err != nil {
 			return err
 		}
 	}

@@ -35,8 +35,8 @@ func addRestore(app *kingpin.Application) subcommand {
 		}
 		begun := time.Now()
 		var damaged error // A directory that can't be opened is restored all the same: cassia restore --damaged may repair it.
-		stats, err := from.RestoreAndChange(ctx, *name, *dir, func(dir string) error {
-			err := markRestored(ctx, dir)
+		stats, err := from.RestoreAndChange(ctx, *name, *dir, func(dir, backup string) error {
+			err := markRestored(ctx, dir, backup)
 			if errors.Is(err, engine.ErrCorrupt) {
 				damaged, err = err, nil
 			}
@@ -47,6 +47,7 @@ func addRestore(app *kingpin.Application) subcommand {
 		}
 		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
 			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		fmt.Println("it is a copy of the store that was backed up: as long as that one is used, back this one up to another destination (--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged
 		}
@@ -56,11 +57,11 @@ func addRestore(app *kingpin.Application) subcommand {
 }
 
 // markRestored gives the store of a directory another identity: an import that went on after the backup begins anew.
-func markRestored(ctx context.Context, dir string) (err error) {
+func markRestored(ctx context.Context, dir, backup string) (err error) {
 	eng, err := openExisting(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	return storage.MarkRestored(ctx, eng, time.Now())
+	return storage.MarkRestored(ctx, eng, backup, time.Now())
 }

@@ -80,14 +80,14 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 
 // checkpoint makes one in a directory that isn't there yet, and notes in it of which store it is.
 func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
-	store, err := storage.IDOf(ctx, e)
+	store, copy, restoredFrom, err := storage.CopyOf(ctx, e)
 	if err != nil {
 		return err
 	}
 	if err := e.Checkpoint(dir); err != nil {
 		return err
 	}
-	return pebble.NameStore(dir, store)
+	return pebble.NameLineage(dir, pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom})
 }
 
 // serverOfDirectory is the one that uses a directory.

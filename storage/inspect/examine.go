@@ -51,7 +51,9 @@ type ExamineOptions struct {
 // Condition is how a store is found from outside, without being opened.
 type Condition struct {
 	Created time.Time
-	Periods []format.Period
+	// RestoredFrom is the name of the backup from which the store was restored; "": it wasn't.
+	RestoredFrom string
+	Periods      []format.Period
 	// Pages is true if rows of new series are written in pages.
 	Pages bool
 	// Tenants is how many have rows.
@@ -164,7 +166,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err != nil {
 		return nil, err
 	}
-	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), Periods: slices.Clone(v.Period().All()), Pages: v.WritesPages()}}
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(), Periods: slices.Clone(v.Period().All()), Pages: v.WritesPages()}}
 	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err

@@ -48,7 +48,9 @@ type backedUp struct {
 	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
 	Number int64 `json:"number"`
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
-	Store string         `json:"store,omitempty"`
+	Store string `json:"store,omitempty"`
+	// Copy is Lineage.Copy.
+	Copy  string         `json:"copy,omitempty"`
 	Files []backedUpFile `json:"files"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
@@ -76,6 +78,7 @@ type BackupStats struct {
 	Verified           int      // files of which every block was compared with its checksum
 	Damaged            []string // files that were damaged already in the source: then no older backup was removed
 	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
+	Unreadable         []string // lists of other backups, or of garbage, that can't be read, each with the remedy
 	Rotten             []string // files of the backup before whose content isn't the one that was backed up
 }
 
@@ -105,18 +108,19 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	if err != nil {
 		return stats, err
 	}
-	store, err := StoreOf(checkpoint)
+	lineage, err := LineageOf(checkpoint)
 	if err != nil {
 		return stats, err
 	}
-	before := ofStore(folder, all, store)
+	store := lineage.Store
+	before, unreadable := readableOfStore(folder, all, store)
 	for _, left := range partial {
 		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
 			return stats, fmt.Errorf("pebble: removing the rest of an unfinished or removed backup: %w", err)
 		}
 	}
-	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
-	c := copier{ctx: ctx, files: files, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
+	c := copier{ctx: ctx, files: files, lineage: lineage, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
@@ -143,7 +147,8 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	if err != nil {
 		return err
 	}
-	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
+	own, _ := readableOfStore(folder, all, store)
+	surplus, future := superseded(folder, own, keep, now)
 	stats.Future = future
 	for _, old := range surplus {
 		if old == made {
@@ -157,27 +162,16 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	return nil
 }
 
-// NameStore notes in a checkpoint of which store it is, for its backup. An empty store is noted nowhere.
-func NameStore(checkpoint, store string) error {
-	if store == "" {
-		return nil
-	}
-	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
-}
+// NameStore notes in a checkpoint of which store it is, without its copy.
+func NameStore(checkpoint, store string) error { return NameLineage(checkpoint, Lineage{Store: store}) }
 
-// StoreFile is where NameStore notes it; it is no part of a backup.
+// StoreFile is where NameLineage notes it; it is no part of a backup.
 const StoreFile = "STORE"
 
-// StoreOf returns what NameStore noted; "": nothing.
+// StoreOf returns the store that NameLineage noted; "": none.
 func StoreOf(checkpoint string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("pebble: checkpoint: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
+	o, err := LineageOf(checkpoint)
+	return o.Store, err
 }
 
 // ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
@@ -286,13 +280,13 @@ func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error)
 	return RestoreAndChange(ctx, folder, name, dir, nil)
 }
 
-// RestoreAndChange is Restore, and calls change as Restored.Finish does.
-func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir string) error) (BackupStats, error) {
+// RestoreAndChange is Restore, and calls change as Restored.Finish does, with the name of the backup.
+func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir, backup string) error) (BackupStats, error) {
 	return restore(ctx, vfs.Default, folder, name, dir, change)
 }
 
 // restore is RestoreAndChange, and changes the directory through files.
-func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir string) error) (stats BackupStats, err error) {
+func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir, backup string) error) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
@@ -318,7 +312,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		return stats, fmt.Errorf("%w at %s", ErrNoBackup, from)
 	}
 	if err != nil {
-		return stats, err
+		return stats, orOlderThanUnreadable(err, folder, name)
 	}
 	var names []string
 	for _, f := range list.Files {
@@ -342,7 +336,15 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.Finish(change)
+	return stats, to.Finish(ChangeOf(name, change))
+}
+
+// ChangeOf returns a change for Restored.Finish that is given the name of the backup; nil for nil.
+func ChangeOf(backup string, change func(dir, backup string) error) func(dir string) error {
+	if change == nil {
+		return nil
+	}
+	return func(dir string) error { return change(dir, backup) }
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.

@@ -20,7 +20,7 @@ import (
 type copier struct {
 	ctx      context.Context
 	files    vfs.FS // through which to is changed
-	store    string // of which it is
+	lineage  Lineage
 	from, to string
 	before   string // the backup before; "": there is none
 	number   int64  // of the new one
@@ -40,7 +40,7 @@ func (c *copier) run(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.store}
+	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.lineage.Store, Copy: c.lineage.Copy}
 	for _, e := range entries {
 		if e.Name() == StoreFile {
 			continue

@@ -317,10 +317,10 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "data")
 	full := errors.New("full")
-	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(string) error { return full })
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(string, string) error { return full })
 	require.ErrorIs(t, err, full)
 	require.NoDirExists(t, dir)
-	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(inside string) error {
+	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(inside, _ string) error {
 		_, err := Open(dir, DefaultOptions())
 		require.ErrorIs(t, err, ErrUnfinishedRestore)
 		e, err := Open(inside, DefaultOptions())

@@ -76,11 +76,11 @@ func (x *store) write() {
 func (x *store) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
 
 func (x *store) snapshot(ctx context.Context, dir string) error {
-	id, err := x.id(ctx)
+	store, copy, restoredFrom, err := storage.CopyOf(ctx, x.eng)
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.eng.Checkpoint(dir), pebble.NameStore(dir, id))
+	return errors.Join(x.eng.Checkpoint(dir), pebble.NameLineage(dir, pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom}))
 }
 
 // taken makes a snapshot.

@@ -21,6 +21,8 @@ type Place struct {
 	// At is the folder, or the URL of the bucket.
 	At   string
 	Keep pebble.Keep
+	// TakeOver permits backups beside newer ones of another copy of the store.
+	TakeOver bool
 	// KeyFile has the key that encrypts; "": nothing is encrypted.
 	KeyFile string
 }
@@ -63,6 +65,9 @@ func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 // Backup copies a checkpoint there, under a name.
 func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
 	if !p.InBucket() {
+		if err := pebble.CheckCopy(checkpoint, p.At); err != nil && !(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
+			return pebble.BackupStats{}, err
+		}
 		return pebble.Backup(ctx, checkpoint, p.At, name, p.Keep, begun)
 	}
 	bucket, o, err := p.bucket(ctx)
@@ -86,7 +91,7 @@ func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupSta
 }
 
 // RestoreAndChange is Restore, and calls change with a folder of the complete files before the directory can be opened.
-func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir string) error) (pebble.BackupStats, error) {
+func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir, backup string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
 		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
 	}
@@ -137,7 +142,7 @@ func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBacku
 
 func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error) {
 	o := objects.DefaultOptions()
-	o.Keep = p.Keep
+	o.Keep, o.TakeOver = p.Keep, p.TakeOver
 	if p.KeyFile != "" {
 		var err error
 		if o.Key, err = objects.ReadKey(p.KeyFile); err != nil {

@@ -62,6 +62,8 @@ type Run struct {
 	Damaged []string `json:"damaged,omitempty"`
 	// Future names a backup whose time hasn't come yet, because the clock is or was wrong. Then no older one is removed.
 	Future string `json:"future,omitempty"`
+
+	unreadable []string // pebble.BackupStats.Unreadable
 }
 
 // Stored is a backup that is there.
@@ -248,7 +250,7 @@ func (s *Schedule) once(ctx context.Context) error {
 	}
 	r := Run{
 		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
-		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future,
+		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future, unreadable: stats.Unreadable,
 	}
 	var retention *pebble.RetentionError
 	if errors.As(err, &retention) {
@@ -284,6 +286,9 @@ func (s *Schedule) note(r Run, err error) {
 	}
 	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
 		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
+	for _, text := range r.unreadable {
+		s.o.Logger.Warn("a part of the backups can't be read", "backups", s.o.Place.String(), "err", text)
+	}
 	if r.Future != "" {
 		s.o.Logger.Warn("no older backup is removed, because one is of the future: the clock is wrong, or was", "backup", s.o.Place.Name(r.Future))
 	}

@@ -64,21 +64,21 @@ func run(ctx context.Context, dir, only string) error {
 }
 
 // broken returns the file with the rule broken.
-func (r *rule) broken(root string) (path string, text []byte, err error) {
-	path = filepath.Join(root, filepath.FromSlash(r.file))
-	was, err := os.ReadFile(path)
+func (r *rule) broken(root string) (file string, text []byte, err error) {
+	file = filepath.Join(root, filepath.FromSlash(r.file))
+	was, err := os.ReadFile(file)
 	if err != nil {
-		return path, nil, err
+		return file, nil, err
 	}
 	if n := strings.Count(string(was), r.from); n != 1 {
-		return path, nil, fmt.Errorf("%s has %d times what is to be replaced: %q", r.file, n, r.from)
+		return file, nil, fmt.Errorf("%s has %d times what is to be replaced: %q", r.file, n, r.from)
 	}
-	return path, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
+	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
 // folder returns the folder of the rule's tests: that of the file, where Pebble is, and otherwise the store's.
 func (r *rule) folder() string {
-	if folder := path.Dir(r.file); folder == "storage/pebble" {
+	if folder := path.Dir(r.file); strings.HasPrefix(folder, "storage/pebble") {
 		return folder
 	}
 	return "storage"
@@ -92,12 +92,12 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 	if err != nil {
 		return "", 0, err
 	}
-	path, text, err := r.broken(root)
+	file, text, err := r.broken(root)
 	if err != nil {
 		return "", 0, err
 	}
 	copied, overlay, binary := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: copied}})
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: copied}})
 	if err != nil {
 		return "", 0, err
 	}
@@ -108,7 +108,7 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 		return "", 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	test := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout", "5m", "-test.run", "^("+r.tests+")$")
-	test.Dir = filepath.Join(root, r.folder())
+	test.Dir = filepath.Join(root, filepath.FromSlash(r.folder()))
 	begun := time.Now()
 	out, err := test.CombinedOutput()
 	took = time.Since(begun)

@@ -217,4 +217,40 @@ var rules = []rule{
 		"a store that is being made is told from one that has lost files", "storage/pebble/create.go",
 		"	if !x.has(creatingName) {\n", "	if false {\n", "TestPowerCutWhileCreating",
 	},
+	{
+		"a backup's files are listed again after its manifest was stored", "storage/pebble/objects/backup.go",
+		"		if b.allThere(m.Files) {\n			b.count(m)", "		if true {\n			b.count(m)", "TestSuspendedInTheManifest|TestConcurrentBackups",
+	},
+	{
+		"a backup's files are listed right before its manifest is stored", "storage/pebble/objects/backup.go",
+		"		if b.allThere(m.Files) {\n			m.Damaged", "		if true {\n			m.Damaged", "TestWrongAnswers|TestConcurrentBackups",
+	},
+	{
+		"a manifest is read back", "storage/pebble/objects/backup.go",
+		"	got, err := readManifest(ctx, b.bucket, all[i], b.Key)\n", "	got, err := *m, error(nil)\n", "TestWrongAnswers",
+	},
+	{
+		"a manifest that was stored is listed", "storage/pebble/objects/backup.go",
+		"		return lost(\"it isn't listed\")", "		b.manifests[object] = *m\n		return nil", "TestWrongAnswers",
+	},
+	{
+		"a manifest that is listed and missing stops the sweep", "storage/pebble/objects/garbage.go",
+		"		if missing[l.object] {", "		if false {", "TestWrongAnswers",
+	},
+	{
+		"a manifest that isn't listed any more is requested by name", "storage/pebble/objects/garbage.go",
+		"	for object := range unlisted {\n", "	for object := range map[string]bool{} {\n", "TestHiddenManifest",
+	},
+	{
+		"the backup that uploaded an unused file is requested by name", "storage/pebble/objects/garbage.go",
+		"if !ok || !old || verified[backup] {", "if true || !ok || !old || verified[backup] {", "TestWrongAnswers",
+	},
+	{
+		"what a damaged list of garbage may name isn't used", "storage/pebble/objects/backup.go",
+		"condemned[name] || !newest.IsZero() &&", "condemned[name] || false &&", "TestDamagedLists|TestWrongAnswers|TestConcurrentBackups",
+	},
+	{
+		"a backup with missing files doesn't count", "storage/pebble/objects/garbage.go",
+		"if missing := b.missingFile(l); missing != \"\" {", "if missing := b.missingFile(l); false {", "TestBackupsWithMissingFiles",
+	},
 }

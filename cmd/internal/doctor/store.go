@@ -32,6 +32,7 @@ type StoreOptions struct {
 // Store looks at processes, waiting work, expired windows and damage.
 func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
+	found = append(found, copied(c)...)
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
 	if o.Shared {
@@ -52,6 +53,16 @@ func periods(c *inspect.Condition, o StoreOptions) Finding {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
 	return ok("%s", text)
+}
+
+// copied notes that the store is a copy of another one.
+func copied(c *inspect.Condition) []Finding {
+	if c.RestoredFrom == "" {
+		return nil
+	}
+	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
+		"it and the store that was backed up count as one store in a destination of backups: each pushes out the other's",
+		"while the other one is used, back this one up to another destination: --backup.to, --to"}}
 }
 
 // pages looks at whether a keyspace of an earlier release has pages.

@@ -52,6 +52,8 @@ func TestStore(t *testing.T) {
 		do     string
 	}{
 		{name: "healthy"},
+		{name: "a copy", change: func(c *inspect.Condition) { c.RestoredFrom = "20260501T100000Z-1f" },
+			level: Note, what: "the store was restored from the backup 20260501T100000Z-1f", do: "another destination"},
 		{name: "a keyspace of an earlier release", change: func(c *inspect.Condition) { c.Pages = false },
 			level: Warning, what: "rows of new series aren't written in pages", do: "cassia schema use-pages"},
 		{name: "a slot settles", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},

@@ -25,19 +25,26 @@ func stoppable(ctx context.Context) (_ context.Context, stop context.CancelCause
 	return context.WithValue(ctx, stopKey{}, stop), stop
 }
 
-// stopAtLasting is a transport that ends the context of a request whose error lasts, with that error as the cause.
+// stopAtLasting is a transport that ends the context of a request whose error lasts, with that error as the cause. An answer that isn't S3's is
+// such an error.
 type stopAtLasting struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := s.next.RoundTrip(r)
+	if err == nil {
+		err = checkAnswer(r, answer)
+	}
 	if lasts := lasting.Of(err, "ca-file in the URL"); lasts != nil {
 		if stop, ok := r.Context().Value(stopKey{}).(context.CancelCauseFunc); ok {
 			stop(lasts)
 		}
 		return nil, lasts
 	}
-	return answer, err
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // again makes a request again if its answer broke off; whatever else may succeed at another time the client tries itself. The request is
@@ -67,10 +74,13 @@ func again(ctx context.Context, request func(context.Context) error) error {
 // maxBreaks bounds how often in a row an answer may break off.
 const maxBreaks = 6
 
+// firstPause is the pause after the first time; tests shorten it.
+var firstPause = 100 * time.Millisecond
+
 // pause waits longer each time.
 func pause(ctx context.Context, breaks int) error {
 	select {
-	case <-time.After(100 * time.Millisecond << breaks):
+	case <-time.After(firstPause << breaks):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -38,13 +38,17 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
 	err = again(ctx, func(ctx context.Context) error {
 		out = nil
+		known := map[string]bool{}
 		o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
 		for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
 			if found.Err != nil {
 				return found.Err
 			}
-			name, ok := strings.CutPrefix(found.Key, b.location.prefix)
-			if ok && !strings.HasSuffix(name, "/") { // Some servers list folders.
+			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
+				return strange("the listing of %q has %q, twice or without being asked for", o.Prefix, found.Key)
+			}
+			known[found.Key] = true
+			if name := found.Key[len(b.location.prefix):]; !strings.HasSuffix(name, "/") { // Some servers list folders.
 				out = append(out, objects.Object{Name: name, Size: found.Size, Modified: found.LastModified})
 			}
 		}

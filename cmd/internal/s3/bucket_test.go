@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	firstPause = time.Millisecond
 	os.Exit(m.Run())
 }
 

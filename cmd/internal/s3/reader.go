@@ -3,7 +3,10 @@ package s3
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"strings"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -32,7 +35,13 @@ func (r *reader) open() error {
 	var body io.ReadCloser
 	var info minio.ObjectInfo
 	err := again(r.ctx, func(ctx context.Context) (err error) {
-		body, info, _, err = r.b.core.GetObject(ctx, r.b.location.bucket, r.key, o)
+		var header http.Header
+		body, info, header, err = r.b.core.GetObject(ctx, r.b.location.bucket, r.key, o)
+		if err == nil {
+			if err = r.checkHeader(header); err != nil {
+				err = errors.Join(err, body.Close())
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -42,6 +51,17 @@ func (r *reader) open() error {
 		r.size = info.Size
 	}
 	r.body = body
+	return nil
+}
+
+// checkHeader returns an error unless the answer is an object, from where reading ended.
+func (r *reader) checkHeader(header http.Header) error {
+	if header.Get("ETag") == "" {
+		return strange("%s came without an ETag", r.key)
+	}
+	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 && !strings.HasPrefix(at, want) {
+		return strange("%s came with the range %q instead of %q", r.key, at, want)
+	}
 	return nil
 }
 

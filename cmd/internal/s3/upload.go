@@ -33,7 +33,10 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // It is given.
 	md5, sha256 := sumsOf(part)
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
-		_, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
+		info, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
+		if err == nil && info.ETag == "" {
+			err = strange("%s was acknowledged without an ETag", key)
+		}
 		return err
 	}))
 }

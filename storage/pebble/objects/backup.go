@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,10 @@ type Options struct {
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Change is called by Restore as by pebble.Restored.Finish; nil: nothing is changed.
-	Change func(dir string) error
+	// Change is called by Restore as by pebble.Restored.Finish, with the name of the backup; nil: nothing is changed.
+	Change func(dir, backup string) error
+	// TakeOver permits a backup where the newest one there is of another copy of the store.
+	TakeOver bool
 }
 
 // DefaultOptions encrypt nothing and keep everything.
@@ -38,8 +41,11 @@ func DefaultOptions() Options {
 // manifestTimeout bounds how long storing a manifest may take after the last look at the lists of garbage.
 const manifestTimeout = 15 * time.Minute
 
-// maxListings bounds how often files are uploaded again because they became garbage meanwhile.
+// maxListings bounds how often files are uploaded again because they became garbage, and how often a manifest is stored.
 const maxListings = 3
+
+// ErrNotStored means that the bucket acknowledged an object and doesn't return it.
+var ErrNotStored = errors.New("objects: the bucket acknowledged an object and doesn't return it")
 
 // backup is one that is being made.
 type backup struct {
@@ -47,10 +53,16 @@ type backup struct {
 	set
 	bucket Bucket
 	dir    string
-	known  map[string]file // of the newest backup, by name
+	known  map[string]file // of the newest readable backup, by name
+	// manifests are those that were read, by object. They never change. deleted are objects of manifests that are missing or were deleted.
+	manifests map[string]manifest
+	deleted   map[string]bool
+	// damaged are the damaged parts of each file of the manifest.
+	damaged [][]string
 
 	mu    sync.Mutex
-	have  map[string]Object // files that may be used, by the last part of their names
+	sizes map[string]int64  // of all files that are there, by the last part of their names
+	have  map[string]Object // those of them that may be used
 	bySum map[string]string // one of them, by hash
 	stats pebble.BackupStats
 }
@@ -63,27 +75,19 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
 	}
-	store, err := pebble.StoreOf(checkpoint)
+	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
-	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint}
+	store := lineage.Store
+	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{}, deleted: map[string]bool{}}
 	b.stats.Name, b.stats.Taken = name, o.Now()
-	m := manifest{Version: manifestVersion, Name: name, Store: store, Taken: b.stats.Taken.UTC()}
-	if err := b.readNewest(ctx); err != nil {
+	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Taken: b.stats.Taken.UTC()}
+	if err := b.readNewest(ctx, &m, lineage); err != nil {
 		return b.stats, err
 	}
-	if err := b.listFiles(ctx); err != nil {
+	if err := b.complete(ctx, &m); err != nil {
 		return b.stats, err
-	}
-	looked, err := b.copyAll(ctx, &m)
-	if err != nil {
-		return b.stats, err
-	}
-	putting, cancel := context.WithDeadline(ctx, looked.Add(manifestTimeout))
-	defer cancel()
-	if err := m.write(putting, bucket, b.set, o.Key); err != nil {
-		return b.stats, fmt.Errorf("storing the manifest: %w", err)
 	}
 	if len(m.Damaged) > 0 {
 		return b.stats, nil // Older backups may be needed.
@@ -94,24 +98,59 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	return b.stats, nil
 }
 
-// readNewest learns the files of the newest backup of the set. One that can't be used isn't needed.
-func (b *backup) readNewest(ctx context.Context) error {
+// readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
+// manifests are named in the statistics.
+func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lineage) error {
 	b.known = map[string]file{}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
 	}
-	m, err := readManifest(ctx, b.bucket, all[len(all)-1], b.Key)
-	if errors.Is(err, pebble.ErrBackup) || isGone(err) {
-		return nil
+	for _, l := range all {
+		m.Others = append(m.Others, l.object)
 	}
-	for _, f := range m.Files {
-		b.known[f.Name] = f
+	for _, l := range slices.Backward(all) {
+		newest, err := readManifest(ctx, b.bucket, l, b.Key)
+		if errors.Is(err, pebble.ErrBackup) {
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s was passed over: %s; if it isn't needed, remove the object", l.Name, err))
+			continue
+		}
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := lineage.CheckNewest(newest.Name, newest.Copy); err != nil && !b.TakeOver {
+			return err
+		}
+		for _, f := range newest.Files {
+			b.known[f.Name] = f
+		}
+		return b.addUnlisted(ctx, m, newest.Others)
 	}
-	return err
+	return nil
 }
 
-// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is gone by then has none of its files left.
+// addUnlisted notes in a manifest those of others that are there and weren't listed.
+func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) error {
+	for _, object := range others {
+		if slices.Contains(m.Others, object) {
+			continue
+		}
+		is, err := b.isDeleted(ctx, object)
+		if err != nil {
+			return err
+		}
+		if !is {
+			m.Others = append(m.Others, object)
+		}
+	}
+	return nil
+}
+
+// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is deleted by then has none of its files
+// left. What a list that can't be read may name isn't used: only files are noted that are as old as Grace.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -122,37 +161,113 @@ func (b *backup) listFiles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	condemned := map[string]bool{}
+	condemned, newest := map[string]bool{}, time.Time{}
 	for _, l := range lists {
 		for _, name := range l.Files {
 			condemned[name] = true
 		}
+		if l.unreadable != nil && l.modified.After(newest) {
+			newest = l.modified
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.have, b.bySum = map[string]Object{}, map[string]string{}
+	b.sizes, b.have, b.bySum = map[string]int64{}, map[string]Object{}, map[string]string{}
 	for _, o := range objects {
 		name := o.Name[len(folder):]
-		if hash, ok := hashOf(name); ok && !condemned[name] {
+		b.sizes[name] = o.Size
+		mayBeListed := condemned[name] || !newest.IsZero() && !o.Modified.After(newest.Add(-b.Grace))
+		if hash, _, ok := parseObject(name); ok && !mayBeListed {
 			b.have[name], b.bySum[hash] = o, name
 		}
 	}
 	return nil
 }
 
-// copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
-// garbage, by a clock that goes on while the machine is suspended.
-func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
-	entries, err := os.ReadDir(b.dir)
-	if err != nil {
-		return listed, fmt.Errorf("objects: checkpoint: %w", err)
+// complete has all files in the bucket and stores the manifest last. The backup counts once its manifest was read back and, afterwards, all
+// of its files were there and in no list of garbage. So it doesn't matter how long storing the manifest took, as in a machine that was
+// suspended: if files were removed by then, they are uploaded again.
+func (b *backup) complete(ctx context.Context, m *manifest) error {
+	if err := b.readCheckpoint(m); err != nil {
+		return err
 	}
-	damaged := make([][]string, 0, len(entries))
-	for _, e := range entries {
-		if e.Name() != pebble.StoreFile {
-			m.Files, damaged = append(m.Files, file{Name: e.Name()}), append(damaged, nil)
+	if err := b.listFiles(ctx); err != nil {
+		return err
+	}
+	for range maxListings {
+		looked, err := b.copyAll(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := b.storeManifest(ctx, m, looked.Add(manifestTimeout)); err != nil {
+			return err
+		}
+		if err := b.listFiles(ctx); err != nil {
+			return err
+		}
+		if b.allThere(m.Files) {
+			b.count(m)
+			return nil
 		}
 	}
+	err := b.bucket.Delete(ctx, b.manifest(m.Name, len(m.Damaged) > 0))
+	return errors.Join(fmt.Errorf("objects: files were removed from the bucket before the manifest was stored, %d times", maxListings), err)
+}
+
+// storeManifest stores the manifest and reads it back.
+func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.Time) error {
+	putting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if err := m.write(putting, b.bucket, b.set, b.Key); err != nil {
+		return fmt.Errorf("storing the manifest: %w", err)
+	}
+	object := b.manifest(m.Name, len(m.Damaged) > 0)
+	lost := func(why string) error {
+		err := fmt.Errorf("%w: %s (%s): there is no backup %s; check the storage, then back up again", ErrNotStored, object, why, m.Name)
+		return errors.Join(err, b.bucket.Delete(ctx, object)) // A rest of it must not count as a backup.
+	}
+	all, err := list(ctx, b.bucket, b.folder("backups"))
+	if err != nil {
+		return fmt.Errorf("reading back the manifest: %w", err)
+	}
+	i := slices.IndexFunc(all, func(l listed) bool { return l.object == object })
+	if i < 0 {
+		return lost("it isn't listed")
+	}
+	got, err := readManifest(ctx, b.bucket, all[i], b.Key)
+	if isGone(err) || errors.Is(err, pebble.ErrBackup) {
+		return lost(err.Error())
+	}
+	if err != nil {
+		return fmt.Errorf("reading back the manifest: %w", err)
+	}
+	if same, err := got.equal(m); err != nil {
+		return err
+	} else if !same {
+		return lost("it has other content")
+	}
+	b.manifests[object] = got
+	return nil
+}
+
+// readCheckpoint lists the files of the checkpoint in the manifest.
+func (b *backup) readCheckpoint(m *manifest) error {
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return fmt.Errorf("objects: checkpoint: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() != pebble.StoreFile {
+			m.Files = append(m.Files, file{Name: e.Name()})
+		}
+	}
+	b.damaged = make([][]string, len(m.Files))
+	return nil
+}
+
+// copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
+// garbage, by a clock that advances while the machine is suspended.
+func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for range maxListings {
 		g, copying := errgroup.WithContext(ctx)
 		g.SetLimit(max(1, b.Workers))
@@ -161,7 +276,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 				if b.isThere(m.Files[i]) {
 					return copying.Err()
 				}
-				m.Files[i], damaged[i], err = b.copy(copying, m.Files[i].Name)
+				m.Files[i], b.damaged[i], err = b.copy(copying, m.Files[i].Name)
 				return err
 			})
 		}
@@ -173,7 +288,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 			return listed, err
 		}
 		if b.allThere(m.Files) {
-			b.count(m, damaged)
+			m.Damaged = slices.Concat(append(b.damaged, pebble.VerifyLogs(filepath.Clean(b.dir)))...)
 			return listed, nil
 		}
 	}
@@ -197,13 +312,11 @@ func (b *backup) allThere(files []file) bool {
 	return true
 }
 
-// count notes what there is in the manifest and the statistics.
-func (b *backup) count(m *manifest, damaged [][]string) {
-	for i, f := range m.Files {
+// count notes the manifest's files in the statistics.
+func (b *backup) count(m *manifest) {
+	for _, f := range m.Files {
 		b.stats.Files++
 		b.stats.Bytes += f.Size
-		m.Damaged = append(m.Damaged, damaged[i]...)
 	}
-	m.Damaged = append(m.Damaged, pebble.VerifyLogs(filepath.Clean(b.dir))...)
 	b.stats.Damaged = m.Damaged
 }

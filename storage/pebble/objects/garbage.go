@@ -17,31 +17,45 @@ type garbage struct {
 	Noted time.Time `json:"noted"`
 	Files []string  `json:"files"`
 
-	object   string
-	modified time.Time // by the bucket's clock
+	object     string
+	modified   time.Time // by the bucket's clock
+	unreadable error     // why its content isn't known; nil: it is
 }
 
 const garbageSuffix = ".list"
 
-// readGarbage returns the lists of garbage of a set.
+// readGarbage returns the lists of garbage of a set. One that is deleted concurrently is left out.
 func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, err error) {
 	objects, err := b.List(ctx, s.folder("garbage"))
 	if err != nil {
 		return nil, err
 	}
+	missing := map[string]bool{}
 	for _, o := range objects {
 		if !strings.HasSuffix(o.Name, garbageSuffix) {
 			continue
 		}
 		g := garbage{object: o.Name, modified: o.Modified}
-		if err := getRecord(ctx, b, o.Name, &g, k); isGone(err) {
-			continue
-		} else if err != nil {
+		err := getRecord(ctx, b, o.Name, &g, k)
+		if isGone(err) {
+			missing[o.Name] = true
+		} else if err != nil && !errors.Is(err, pebble.ErrBackup) {
 			return nil, err
+		}
+		if err != nil {
+			g.Files, g.unreadable = nil, err
 		}
 		out = append(out, g)
 	}
-	return out, nil
+	if len(missing) > 0 {
+		if objects, err = b.List(ctx, s.folder("garbage")); err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			delete(missing, o.Name) // It is listed, and stays unreadable.
+		}
+	}
+	return slices.DeleteFunc(out, func(g garbage) bool { return missing[g.object] }), nil
 }
 
 // retain removes the backups of the set that Keep doesn't name, and files that no backup has referred to for long enough.
@@ -49,12 +63,16 @@ func (b *backup) retain(ctx context.Context) error {
 	if b.Keep.All() {
 		return nil
 	}
-	all, err := list(ctx, b.bucket, b.folder("backups"))
+	all, err := b.survey(ctx)
 	if err != nil {
 		return err
 	}
 	var dated []pebble.DatedBackup
 	for _, l := range all {
+		if missing := b.missingFile(l); missing != "" { // It neither counts nor is removed.
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s can't be restored, %s is missing; if it isn't needed, remove the object %s", l.Name, missing, l.object))
+			continue
+		}
 		dated = append(dated, l.DatedBackup)
 	}
 	surplus, future := b.Keep.Surplus(dated, b.Now())
@@ -64,14 +82,123 @@ func (b *backup) retain(ctx context.Context) error {
 			if err := b.bucket.Delete(ctx, l.object); err != nil {
 				return err
 			}
+			b.deleted[l.object] = true
 			b.stats.Removed++
 		}
 	}
 	return b.sweep(ctx)
 }
 
-// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are read: no manifest
-// that refers to it can be stored later. A list stays until all of its files are gone.
+// missingFile returns the object of a file that a backup refers to and that wasn't listed, or has another size; "": there is none.
+func (b *backup) missingFile(l listed) string {
+	for _, f := range b.manifests[l.object].Files {
+		if size, ok := b.sizes[f.Object]; !ok || size != b.Key.size(f.Size) {
+			return b.folder("files") + f.Object
+		}
+	}
+	return ""
+}
+
+// survey lists the backups of the set, and has the manifest of each in b.manifests. Its error means that the listing or a manifest isn't
+// reliable: then nothing may be removed. A reliable listing has the manifest that was just stored, and none that can't be read. Manifests that were read
+// before, or that this one or the newest other one names, are listed, or are missing when they are requested by name, too.
+func (b *backup) survey(ctx context.Context) ([]listed, error) {
+	all, err := b.readManifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unlisted, own, newest := map[string]bool{}, "", ""
+	for object := range b.manifests {
+		unlisted[object] = true
+	}
+	for _, l := range all {
+		if l.Name == b.stats.Name {
+			own = l.object
+		} else {
+			newest = l.object
+		}
+	}
+	if own == "" {
+		return nil, fmt.Errorf("objects: backup %s was stored and isn't listed: the listing of %s isn't reliable; nothing is removed", b.stats.Name, b.folder("backups"))
+	}
+	for _, object := range slices.Concat(b.manifests[own].Others, b.manifests[newest].Others) {
+		unlisted[object] = true
+	}
+	for _, l := range all {
+		delete(unlisted, l.object)
+	}
+	for object := range unlisted {
+		if err := b.verifyDeleted(ctx, object); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// isDeleted reports whether a manifest that isn't listed is missing when it is requested by name, too.
+func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
+	if b.deleted[object] {
+		return true, nil
+	}
+	body, err := b.bucket.Get(ctx, object)
+	if isGone(err) {
+		b.deleted[object] = true
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, body.Close()
+}
+
+// verifyDeleted returns an error unless isDeleted.
+func (b *backup) verifyDeleted(ctx context.Context, object string) error {
+	is, err := b.isDeleted(ctx, object)
+	if err == nil && !is {
+		err = fmt.Errorf("objects: %s is there and isn't listed: the listing isn't reliable; nothing is removed", object)
+	}
+	return err
+}
+
+// readManifests lists the backups of the set and reads the manifests that weren't read before. One that another process deletes
+// concurrently is left out.
+func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
+	if all, err = list(ctx, b.bucket, b.folder("backups")); err != nil {
+		return nil, err
+	}
+	missing := map[string]bool{}
+	for _, l := range all {
+		if _, ok := b.manifests[l.object]; ok {
+			continue
+		}
+		m, err := readManifest(ctx, b.bucket, l, b.Key)
+		if isGone(err) {
+			missing[l.object] = true
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w; no files are removed as long as it is there; if it isn't needed, remove the object", err)
+		}
+		b.manifests[l.object] = m
+	}
+	if len(missing) == 0 {
+		return all, nil
+	}
+	again, err := list(ctx, b.bucket, b.folder("backups"))
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range again {
+		if missing[l.object] {
+			return nil, fmt.Errorf("objects: %s is listed and missing when it is read: the listing isn't reliable; nothing is removed", l.object)
+		}
+	}
+	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
+}
+
+// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are listed: no manifest
+// that refers to it can be stored later. A list stays until all of its files are deleted. One that can't be read stays, too, and is named
+// in the statistics.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -96,7 +223,14 @@ func (b *backup) sweep(ctx context.Context) error {
 			unused[name] = now.Sub(o.Modified) >= b.Grace
 		}
 	}
+	if err := b.verifyUploaders(ctx, unused); err != nil {
+		return err
+	}
 	for _, g := range lists {
+		if g.unreadable != nil {
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("list of garbage %s can't be read (%s): files that it may name are uploaded again; remove the object", g.object, g.unreadable))
+			continue
+		}
 		old := now.Sub(g.modified) >= b.Grace && b.Now().Sub(g.Noted) >= b.Grace
 		left := !old
 		for _, name := range g.Files {
@@ -118,6 +252,28 @@ func (b *backup) sweep(ctx context.Context) error {
 	return b.note(ctx, unused)
 }
 
+// verifyUploaders returns an error if the manifest of a backup is there that uploaded one of the old unused files: it may refer to it, and wasn't
+// listed. Young files may be of a backup that is being made.
+func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) error {
+	verified := map[string]bool{}
+	for name, old := range unused {
+		_, backup, ok := parseObject(name)
+		if !ok || !old || verified[backup] {
+			continue
+		}
+		verified[backup] = true
+		for _, object := range []string{b.manifest(backup, false), b.manifest(backup, true)} {
+			if _, ok := b.manifests[object]; ok {
+				continue // It doesn't refer to the file, or was removed.
+			}
+			if err := b.verifyDeleted(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // note stores a list of garbage: of the unused files those that are as old as Grace. Younger ones may belong to a backup that is being
 // made. Where one that takes longer still needs a file, it sees the list before it stores its manifest, and uploads the file again.
 func (b *backup) note(ctx context.Context, unused map[string]bool) error {
@@ -134,26 +290,15 @@ func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	return putRecord(ctx, b.bucket, b.folder("garbage")+g.Noted.Format(nameLayout)+"-"+random()+garbageSuffix, g, b.Key)
 }
 
-// used returns the files that manifests of the set refer to. Its error names the one that can't be read: then nothing may be
-// removed.
+// used returns the files that manifests of the set refer to. Its error means that nothing may be removed.
 func (b *backup) used(ctx context.Context) (map[string]bool, error) {
-	all, err := list(ctx, b.bucket, b.folder("backups"))
+	all, err := b.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
 	used := map[string]bool{}
 	for _, l := range all {
-		m, err := readManifest(ctx, b.bucket, l, b.Key)
-		if isGone(err) {
-			continue // Another process removed the backup.
-		}
-		if errors.Is(err, pebble.ErrBackup) {
-			return nil, fmt.Errorf("%w; no files are removed as long as it is there", err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range m.Files {
+		for _, f := range b.manifests[l.object].Files {
 			used[f.Object] = true
 		}
 	}

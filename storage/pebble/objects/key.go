@@ -15,8 +15,8 @@ import (
 	"filippo.io/age"
 )
 
-// ErrKey means that a backup is encrypted, and the key for it wasn't given.
-var ErrKey = errors.New("objects: the backup is encrypted with another key")
+// ErrKey means that the key given isn't the one for a backup: it is encrypted with another one, or isn't encrypted.
+var ErrKey = errors.New("objects: wrong key for the backup")
 
 // plainSet is the set of backups that aren't encrypted, and encryptedSets begins the names of the others.
 const (

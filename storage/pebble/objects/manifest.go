@@ -1,10 +1,12 @@
 package objects
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -28,8 +30,11 @@ type manifest struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	Store   string    `json:"store"`
+	Copy    string    `json:"copy,omitempty"` // pebble.Lineage.Copy
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
+	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
+	Others []string `json:"others,omitempty"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
@@ -111,6 +116,16 @@ func (m *manifest) write(ctx context.Context, b Bucket, s set, k *Key) error {
 	return putRecord(ctx, b, s.manifest(m.Name, len(m.Damaged) > 0), m, k)
 }
 
+// equal reports whether two manifests are the same.
+func (m *manifest) equal(other *manifest) (bool, error) {
+	one, err := json.Marshal(m)
+	if err != nil {
+		return false, err
+	}
+	two, err := json.Marshal(other)
+	return bytes.Equal(one, two), err
+}
+
 // manifest names the object of a backup's manifest.
 func (s set) manifest(backup string, damaged bool) string {
 	name := s.folder("backups") + backup
@@ -123,7 +138,7 @@ func (s set) manifest(backup string, damaged bool) string {
 // readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest whose content isn't the one that was stored.
 func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, err error) {
 	if l.key != k.set() {
-		return m, fmt.Errorf("%w: %s, of set %s", ErrKey, l.Name, l.key)
+		return m, wrongKey(l)
 	}
 	if err := getRecord(ctx, b, l.object, &m, k); err != nil {
 		return m, err
@@ -143,6 +158,14 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 		}
 	}
 	return m, nil
+}
+
+// wrongKey returns the error of a backup that another key is needed for, or none.
+func wrongKey(l listed) error {
+	if l.key == plainSet {
+		return fmt.Errorf("%w: backup %s isn't encrypted: leave --key-file out", ErrKey, l.Name)
+	}
+	return fmt.Errorf("%w: backup %s is encrypted with the key %s: give its file as --key-file", ErrKey, l.Name, l.key)
 }
 
 // isName reports whether a name has no path.

@@ -59,7 +59,7 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 		return stats, err
 	}
 	stats.Copied, stats.CopiedBytes = stats.Files, stats.Bytes
-	return stats, to.Finish(o.Change)
+	return stats, to.Finish(pebble.ChangeOf(m.Name, o.Change))
 }
 
 // choose finds the backup to restore.
@@ -89,10 +89,10 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 	if l.key == k.set() {
 		return l, nil
 	}
-	err = fmt.Errorf("%w: the newest is %s, of set %s", ErrKey, l.Name, l.key)
+	err = wrongKey(l)
 	own := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.key != k.set() })
 	if other, ok := newestWhole(own); ok {
-		err = fmt.Errorf("%w; --backup=%s is the newest that this key, or none, reads", err, other.Name)
+		err = fmt.Errorf("%w; or restore --backup=%s, the newest one that can be read as it was asked for", err, other.Name)
 	}
 	return listed{}, err
 }

@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -22,8 +21,7 @@ func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, 
 		}
 		readable := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.key != k.set() })
 		if len(readable) == 0 && len(all) > 0 {
-			last := all[len(all)-1]
-			yield(pebble.Spare{}, fmt.Errorf("%w: the newest is %s, of set %s", ErrKey, last.Name, last.key))
+			yield(pebble.Spare{}, wrongKey(all[len(all)-1]))
 			return
 		}
 		for _, l := range slices.Backward(readable) {

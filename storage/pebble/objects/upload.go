@@ -72,7 +72,7 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	if err != nil {
 		return err
 	}
-	object := b.Key.hash(f.SHA256) + "-" + random()
+	object := b.Key.hash(f.SHA256) + "-" + b.stats.Name + "-" + random()
 	if err := b.bucket.Put(ctx, b.folder("files")+object, from, b.Key.size(f.Size)); err != nil {
 		return fmt.Errorf("uploading %s: %w", f.Name, err)
 	}
@@ -87,8 +87,10 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	return nil
 }
 
-// hashOf returns the hash in the last part of a file's name.
-func hashOf(name string) (hash string, ok bool) {
-	hash, number, ok := strings.Cut(name, "-")
-	return hash, ok && len(hash) == 2*sha256.Size && number != "" && isName(name)
+// parseObject returns the hash in the last part of a file's name, and the backup that uploaded it.
+func parseObject(name string) (hash, backup string, ok bool) {
+	hash, rest, _ := strings.Cut(name, "-")
+	last := max(0, strings.LastIndex(rest, "-"))
+	backup = rest[:last]
+	return hash, backup, len(hash) == 2*sha256.Size && backupName.MatchString(backup) && isName(name)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -22,7 +23,31 @@ const (
 	CutRequest         // the connection ends in the middle of the request, and the server gets none of it
 	LoseResponse       // the server handles the request, and the connection ends instead of an answer
 	CutResponse        // the connection ends in the middle of the answer
+	// The server gets none of these requests.
+	Page        // 200 with HTML, as from a captive portal
+	PageXML     // 200 with a page that is XML
+	MissingPage // 404 with HTML
+	Missing     // 404 with S3's error NoSuchKey
+	ErrorBody   // 200 with an S3 error
+	Nothing     // 200 without a body
+	Redirect    // 302 to such a page
+	// The server handles these.
+	HalfBody // the body ends in its middle, and the length is that of the half
 )
+
+// answers are those of faults.
+var answers = map[Fault]struct {
+	status int
+	body   string
+}{
+	Page:        {http.StatusOK, "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><p>Sign in<br></body></html>"},
+	PageXML:     {http.StatusOK, `<?xml version="1.0"?><html><head><title>Sign in</title></head><body></body></html>`},
+	MissingPage: {http.StatusNotFound, "<html><body><h1>Not Found</h1></body></html>"},
+	Missing:     {http.StatusNotFound, `<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>`},
+	ErrorBody:   {http.StatusOK, `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>`},
+	Nothing:     {http.StatusOK, ""},
+	Redirect:    {http.StatusFound, "<html><body>moved</body></html>"},
+}
 
 // Proxy stands before a server and breaks requests.
 type Proxy struct {
@@ -73,6 +98,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.CopyN(io.Discard, r.Body, r.ContentLength/2)
 		panic(http.ErrAbortHandler)
 	}
+	if a, ok := answers[fault]; ok {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Location", "/sign-in")
+		w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 10:00:00 GMT")
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+		return
+	}
 	response, err := p.forward(r)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -84,6 +117,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for name, values := range response.Header {
 		w.Header()[name] = values
+	}
+	if fault == HalfBody {
+		body = body[:len(body)/2]
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	w.WriteHeader(response.StatusCode)
 	if fault == CutResponse {

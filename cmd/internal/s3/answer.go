@@ -1,0 +1,147 @@
+package s3
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/cassia-db/cassia/cmd/internal/lasting"
+)
+
+// The client decodes any XML as an empty listing, and any 404 as a missing object. A listing without an object leads to deletions, so
+// checkAnswer verifies that S3 itself answered.
+
+// maxListing bounds how large one page of a listing may be, bytes. A page has at most 1000 names of at most 1 KiB.
+const maxListing = 16 << 20
+
+// checkAnswer returns an error for an answer that isn't S3's, as proxies and captive portals send it: a listing whose root is another
+// element, or that doesn't say whether there is more; a 404 that isn't an S3 error. It reads the bodies of those and replaces them. A body
+// that ends early is passed on: the client's decoder fails, and the request is repeated.
+func checkAnswer(r *http.Request, answer *http.Response) error {
+	query := r.URL.Query()
+	switch {
+	case answer.StatusCode == http.StatusNotFound && r.Method != http.MethodHead: // which has no body
+		return checkBody(answer, checkMissing)
+	case answer.StatusCode != http.StatusOK || r.Method != http.MethodGet:
+		return nil
+	case query.Get("list-type") == "2":
+		return checkBody(answer, func(body []byte) error { return checkListing(body, query.Get("continuation-token")) })
+	case query.Has("uploads"):
+		return checkBody(answer, func(body []byte) error { return checkRoot(body, "ListMultipartUploadsResult") })
+	}
+	return nil
+}
+
+// checkBody reads the body for check, and replaces it.
+func checkBody(answer *http.Response, check func([]byte) error) error {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
+	closing := answer.Body.Close()
+	if err == nil {
+		err = closing
+	}
+	if err != nil {
+		return err
+	}
+	if len(body) > maxListing {
+		err = fmt.Errorf("more than %d bytes", maxListing)
+	} else {
+		err = check(body)
+	}
+	if err != nil {
+		return strange("status %d, %w", answer.StatusCode, err)
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// strange returns the error of an answer that isn't S3's. It isn't requested again.
+func strange(format string, args ...any) error {
+	return &lasting.Error{
+		Err:    fmt.Errorf("the answer isn't S3's: "+format, args...),
+		Advice: "check that the endpoint is an S3 server and that no proxy answers in its place",
+	}
+}
+
+// listing are the elements of a page that must be there.
+type listing struct {
+	IsTruncated           *bool
+	NextContinuationToken string
+}
+
+// checkListing verifies one page of a listing. token is the one that the page was requested with.
+func checkListing(body []byte, token string) error {
+	if err := checkRoot(body, "ListBucketResult"); err != nil {
+		return err
+	}
+	var l listing
+	if err := xml.Unmarshal(body, &l); isCut(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case l.IsTruncated == nil:
+		return errors.New("the listing doesn't say whether it is truncated")
+	case *l.IsTruncated && l.NextContinuationToken == "":
+		return errors.New("the listing is truncated and has no continuation token")
+	case *l.IsTruncated && l.NextContinuationToken == token:
+		return errors.New("the listing's continuation token leads to the same page")
+	}
+	return nil
+}
+
+// checkMissing verifies the body of a 404.
+func checkMissing(body []byte) error {
+	var e struct {
+		XMLName xml.Name `xml:"Error"`
+		Code    string
+	}
+	if err := xml.Unmarshal(body, &e); err != nil || e.Code == "" {
+		return fmt.Errorf("it has no S3 error: %q", start(body))
+	}
+	return nil
+}
+
+// checkRoot returns an error unless the root element has a name. A body that ends before it has one is cut, unless there is no XML in it.
+func checkRoot(body []byte, want string) error {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) > 0 || err != nil && !isCut(err) {
+			return fmt.Errorf("it has no XML: %q", start(body))
+		}
+		if err != nil {
+			return nil
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if t.Name.Local != want {
+				return fmt.Errorf("it has <%s> instead of <%s>: %q", t.Name.Local, want, start(body))
+			}
+			return nil
+		case xml.CharData:
+			if len(bytes.TrimSpace(t)) > 0 {
+				return fmt.Errorf("it has no XML: %q", start(body))
+			}
+		case xml.Directive:
+			return fmt.Errorf("it isn't XML: %q", start(body)) // <!DOCTYPE html>
+		}
+	}
+}
+
+// isCut reports whether XML ended early.
+func isCut(err error) bool {
+	var syntax *xml.SyntaxError
+	return errors.Is(err, io.EOF) || errors.As(err, &syntax) && strings.Contains(syntax.Msg, "unexpected EOF")
+}
+
+// start returns the start of a body, for an error.
+func start(body []byte) string {
+	const most = 120
+	text := strings.Join(strings.Fields(string(body[:min(len(body), 4*most)])), " ")
+	return text[:min(len(text), most)]
+}

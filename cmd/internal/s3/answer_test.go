@@ -1,0 +1,158 @@
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
+	"github.com/cassia-db/cassia/storage/pebble/objects"
+)
+
+// requests are one of each kind. A request that returns no error must have had its whole effect: whole looks at the server for it.
+var requests = map[string]struct {
+	is   func(*http.Request) bool
+	make func(*testing.T, *Bucket) (any, error)
+	// whole returns what make returns from a server without faults.
+	whole func(*testing.T, *Bucket) (any, error)
+}{
+	"LIST": {
+		func(r *http.Request) bool { return r.URL.Query().Get("list-type") == "2" },
+		namesOf, namesOf,
+	},
+	"GET": {
+		func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/files/a")
+		},
+		func(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/a") },
+		func(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/a") },
+	},
+	"PUT": {
+		func(r *http.Request) bool { return r.Method == http.MethodPut },
+		func(t *testing.T, b *Bucket) (any, error) {
+			return content(1000), put(t, b, "files/new", content(1000))
+		},
+		func(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/new") },
+	},
+	"PUT of parts": {
+		func(r *http.Request) bool { return r.Method == http.MethodPut },
+		putParts, getParts,
+	},
+	"begin of parts": {
+		func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploads") },
+		putParts, getParts,
+	},
+	"end of parts": {
+		func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") },
+		putParts, getParts,
+	},
+	"LIST of uploads": {
+		func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Query().Has("uploads") },
+		func(t *testing.T, b *Bucket) (any, error) { return nil, b.Abandoned(t.Context(), time.Now()) },
+		func(*testing.T, *Bucket) (any, error) { return nil, nil },
+	},
+}
+
+func namesOf(t *testing.T, b *Bucket) (any, error) {
+	found, err := b.List(t.Context(), "files/")
+	names := map[string]int64{}
+	for _, o := range found {
+		names[o.Name] = o.Size
+	}
+	return names, err
+}
+
+func putParts(t *testing.T, b *Bucket) (any, error) {
+	return content(partBytes + 1), put(t, b, "files/parts", content(partBytes+1))
+}
+
+func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/parts") }
+
+// TestAnswersThatAreNotS3s gives every kind of request every kind of wrong answer, each time it is made. It ends with an error, or with
+// what the server has.
+func TestAnswersThatAreNotS3s(t *testing.T) {
+	needsServer(t)
+	faults := map[string]s3test.Fault{
+		"a page": s3test.Page, "a page that is XML": s3test.PageXML, "404 with a page": s3test.MissingPage, "an error with 200": s3test.ErrorBody,
+		"nothing": s3test.Nothing, "a redirect": s3test.Redirect, "half the body": s3test.HalfBody, "404": s3test.Missing,
+	}
+	server := s3test.Start(t)
+	for about, request := range requests {
+		for how, fault := range faults {
+			t.Run(about+" "+how, func(t *testing.T) {
+				t.Parallel()
+				prefix := fmt.Sprintf("%x", []byte(t.Name()))[:60] + fmt.Sprint(len(t.Name()), fault)
+				var broken atomic.Int64
+				proxy := s3test.NewProxy(t, server.Address, func(_ int, r *http.Request) s3test.Fault {
+					if !request.is(r) {
+						return s3test.None
+					}
+					broken.Add(1)
+					return fault
+				})
+				direct, b := opened(t, s3test.At(server.Address, prefix)), opened(t, s3test.At(proxy.Address, prefix))
+				require.NoError(t, put(t, direct, "files/a", content(3000)))
+				require.NoError(t, put(t, direct, "files/b", nil))
+				got, err := request.make(t, b)
+				require.NotZero(t, broken.Load())
+				if err != nil {
+					notFound := errors.Is(err, objects.ErrNotFound)
+					require.Equal(t, fault == s3test.Missing, notFound, "only S3's 404 means that there is none: %v", err)
+					require.NotContains(t, err.Error(), "\n")
+					return
+				}
+				if about == "GET" && fault == s3test.HalfBody {
+					return // Nothing in the answer shows it; readers of objects compare the SHA-256.
+				}
+				want, err := request.whole(t, direct)
+				require.NoError(t, err)
+				require.Equal(t, want, got, "the wrong answer was accepted")
+			})
+		}
+	}
+}
+
+// TestListings has a server return pages that must not be taken for a whole listing.
+func TestListings(t *testing.T) {
+	t.Parallel()
+	const key = "<Contents><Key>files/a</Key><Size>1</Size></Contents>"
+	for text, want := range map[string]string{
+		"<ListBucketResult><Name>b</Name>" + key + "</ListBucketResult>":                                                       "doesn't say whether it is truncated",
+		"<ListBucketResult>" + key + "<IsTruncated>true</IsTruncated></ListBucketResult>":                                      "has no continuation token",
+		"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken></ListBucketResult>": "leads to the same page",
+		"<ListBucketResult>" + key + key + "<IsTruncated>false</IsTruncated></ListBucketResult>":                               "twice or without being asked for",
+		"<ListBucketResult><Contents><Key>else/a</Key></Contents><IsTruncated>false</IsTruncated></ListBucketResult>":          "twice or without being asked for",
+		"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>":                                            "<ListVersionsResult> instead of <ListBucketResult>",
+		"{\"error\":\"none\"}": "it has no XML",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+		_, err := opened(t, s3test.At(server.Listener.Addr().String(), "")).List(t.Context(), "files/")
+		require.ErrorContains(t, err, want, text)
+		require.ErrorContains(t, err, "check that the endpoint is an S3 server")
+		server.Close()
+	}
+}
+
+// TestRangeThatIsIgnored has reading break off, and the whole object come instead of the rest.
+func TestRangeThatIsIgnored(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"x"`)
+		w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 10:00:00 GMT")
+		w.Header().Set("Content-Length", "2000")
+		_, _ = w.Write(content(1000))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(server.Close)
+	_, err := get(t, opened(t, s3test.At(server.Listener.Addr().String(), "")), "files/a")
+	require.ErrorContains(t, err, "the answer isn't S3's")
+	require.NotContains(t, err.Error(), "\n")
+}

@@ -1,0 +1,166 @@
+package objects
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names the damaged objects, and uploads again those that
+// the list may name. Once the objects are removed, everything is as before.
+func TestDamagedLists(t *testing.T) {
+	for how, damage := range map[string]func([]byte) []byte{
+		"cut":     func(content []byte) []byte { return content[:len(content)/2] },
+		"empty":   func([]byte) []byte { return nil },
+		"a bit":   func(content []byte) []byte { return flipped(content, len(content)/2) },
+		"no JSON": func([]byte) []byte { return []byte((*Key)(nil).sum("record", nil) + "\n") },
+	} {
+		b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
+		o.Keep, o.Grace, o.Now = pebble.Keep{Last: 2}, 10*time.Hour, func() time.Time { return now }
+		name := names(20)
+		backup := func(i int, content string) (pebble.BackupStats, error) {
+			b.now, now = b.now.Add(6*time.Hour), now.Add(6*time.Hour)
+			return Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": content, "always": "x"}), name[i], o)
+		}
+		for i, content := range []string{"a", "b", "c", "d", "e", "f"} {
+			_, err := backup(i, content)
+			require.NoError(t, err)
+		}
+		require.NotEmpty(t, b.of("garbage"))
+		listOfGarbage := b.of("garbage")[0]
+		var g garbage
+		require.NoError(t, getRecord(t.Context(), b, listOfGarbage, &g, nil))
+		noted := string(b.objects[setOf("s", nil).folder("files")+g.Files[0]])
+		b.objects[listOfGarbage] = damage(b.objects[listOfGarbage])
+		stats, err := backup(6, noted)
+		require.NoError(t, err, how)
+		require.Len(t, stats.Unreadable, 1)
+		require.Contains(t, stats.Unreadable[0], listOfGarbage)
+		require.Contains(t, stats.Unreadable[0], "remove the object")
+		require.Equal(t, map[string]string{"f": noted, "always": "x"}, filesOf(t, b, "", o))
+		require.Positive(t, stats.Copied, "another process may be removing what the list names")
+		stats, err = backup(7, noted)
+		require.NoError(t, err, how)
+		require.Zero(t, stats.Copied, "what was uploaded after the list was made is used")
+		require.NoError(t, b.Delete(t.Context(), listOfGarbage))
+
+		manifest := setOf("s", nil).manifest(name[7], false)
+		b.objects[manifest] = damage(b.objects[manifest])
+		var retention *pebble.RetentionError
+		stats, err = backup(8, "b")
+		require.ErrorAs(t, err, &retention, how)
+		require.ErrorContains(t, err, "no files are removed as long as it is there; if it isn't needed, remove the object")
+		require.Len(t, stats.Unreadable, 1)
+		require.Contains(t, stats.Unreadable[0], name[7])
+		require.Equal(t, map[string]string{"f": "b", "always": "x"}, filesOf(t, b, "", o))
+		require.NoError(t, b.Delete(t.Context(), manifest))
+		for i := range 6 {
+			stats, err = backup(9+i, "b")
+			require.NoError(t, err, how)
+			require.Empty(t, stats.Unreadable)
+		}
+		require.Len(t, b.of("files"), 2)
+		require.Empty(t, b.of("garbage"))
+	}
+}
+
+// suspended is a bucket whose process is suspended while it stores its first manifest: storing it takes effect after others were there.
+type suspended struct {
+	*memory
+	meanwhile func()
+}
+
+func (s *suspended) Put(ctx context.Context, name string, from io.Reader, size int64) error {
+	if meanwhile := s.meanwhile; strings.HasPrefix(name, "backups/") && meanwhile != nil {
+		s.meanwhile = nil
+		meanwhile()
+	}
+	return s.memory.Put(ctx, name, from, size)
+}
+
+// TestSuspendedInTheManifest has three days pass while a manifest is stored, by the bucket's clock and that of others, which remove a file of it. Its
+// deadline doesn't end it: a machine's monotonic clock stops while it is suspended.
+func TestSuspendedInTheManifest(t *testing.T) {
+	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
+	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
+	name := names(20)
+	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "returns"}), name[0], o)
+	require.NoError(t, err)
+	others := func() {
+		for i := range 6 {
+			b.now, now = b.now.Add(12*time.Hour), now.Add(12*time.Hour)
+			_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "others"}), name[2+i], o)
+			require.NoError(t, err)
+		}
+		require.Len(t, b.of("files"), 1, "what the suspended one needs was removed")
+	}
+	stats, err := Backup(t.Context(), &suspended{b, others}, checkpoint(t, "s", map[string]string{"f": "returns"}), name[9], o)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Copied)
+	require.Equal(t, map[string]string{"f": "returns"}, filesOf(t, b, name[9], o))
+}
+
+// TestBackupsWithMissingFiles don't count: retention keeps as many whole ones, and removes none for them.
+func TestBackupsWithMissingFiles(t *testing.T) {
+	b, o := newMemory(), DefaultOptions()
+	o.Keep = pebble.Keep{Last: 2}
+	name := names(9)
+	for i, content := range []string{"a", "b", "c"} {
+		_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": content}), name[i], o)
+		require.NoError(t, err)
+	}
+	all, err := list(t.Context(), b, "backups/")
+	require.NoError(t, err)
+	m, err := readManifest(t.Context(), b, all[1], nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Delete(t.Context(), all[1].folder("files")+m.Files[0].Object))
+	stats, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "d"}), name[3], o)
+	require.NoError(t, err)
+	require.Zero(t, stats.Removed)
+	require.Len(t, stats.Unreadable, 1)
+	require.Contains(t, stats.Unreadable[0], name[2]+" can't be restored")
+	for i, content := range []string{"b", "d"} {
+		require.Equal(t, map[string]string{"f": content}, filesOf(t, b, name[1+2*i], o))
+	}
+}
+
+// hiding is a bucket whose listings lack an object.
+type hiding struct {
+	*memory
+	object string
+}
+
+func (h *hiding) List(ctx context.Context, prefix string) ([]Object, error) {
+	found, err := h.memory.List(ctx, prefix)
+	return slices.DeleteFunc(found, func(o Object) bool { return o.Name == h.object }), err
+}
+
+// TestHiddenManifest has listings lack the manifest of a backup that uploaded nothing itself, since another one, which was removed, had
+// the same content.
+func TestHiddenManifest(t *testing.T) {
+	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
+	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 9}, 10*time.Hour, func() time.Time { return now }
+	name := names(9)
+	lying := &hiding{memory: b}
+	backup := func(i int, content string) error {
+		b.now, now = b.now.Add(12*time.Hour), now.Add(12*time.Hour)
+		_, err := Backup(t.Context(), lying, checkpoint(t, "s", map[string]string{"f": content}), name[i], o)
+		return err
+	}
+	for i, content := range []string{"same", "same", "other"} {
+		require.NoError(t, backup(i, content))
+	}
+	require.NoError(t, b.Delete(t.Context(), setOf("s", nil).manifest(name[0], false)))
+	lying.object = setOf("s", nil).manifest(name[1], false)
+	for i := range 4 {
+		require.ErrorContains(t, backup(3+i, "third"), "is there and isn't listed: the listing isn't reliable; nothing is removed")
+	}
+	require.Equal(t, map[string]string{"f": "same"}, filesOf(t, b, name[1], o))
+}
