@@ -386,7 +386,7 @@ func (r *removingFS) Create(name string, w vfs.DiskWriteCategory) (vfs.File, err
 func TestRestoresAtOneMoment(t *testing.T) {
 	m := newMoments(t, 2)
 	folder, dir := m.folder(t), t.TempDir()
-	_, err := RestoreAndChange(t.Context(), folder, momentName(0), dir, func(string) error {
+	_, err := RestoreAndChange(t.Context(), folder, momentName(0), dir, func(string, string) error {
 		_, err := Restore(t.Context(), folder, momentName(1), dir)
 		require.ErrorIs(t, err, ErrLockHeld)
 		require.ErrorContains(t, err, dir+" is in use by another restore or a server (locked by this process")

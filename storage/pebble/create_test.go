@@ -21,7 +21,7 @@ import (
 )
 
 // TestPowerCutWhileCreating cuts the power before each operation of the file system while an engine is made, gets its first row, and is
-// opened again: the next start works, and has what was acknowledged.
+// opened again: the next start works, and every acknowledged row is there.
 func TestPowerCutWhileCreating(t *testing.T) {
 	t.Parallel()
 	type cut struct {
