@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,25 +110,48 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where the note of synced bytes is damaged itself, the directory is opened without it only if that is asked for.
+// Where the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are complete. A log that may
+// have been longer is used only if that is asked for.
 func TestMendWithoutNote(t *testing.T) {
-	b := newBackedUp(t)
-	b.write()
-	require.NoError(t, b.e.Close())
-	overwrite(t, filepath.Join(b.dir, ledgerName))
-	stats, err := Mend(t.Context(), Spares(b.folder), b.dir, false)
-	require.NoError(t, err)
-	require.Len(t, stats.Left, 1)
-	require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
-	_, err = Open(b.dir, DefaultOptions())
-	require.ErrorIs(t, err, engine.ErrCorrupt)
-	stats, err = Mend(t.Context(), Spares(b.folder), b.dir, true)
-	require.NoError(t, err)
-	require.Empty(t, stats.Left)
-	b.e, err = Open(b.dir, DefaultOptions())
-	require.NoError(t, err)
-	require.Equal(t, 1, stageRows(t, b.e))
+	for about, damage := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+		"changed": func(path string) error { overwrite(t, path); return nil },
+	} {
+		for _, isCut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, log cut: %v", about, isCut), func(t *testing.T) {
+				b := newBackedUp(t)
+				b.write()
+				require.NoError(t, b.e.Write(t.Context(), stageBatch(100, "in the log only")))
+				require.NoError(t, b.e.Close())
+				require.NoError(t, damage(filepath.Join(b.dir, ledgerName)))
+				logs, err := filepath.Glob(filepath.Join(b.dir, "*.log"))
+				require.NoError(t, err)
+				if isCut {
+					info, err := os.Stat(logs[len(logs)-1])
+					require.NoError(t, err)
+					require.NoError(t, os.Truncate(logs[len(logs)-1], info.Size()-logTrailer))
+				}
+				stats, err := Mend(t.Context(), noSpares, b.dir, false)
+				require.NoError(t, err)
+				if isCut {
+					require.Len(t, stats.Left, 1)
+					require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
+					stats, err = Mend(t.Context(), noSpares, b.dir, true)
+					require.NoError(t, err)
+					require.Len(t, stats.Lost, 1)
+				}
+				require.Empty(t, stats.Left)
+				b.e, err = Open(b.dir, DefaultOptions())
+				require.NoError(t, err)
+				require.Equal(t, 2, stageRows(t, b.e))
+			})
+		}
+	}
 }
+
+// noSpares are no backups.
+func noSpares(func(Spare, error) bool) {}
 
 // A file that backups share and that has rotted there is copied anew.
 func TestSharedFileRots(t *testing.T) {
