@@ -21,9 +21,9 @@ import (
 const (
 	manifestPrefix = "MANIFEST-"
 	optionsPrefix  = "OPTIONS-"
-	// manifestMarker and formatMarker are the names of Pebble's markers: empty files whose names end with the values.
-	manifestMarker = "manifest"
-	formatMarker   = "format-version"
+	// markerOfManifest and markerOfFormat are the names of Pebble's markers: empty files whose names end with the values.
+	markerOfManifest = "manifest"
+	markerOfFormat   = "format-version"
 )
 
 // numberOf returns the number in the name of a log, manifest or OPTIONS file.
@@ -51,7 +51,7 @@ func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
 //
 // The current manifest is the newest that SYNCED or the marker names: a marker or a SYNCED that is older than the directory names an older one.
 func (m *mender) findManifest() (bool, error) {
-	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, manifestMarker)
+	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfManifest)
 	if err != nil {
 		return false, fmt.Errorf("pebble: mend: %w", err)
 	}
@@ -66,7 +66,7 @@ func (m *mender) findManifest() (bool, error) {
 		noted = m.ledger.files[m.manifest]
 	}
 	if m.manifest == "" {
-		m.left("neither %s nor a file marker.%s.* names the manifest", ledgerName, manifestMarker)
+		m.left("neither %s nor a file marker.%s.* names the manifest", ledgerName, markerOfManifest)
 		return false, nil
 	}
 	if noted != nil {
@@ -94,7 +94,7 @@ func (m *mender) findManifest() (bool, error) {
 	if ok, err := m.isCurrent(noted != nil); err != nil || !ok {
 		return false, err
 	}
-	return true, m.setMarker(manifestMarker, marked, m.manifest)
+	return true, m.setMarker(markerOfManifest, marked, m.manifest)
 }
 
 // isCurrent reports whether the manifest can be trusted to be complete: SYNCED vouches for it, or there are no tables but those that it names.
@@ -169,10 +169,10 @@ func (m *mender) setMarker(name, old, value string) error {
 
 var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 
-// formatMarker writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
+// markerOfFormat writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
 // raised the database to the format in them.
 func (m *mender) formatMarker() error {
-	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, formatMarker)
+	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
 	if err != nil {
 		return fmt.Errorf("pebble: mend: %w", err)
 	}
@@ -193,7 +193,7 @@ func (m *mender) formatMarker() error {
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("neither a file marker.%s.* nor OPTIONS name the format of %s", formatMarker, m.dir)
+			m.left("neither a file marker.%s.* nor OPTIONS name the format of %s", markerOfFormat, m.dir)
 		}
 		return nil
 	}
@@ -202,7 +202,7 @@ func (m *mender) formatMarker() error {
 	if marked != "" && was >= format {
 		return nil
 	}
-	return m.setMarker(formatMarker, marked, fmt.Sprintf("%03d", format))
+	return m.setMarker(markerOfFormat, marked, fmt.Sprintf("%03d", format))
 }
 
 // logsAndOptions repairs the logs and OPTIONS. It returns false if a file stays as it is, so that SYNCED must stay, too.
