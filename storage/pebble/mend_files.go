@@ -169,7 +169,7 @@ func (m *mender) setMarker(name, old, value string) error {
 
 var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 
-// markerOfFormat writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
+// formatMarker writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
 // raised the database to the format in them.
 func (m *mender) formatMarker() error {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
