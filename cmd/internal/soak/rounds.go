@@ -48,6 +48,8 @@ var all = []soaked{
 	{pkg: "cmd/internal/e2e", test: "TestKilledAtAnyMoment"},
 	{pkg: "cmd/internal/e2e", test: "TestImportKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestBackupsThatAreKilled"},
+	{pkg: "cmd/internal/e2e", test: "TestSingleFileDamage"},
+	{pkg: "storage/pebble", test: "TestMendEveryKindOfFile"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatIsNotWell"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatDies"},
 	{pkg: "cmd/cassia", test: "TestContract"},
