@@ -87,7 +87,7 @@ type mender struct {
 	giveUp bool
 	stats  *MendStats
 
-	// ledger is what SYNCED says; nil: SYNCED is damaged or missing, for the reason problem.
+	// ledger is the content of SYNCED; nil: SYNCED is damaged or missing, for the reason problem.
 	ledger  *ledger
 	problem string
 	// manifest is the name of the current manifest, and state its content.

@@ -248,7 +248,7 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 	return ok, m.copyAside(ledgerName)
 }
 
-// damagedOfLedger returns the logs that aren't as SYNCED says and that have rows which aren't in tables. Damaged OPTIONS are moved away, and logs
+// damagedOfLedger returns the logs that differ from their entries in SYNCED and have rows which aren't in tables. Damaged OPTIONS are moved away, and logs
 // and manifests that aren't used any more don't matter.
 func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 	if m.ledger == nil {
@@ -278,7 +278,7 @@ func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 	return damaged, nil
 }
 
-// isLonger returns an error if a file has more bytes than SYNCED says.
+// isLonger returns an error if a file is longer than its entry in SYNCED.
 func (m *mender) isLonger(name string, w *written) error {
 	info, err := os.Stat(filepath.Join(m.dir, name))
 	if err == nil && info.Size() > w.synced {

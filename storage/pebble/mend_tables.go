@@ -168,7 +168,7 @@ func (m *mender) shorten(d *damagedTable) (err error) {
 	return err
 }
 
-// standIn makes a file that is too short or missing as long as the manifest says. Pebble opens a directory only if all files have their
+// standIn makes a file that is too short or missing as long as its entry in the manifest. Pebble opens a directory only if all files have their
 // sizes; reading the file is an error then, which names the rows that are missing.
 func (m *mender) standIn(d *damagedTable) error {
 	if d.live.size == 0 || d.onDisk == int64(d.live.size) {
