@@ -39,20 +39,9 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 		spares = found
 	}
 	stats, err := pebble.Mend(ctx, spares, dir, m.giveUpLog)
+	printMended(&stats)
 	if err != nil {
 		return fmt.Errorf("mending %s: %s", dir, oneLine(err))
-	}
-	for _, text := range stats.Mended {
-		fmt.Println("mended: " + text)
-	}
-	for _, text := range stats.Lost {
-		fmt.Println("given up: " + text)
-	}
-	for _, text := range stats.Left {
-		fmt.Println("still damaged: " + text)
-	}
-	if stats.Aside != "" {
-		fmt.Printf("the files that were replaced are in %s; remove it once they aren't needed\n", stats.Aside)
 	}
 	fmt.Printf("%s: %d files of %d bytes were looked at, %d mended, %d parts are still damaged, in %s\n", dir, stats.Files, stats.Bytes,
 		len(stats.Mended), len(stats.Left), time.Since(begun).Round(time.Millisecond))
@@ -69,6 +58,22 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	}
 	o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
 	return checkAll(ctx, o)
+}
+
+// printMended prints the results of a repair, file by file.
+func printMended(stats *pebble.MendStats) {
+	for _, text := range stats.Mended {
+		fmt.Println("mended: " + text)
+	}
+	for _, text := range stats.Lost {
+		fmt.Println("given up: " + text)
+	}
+	for _, text := range stats.Left {
+		fmt.Println("still damaged: " + text)
+	}
+	if stats.Aside != "" {
+		fmt.Printf("the files that were replaced are in %s; remove it once they aren't needed\n", stats.Aside)
+	}
 }
 
 // stillDamaged returns the error of a repair that left damage, with its remedy.

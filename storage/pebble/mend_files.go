@@ -97,7 +97,8 @@ func (m *mender) findManifest() (bool, error) {
 	return true, m.setMarker(markerOfManifest, marked, m.manifest)
 }
 
-// isCurrent reports whether the manifest can be trusted to be complete: SYNCED vouches for it, or there are no tables but those that it names.
+// isCurrent reports whether the manifest can be trusted to be complete: SYNCED vouches for it, or there are no tables but those that it names. With giveUp it
+// is trusted all the same, and tables that it doesn't name are moved aside, because a start deletes such tables.
 func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	if vouchedFor {
 		return true, nil
@@ -105,35 +106,61 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	if m.problem == "" {
 		m.problem = fmt.Sprintf("file %s is older than the directory: it doesn't name %s", ledgerName, m.manifest)
 	}
-	doubt := ""
-	if !m.state.isWhole {
-		doubt = m.manifest + " ends in the middle of a record"
-	}
-	entries, err := os.ReadDir(m.dir)
-	if err != nil {
-		return false, fmt.Errorf("pebble: mend: %w", err)
-	}
 	live, err := m.liveFiles()
 	if err != nil {
 		return false, err
 	}
-	for _, e := range entries {
-		number, _ := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".sst"), 10, 64)
-		if isTableFile(e.Name()) && live[number] == nil {
-			doubt = fmt.Sprintf("%s doesn't name %s", m.manifest, e.Name())
-		}
+	unnamed, err := m.unnamedTables(live)
+	if err != nil {
+		return false, err
 	}
-	for number, f := range live {
-		info, err := os.Stat(filepath.Join(m.dir, fmt.Sprintf("%06d.sst", number)))
-		if err != nil || f.size != 0 && info.Size() != int64(f.size) {
-			doubt = fmt.Sprintf("%06d.sst isn't the file that %s names", number, m.manifest)
-		}
+	doubt := ""
+	switch other := m.otherTable(live); {
+	case !m.state.isWhole:
+		doubt = m.manifest + " ends in the middle of a record"
+	case len(unnamed) > 0:
+		doubt = fmt.Sprintf("%s doesn't name %s", m.manifest, unnamed[0])
+	case other != "":
+		doubt = fmt.Sprintf("%s isn't the file that %s names", other, m.manifest)
 	}
 	if doubt != "" && !m.giveUp {
 		m.left("%s, and %s; --give-up-log goes on without knowing whether the manifest is whole", m.problem, doubt)
 		return false, nil
 	}
+	for _, name := range unnamed {
+		if err := m.setAside(name); err != nil {
+			return false, err
+		}
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("table %s, which %s doesn't name", name, m.manifest))
+	}
 	return true, nil
+}
+
+// unnamedTables returns the names of tables that aren't live.
+func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return nil, fmt.Errorf("pebble: mend: %w", err)
+	}
+	for _, e := range entries {
+		number, _ := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".sst"), 10, 64)
+		if isTableFile(e.Name()) && live[number] == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// otherTable returns the name of a live table that is missing or has another size; "": there is none.
+func (m *mender) otherTable(live map[uint64]*liveFile) string {
+	for number, f := range live {
+		name := fmt.Sprintf("%06d.sst", number)
+		info, err := os.Stat(filepath.Join(m.dir, name))
+		if err != nil || f.size != 0 && info.Size() != int64(f.size) {
+			return name
+		}
+	}
+	return ""
 }
 
 // setMarker gives a marker a value, unless it has it.

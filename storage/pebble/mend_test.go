@@ -318,3 +318,28 @@ func TestMendTableOfLog(t *testing.T) {
 	require.Equal(t, 1, requireSealed(t, e, engine.Raw, 1))
 	require.NoError(t, e.Close())
 }
+
+// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start, which would delete it.
+func TestMendKeepsUnnamedTables(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	require.NoError(t, b.e.Close())
+	tables, err := filepath.Glob(filepath.Join(b.dir, "*.sst"))
+	require.NoError(t, err)
+	text, err := os.ReadFile(tables[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "000999.sst"), text, 0o600))
+	require.NoError(t, os.Remove(filepath.Join(b.dir, ledgerName)))
+	stats, err := Mend(ctx, noSpares, b.dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	require.Contains(t, stats.Left[0], "doesn't name 000999.sst; --give-up-log")
+	stats, err = Mend(ctx, noSpares, b.dir, true)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	require.Len(t, stats.Lost, 1)
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, 1, stageRows(t, b.e))
+	require.FileExists(t, filepath.Join(b.dir, AsideFolder, "000999.sst"))
+}

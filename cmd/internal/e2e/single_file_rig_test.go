@@ -110,7 +110,7 @@ func contents(t *testing.T, dir string) map[string]string {
 // answer is what a server answers about the samples of a directory.
 type answer struct {
 	samples map[string]int // of each metric
-	warned  bool           // an answer names what is missing
+	warned  bool           // an answer names missing samples
 	silent  []string       // metrics whose samples are missing without a warning
 	refused string         // the server didn't start, for this reason
 }

@@ -22,8 +22,8 @@ type ending int
 const (
 	works      ending = iota + 1 // with all samples, and check finds nothing
 	alone                        // a start may refuse; restore --damaged repairs it without a backup
-	fromBackup                   // a start refuses; restore --damaged --from repairs it, and without a backup what is missing is named
-	named                        // a start refuses; after restore --damaged it works, and what is missing is named
+	fromBackup                   // a start refuses; restore --damaged --from repairs it, and without a backup missing rows are named
+	named                        // a start refuses; after restore --damaged it works, and missing rows are named
 	giveUpLog                    // a start refuses; restore --damaged --give-up-log continues without the log
 	asAWhole                     // a start refuses; only the backup as a whole helps
 
@@ -161,7 +161,7 @@ func (d *damageable) cells(t *testing.T) (all []damageCell) {
 }
 
 // TestSingleFileDamage deletes, empties, cuts by half and replaces by an older copy each file of a directory, one at a time. It works with all acknowledged
-// samples, or is refused in a line with a remedy, which works, or names what is missing. It is never opened as a new store, and has never fewer
+// samples, or is refused in a line with a remedy, which works, or names missing rows. It is never opened as a new store, and has never fewer
 // files. A backup with such a file is restored with all of its samples, or refused by the file's name. Some cells are drawn; soak tries all.
 func TestSingleFileDamage(t *testing.T) {
 	t.Parallel()
