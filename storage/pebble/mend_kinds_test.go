@@ -86,8 +86,8 @@ func countTables(t *testing.T, e *Engine) map[string]int {
 	return rows
 }
 
-// kindOf names the kind of a file.
-func kindOf(name string) string {
+// kindOfName names the kind of a file.
+func kindOfName(name string) string {
 	if ext := filepath.Ext(name); ext == ".sst" || ext == ".log" {
 		return ext[1:]
 	}
@@ -109,7 +109,7 @@ func olderCopy(t *testing.T, dir, name, older string) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(dir, name)))
 	for _, e := range entries {
-		if kindOf(e.Name()) == kindOf(name) && kindOf(name) != "sst" {
+		if kindOfName(e.Name()) == kindOfName(name) && kindOfName(name) != "sst" {
 			b, err := os.ReadFile(filepath.Join(older, e.Name()))
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, e.Name()), b, 0o600))
@@ -152,7 +152,7 @@ func TestMendEveryKindOfFile(t *testing.T) {
 		if e.IsDir() {
 			continue
 		}
-		kinds[kindOf(e.Name())]++
+		kinds[kindOfName(e.Name())]++
 		for _, way := range slices.Sorted(maps.Keys(ways)) {
 			damage := ways[way]
 			for _, hasBackup := range []bool{false, true} {
@@ -193,7 +193,7 @@ func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup 
 	require.Empty(t, stats.Lost)
 	_, inBackup := os.Stat(filepath.Join(m.folder, "a", name))
 	missing := false
-	switch kind := kindOf(name); {
+	switch kind := kindOfName(name); {
 	case kind == "sst":
 		missing = len(stats.Left) > 0
 		require.False(t, missing && hasBackup && inBackup == nil, stats.Left)
@@ -220,7 +220,7 @@ func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup 
 	for table, n := range rows {
 		require.LessOrEqual(t, n, m.rows[table], "rows that were deleted are back")
 	}
-	if kindOf(name) == "sst" {
+	if kindOfName(name) == "sst" {
 		require.Contains(t, strings.Join(stats.Left, "\n"), name)
 		problems := 0
 		_, _, err = e.VerifyFiles(ctx, func(problem string) {
