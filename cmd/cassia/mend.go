@@ -13,44 +13,40 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// mending is a restore of damaged files only.
+// mending is a repair of the damaged files of a directory.
 type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
 	m := &mending{}
-	cmd.Flag("damaged", "Replace only the files of a directory that are damaged, by the same files of the newest backup that has them whole. "+
-		"What is newer than the backups stays. No server may be running.").BoolVar(&m.damaged)
+	cmd.Flag("damaged", "Repair only the files of a directory that are damaged or missing: those of which nothing is lost, and, with --from, those that a backup has whole. "+
+		"What is newer than the backups stays. No file is deleted. No server may be running.").BoolVar(&m.damaged)
 	cmd.Flag("give-up-log", "With --damaged: where a log is damaged, go on without what it had after the damage, which was acknowledged and is lost.").BoolVar(&m.giveUpLog)
 	return m
 }
 
-// run mends a directory, prints the result, and reads every row.
+// run repairs a directory, prints the result, and reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New("--backup doesn't go with --damaged: each file is that of the newest backup that has it whole")
 	}
 	begun := time.Now()
-	spares, err := from.Spares(ctx)
-	if err != nil {
-		return fmt.Errorf("--from=%s: %s", from, oneLine(err))
+	spares := func(func(pebble.Spare, error) bool) {}
+	if from.At != "" {
+		found, err := from.Spares(ctx)
+		if err != nil {
+			return fmt.Errorf("--from=%s: %s", from, oneLine(err))
+		}
+		spares = found
 	}
 	stats, err := pebble.Mend(ctx, spares, dir, m.giveUpLog)
+	printMended(&stats)
 	if err != nil {
 		return fmt.Errorf("mending %s: %s", dir, oneLine(err))
-	}
-	for _, text := range stats.Mended {
-		fmt.Println("mended: " + text)
-	}
-	for _, text := range stats.Lost {
-		fmt.Println("given up: " + text)
-	}
-	for _, text := range stats.Left {
-		fmt.Println("still damaged: " + text)
 	}
 	fmt.Printf("%s: %d files of %d bytes were looked at, %d mended, %d parts are still damaged, in %s\n", dir, stats.Files, stats.Bytes,
 		len(stats.Mended), len(stats.Left), time.Since(begun).Round(time.Millisecond))
 	if len(stats.Left) > 0 {
-		return fmt.Errorf("%s: no backup in %s has these files; cassia check names what is missing, which cassia export from a whole backup and cassia import bring back", dir, from)
+		return stillDamaged(from, dir, &stats)
 	}
 	if len(stats.Lost) > 0 {
 		if err := markRestored(ctx, dir, ""); err != nil {
@@ -62,4 +58,29 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	}
 	o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
 	return checkAll(ctx, o)
+}
+
+// printMended prints the results of a repair, file by file.
+func printMended(stats *pebble.MendStats) {
+	for _, text := range stats.Mended {
+		fmt.Println("mended: " + text)
+	}
+	for _, text := range stats.Lost {
+		fmt.Println("given up: " + text)
+	}
+	for _, text := range stats.Left {
+		fmt.Println("still damaged: " + text)
+	}
+	if stats.Aside != "" {
+		fmt.Printf("the files that were replaced are in %s; remove it once they aren't needed\n", stats.Aside)
+	}
+}
+
+// stillDamaged returns the error of a repair that left damage, with its remedy.
+func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
+	if from.At == "" {
+		return fmt.Errorf("%s: %d parts are still damaged; add --from with the folder or bucket of the backups, or restore a backup as a whole (cassia restore)", dir, len(stats.Left))
+	}
+	return fmt.Errorf("%s: no backup in %s has these files; cassia check names what is missing, which cassia export from a whole backup and cassia import bring back; "+
+		"where the directory can't be opened, restore a backup as a whole (cassia restore)", dir, from)
 }

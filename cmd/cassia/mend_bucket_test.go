@@ -62,4 +62,14 @@ func TestMendFromBucket(t *testing.T) {
 	n, told := countedSamples(t, dir, now)
 	require.Equal(t, all, n)
 	require.Empty(t, told)
+
+	require.NoError(t, os.Remove(path))
+	status, text = cassia("check")
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "cassia restore --damaged")
+	status, text = cassia("restore", "--damaged", "--from="+to)
+	require.Zero(t, status, text)
+	n, told = countedSamples(t, dir, now)
+	require.Equal(t, all, n)
+	require.Empty(t, told)
 }

@@ -15,15 +15,18 @@ import (
 )
 
 func addRestore(app *kingpin.Application) subcommand {
-	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it. With --damaged: mend one.")
-	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there. With --damaged: the one to mend.").Default("data").String()
+	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it. With --damaged: repair one.")
+	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there. With --damaged: the one to repair.").Default("data").String()
 	var from backups.Place
-	cmd.Flag("from", "Folder of the backups, or the bucket, as cassia backup --to takes it.").Required().StringVar(&from.At)
+	cmd.Flag("from", "Folder of the backups, or the bucket, as cassia backup --to takes it. Only with --damaged it may be left out.").StringVar(&from.At)
 	from.KeyFlag(cmd, "")
 	name := cmd.Flag("backup", "Name of the backup. Default: the newest one in which nothing is damaged.").String()
 	verify := cmd.Flag("check", "Look at every row afterwards, as cassia check does.").Default("true").Bool()
 	m := addMending(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if from.At == "" && !m.damaged {
+			return errors.New("--from: name the folder of the backups, or the bucket")
+		}
 		if err := from.Validate(); err != nil {
 			return fmt.Errorf("--from, --key-file: %w", err)
 		}

@@ -152,8 +152,11 @@ func (l *ledger) compare(name string, w written) error {
 	default:
 		return nil
 	}
-	return damagedFile(l.dir, name, what+"; acknowledged writes may be lost")
+	return damagedFile(l.dir, name, what+lostWrites)
 }
+
+// lostWrites ends the description of a file that has lost bytes.
+const lostWrites = "; acknowledged writes may be lost"
 
 // sumOf returns the length of a file and its checksum, up to a length.
 func sumOf(files vfs.FS, path string, upTo int64) (n int64, sum uint32, err error) {

@@ -1,12 +1,18 @@
 package pebble
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -109,25 +115,48 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where the note of synced bytes is damaged itself, the directory is opened without it only if that is asked for.
+// Where the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are complete. A log that may
+// have been longer is used only if that is asked for.
 func TestMendWithoutNote(t *testing.T) {
-	b := newBackedUp(t)
-	b.write()
-	require.NoError(t, b.e.Close())
-	overwrite(t, filepath.Join(b.dir, ledgerName))
-	stats, err := Mend(t.Context(), Spares(b.folder), b.dir, false)
-	require.NoError(t, err)
-	require.Len(t, stats.Left, 1)
-	require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
-	_, err = Open(b.dir, DefaultOptions())
-	require.ErrorIs(t, err, engine.ErrCorrupt)
-	stats, err = Mend(t.Context(), Spares(b.folder), b.dir, true)
-	require.NoError(t, err)
-	require.Empty(t, stats.Left)
-	b.e, err = Open(b.dir, DefaultOptions())
-	require.NoError(t, err)
-	require.Equal(t, 1, stageRows(t, b.e))
+	for about, damage := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+		"changed": func(path string) error { overwrite(t, path); return nil },
+	} {
+		for _, isCut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, log cut: %v", about, isCut), func(t *testing.T) {
+				b := newBackedUp(t)
+				b.write()
+				require.NoError(t, b.e.Write(t.Context(), stageBatch(100, "in the log only")))
+				require.NoError(t, b.e.Close())
+				require.NoError(t, damage(filepath.Join(b.dir, ledgerName)))
+				logs, err := filepath.Glob(filepath.Join(b.dir, "*.log"))
+				require.NoError(t, err)
+				if isCut {
+					info, err := os.Stat(logs[len(logs)-1])
+					require.NoError(t, err)
+					require.NoError(t, os.Truncate(logs[len(logs)-1], info.Size()-logTrailer))
+				}
+				stats, err := Mend(t.Context(), noSpares, b.dir, false)
+				require.NoError(t, err)
+				if isCut {
+					require.Len(t, stats.Left, 1)
+					require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
+					stats, err = Mend(t.Context(), noSpares, b.dir, true)
+					require.NoError(t, err)
+					require.Len(t, stats.Lost, 1)
+				}
+				require.Empty(t, stats.Left)
+				b.e, err = Open(b.dir, DefaultOptions())
+				require.NoError(t, err)
+				require.Equal(t, 2, stageRows(t, b.e))
+			})
+		}
+	}
 }
+
+// noSpares are no backups.
+func noSpares(func(Spare, error) bool) {}
 
 // A file that backups share and that has rotted there is copied anew.
 func TestSharedFileRots(t *testing.T) {
@@ -182,4 +211,135 @@ func TestLogCut(t *testing.T) {
 			require.Less(t, stageRows(t, b.e), 501)
 		})
 	}
+}
+
+// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the same keys and sequence
+// numbers, isn't taken.
+func TestMendTakesNoOtherFile(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	require.NoError(t, b.e.Close())
+	restored := filepath.Join(t.TempDir(), "restored")
+	_, err = Restore(t.Context(), b.folder, "a", restored)
+	require.NoError(t, err)
+	goOn := func(dir, value string) *Engine {
+		e, err := Open(dir, DefaultOptions())
+		require.NoError(t, err)
+		require.NoError(t, e.Write(t.Context(), stageBatch(50, value)))
+		require.NoError(t, e.db.Flush())
+		return e
+	}
+	b.e = goOn(b.dir, "1")
+	_, err = b.backup(t.Context(), "b", 0)
+	require.NoError(t, err)
+	for began := time.Now().Unix(); time.Now().Unix() == began; { // The manifest has the seconds at which files are made.
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, goOn(restored, "2").Close())
+	tables, err := filepath.Glob(filepath.Join(restored, "*.sst"))
+	require.NoError(t, err)
+	newest := tables[len(tables)-1]
+	require.FileExists(t, filepath.Join(b.folder, "b", filepath.Base(newest)), "this test is for files of one name")
+	before, err := os.ReadFile(newest)
+	require.NoError(t, err)
+	other, err := os.ReadFile(filepath.Join(b.folder, "b", filepath.Base(newest)))
+	require.NoError(t, err)
+	require.Len(t, other, len(before))
+	require.NoError(t, os.Remove(newest))
+	stats, err := Mend(t.Context(), Spares(b.folder), restored, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1, "mended: %v", stats.Mended)
+	require.Contains(t, stats.Left[0], filepath.Base(newest))
+
+	stats, err = Mend(t.Context(), Spares(b.folder), b.dir+"-none", false)
+	require.ErrorIs(t, err, ErrNoData, "%v", stats)
+	_, err = Mend(t.Context(), Spares(b.folder), filepath.Join(b.folder, "b"), false)
+	require.ErrorIs(t, err, ErrForeign)
+	require.NoFileExists(t, filepath.Join(b.folder, "b", "LOCK"))
+}
+
+// heldTables is a file system on which no table is made before it is released: a flush waits.
+type heldTables struct {
+	vfs.FS
+	release chan struct{}
+}
+
+func (f heldTables) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if isTableFile(name) {
+		<-f.release
+	}
+	return f.FS.Create(name, category)
+}
+
+// Tables that were ingested beside rows in memory are named by the log only, until these rows are flushed.
+func TestMendTableOfLog(t *testing.T) {
+	dir, folder := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
+	o := DefaultOptions()
+	release := make(chan struct{})
+	p := o.pebbleOptions(nil, nil)
+	p.FS = heldTables{vfs.Default, release}
+	path := filepath.Join(t.TempDir(), "source")
+	db, err := pebbledb.Open(path, p)
+	require.NoError(t, err)
+	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
+	key := appendKey(appendPartition(nil, engine.Raw, sealedPartition), engine.Raw.Clustering, sealedRows(1, 1)[0].Mutations[0].Clustering)
+	require.NoError(t, db.Set(key, []byte("in memory"), pebbledb.Sync))
+	f, err := vfs.Default.Create(filepath.Join(path, "ingested"), vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), p.MakeWriterOptions(0, db.TableFormat()))
+	require.NoError(t, w.Set(key, []byte("1 ingested")))
+	require.NoError(t, w.Close())
+	require.NoError(t, db.Ingest(ctx, []string{filepath.Join(path, "ingested")}))
+	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+	require.NoError(t, db.Checkpoint(checkpoint))
+	require.NoError(t, noteCopy(vfs.Default, checkpoint))
+	close(release)
+	require.NoError(t, db.Close())
+	_, err = Backup(ctx, checkpoint, folder, "a", Keep{}, time.Now())
+	require.NoError(t, err)
+	_, err = Restore(ctx, folder, "a", dir)
+	require.NoError(t, err)
+
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	require.Len(t, tables, 1)
+	require.NoError(t, os.Truncate(tables[0], 100))
+	stats, err := Mend(ctx, noSpares, dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	stats, err = Mend(ctx, Spares(folder), dir, false)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	require.Len(t, stats.Mended, 1)
+	e, err := Open(dir, o)
+	require.NoError(t, err)
+	require.Equal(t, 1, requireSealed(t, e, engine.Raw, 1))
+	require.NoError(t, e.Close())
+}
+
+// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start, which would delete it.
+func TestMendKeepsUnnamedTables(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	require.NoError(t, b.e.Close())
+	tables, err := filepath.Glob(filepath.Join(b.dir, "*.sst"))
+	require.NoError(t, err)
+	text, err := os.ReadFile(tables[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "000999.sst"), text, 0o600))
+	require.NoError(t, os.Remove(filepath.Join(b.dir, ledgerName)))
+	stats, err := Mend(ctx, noSpares, b.dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	require.Contains(t, stats.Left[0], "doesn't name 000999.sst; --give-up-log")
+	stats, err = Mend(ctx, noSpares, b.dir, true)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	require.Len(t, stats.Lost, 1)
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, 1, stageRows(t, b.e))
+	require.FileExists(t, filepath.Join(b.dir, AsideFolder, "000999.sst"))
 }

@@ -51,6 +51,8 @@ var all = []soaked{
 	{pkg: "cmd/internal/e2e", test: "TestImportKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestBackupsThatAreKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestBackupsIntoAFolderThatAreKilled"},
+	{pkg: "cmd/internal/e2e", test: "TestSingleFileDamage"},
+	{pkg: "storage/pebble", test: "TestMendEveryKindOfFile"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatIsNotWell"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatDies"},
 	{pkg: "cmd/cassia", test: "TestContract"},

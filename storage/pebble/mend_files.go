@@ -1,0 +1,351 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	manifestPrefix = "MANIFEST-"
+	optionsPrefix  = "OPTIONS-"
+	// markerOfManifest and markerOfFormat are the names of Pebble's markers: empty files whose names end with the values.
+	markerOfManifest = "manifest"
+	markerOfFormat   = "format-version"
+)
+
+// numberOf returns the number in the name of a log, manifest or OPTIONS file.
+func numberOf(name string) uint64 {
+	name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, manifestPrefix), optionsPrefix), ".log")
+	n, _ := strconv.ParseUint(name, 10, 64)
+	return n
+}
+
+// wholeAs makes a damaged file of the ledger that is replaced by a file with the bytes that were synced.
+func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
+	words, _, _ := strings.Cut(problem.Error(), lostWrites) // What follows is the remedy, which is being tried.
+	return &toMend{
+		file: name, words: []string{words},
+		may: func(_ *Spare, f SpareFile) (bool, error) { return f.Size >= w.synced, nil },
+		fits: func(copied string) (bool, error) {
+			n, sum, err := sumOf(vfs.Default, copied, w.synced)
+			return n == w.synced && sum == w.syncSum, err
+		},
+	}
+}
+
+// findManifest determines the current manifest, repairs it and its marker, and reads it. It returns false if that can't be done: then nothing
+// else can be, because it is unknown which files the database consists of.
+//
+// The current manifest is the newest that SYNCED or the marker names: a marker or a SYNCED that is older than the directory names an older one.
+func (m *mender) findManifest() (bool, error) {
+	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfManifest)
+	if err != nil {
+		return false, fmt.Errorf("pebble: mend: %w", err)
+	}
+	m.manifest = marked
+	var noted *written
+	if m.ledger != nil {
+		for name := range m.ledger.files {
+			if strings.HasPrefix(name, manifestPrefix) && (m.manifest == "" || numberOf(name) > numberOf(m.manifest)) {
+				m.manifest = name
+			}
+		}
+		noted = m.ledger.files[m.manifest]
+	}
+	if m.manifest == "" {
+		m.left("neither %s nor a file marker.%s.* names the manifest", ledgerName, markerOfManifest)
+		return false, nil
+	}
+	if noted != nil {
+		if err := m.ledger.compare(m.manifest, *noted); err != nil {
+			d := m.wholeAs(m.manifest, noted, err)
+			if err := m.replaceAll([]*toMend{d}); err != nil {
+				return false, err
+			}
+			if !d.mended {
+				m.left("%s", d.words[0])
+				return false, nil
+			}
+			m.renew = true
+		}
+	}
+	f, err := os.Open(filepath.Join(m.dir, m.manifest))
+	if err == nil {
+		m.state, err = readManifestState(f)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		m.left("file %s can't be read (%v)", m.manifest, err)
+		return false, nil
+	}
+	if ok, err := m.isCurrent(noted != nil); err != nil || !ok {
+		return false, err
+	}
+	return true, m.setMarker(markerOfManifest, marked, m.manifest)
+}
+
+// isCurrent reports whether the manifest can be trusted to be complete: SYNCED vouches for it, or there are no tables but those that it names. With giveUp it
+// is trusted all the same, and tables that it doesn't name are moved aside, because a start deletes such tables.
+func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
+	if vouchedFor {
+		return true, nil
+	}
+	if m.problem == "" {
+		m.problem = fmt.Sprintf("file %s is older than the directory: it doesn't name %s", ledgerName, m.manifest)
+	}
+	live, err := m.liveFiles()
+	if err != nil {
+		return false, err
+	}
+	unnamed, err := m.unnamedTables(live)
+	if err != nil {
+		return false, err
+	}
+	doubt := ""
+	switch other := m.otherTable(live); {
+	case !m.state.isWhole:
+		doubt = m.manifest + " ends in the middle of a record"
+	case len(unnamed) > 0:
+		doubt = fmt.Sprintf("%s doesn't name %s", m.manifest, unnamed[0])
+	case other != "":
+		doubt = fmt.Sprintf("%s isn't the file that %s names", other, m.manifest)
+	}
+	if doubt != "" && !m.giveUp {
+		m.left("%s, and %s; --give-up-log goes on without knowing whether the manifest is whole", m.problem, doubt)
+		return false, nil
+	}
+	for _, name := range unnamed {
+		if err := m.setAside(name); err != nil {
+			return false, err
+		}
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("table %s, which %s doesn't name", name, m.manifest))
+	}
+	return true, nil
+}
+
+// unnamedTables returns the names of tables that aren't live.
+func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return nil, fmt.Errorf("pebble: mend: %w", err)
+	}
+	for _, e := range entries {
+		number, _ := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".sst"), 10, 64)
+		if isTableFile(e.Name()) && live[number] == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// otherTable returns the name of a live table that is missing or has another size; "": there is none.
+func (m *mender) otherTable(live map[uint64]*liveFile) string {
+	for number, f := range live {
+		name := fmt.Sprintf("%06d.sst", number)
+		info, err := os.Stat(filepath.Join(m.dir, name))
+		if err != nil || f.size != 0 && info.Size() != int64(f.size) {
+			return name
+		}
+	}
+	return ""
+}
+
+// setMarker gives a marker a value, unless it has it.
+func (m *mender) setMarker(name, old, value string) error {
+	if old == value {
+		return nil
+	}
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "marker."+name+".") {
+			if err := m.setAside(e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	marker, _, err := atomicfs.LocateMarker(vfs.Default, m.dir, name)
+	if err != nil {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	if err := errors.Join(marker.Move(value), marker.Close()); err != nil {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	was := "was missing"
+	if old != "" {
+		was = "named " + old
+	}
+	m.mended("file marker.%s.* %s, and names %s", name, was, value)
+	return nil
+}
+
+var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
+
+// formatMarker writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
+// raised the database to the format in them.
+func (m *mender) formatMarker() error {
+	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
+	if err != nil {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	newest := ""
+	paths, err := filepath.Glob(filepath.Join(m.dir, optionsPrefix+"*"))
+	for _, path := range paths {
+		if name := filepath.Base(path); newest == "" || numberOf(name) > numberOf(newest) {
+			newest = name
+		}
+	}
+	var text []byte
+	if err == nil && newest != "" {
+		text, err = os.ReadFile(filepath.Join(m.dir, newest))
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	found := formatOption.FindSubmatch(text)
+	if found == nil {
+		if marked == "" {
+			m.left("neither a file marker.%s.* nor OPTIONS name the format of %s", markerOfFormat, m.dir)
+		}
+		return nil
+	}
+	was, _ := strconv.ParseUint(marked, 10, 64)
+	format, _ := strconv.ParseUint(string(found[1]), 10, 64)
+	if marked != "" && was >= format {
+		return nil
+	}
+	return m.setMarker(markerOfFormat, marked, fmt.Sprintf("%03d", format))
+}
+
+// logsAndOptions repairs the logs and OPTIONS. It returns false if a file stays as it is, so that SYNCED must stay, too.
+func (m *mender) logsAndOptions() (ok bool, err error) {
+	damaged, err := m.damagedOfLedger()
+	if err != nil {
+		return false, err
+	}
+	if err := m.replaceAll(damaged); err != nil {
+		return false, err
+	}
+	ok = true
+	for _, d := range damaged {
+		m.renew = true
+		switch {
+		case d.mended:
+		case !m.giveUp:
+			m.left("%s; --give-up-log goes on without what is lost", d.words[0])
+			ok = false
+		default:
+			if err := m.cut(d.file); err != nil {
+				return false, err
+			}
+		}
+	}
+	if m.problem == "" {
+		return ok, nil
+	}
+	doubt, err := m.doubtfulLog()
+	if err != nil {
+		return false, err
+	}
+	if doubt != "" && !m.giveUp {
+		m.left("%s, and %s; --give-up-log goes on without knowing whether the log is whole", m.problem, doubt)
+		return false, nil
+	}
+	if doubt == "" {
+		m.mended("file %s is written again: the manifest, its tables and the logs are complete", ledgerName)
+	} else {
+		m.stats.Lost = append(m.stats.Lost, "what the log may have had: "+doubt)
+	}
+	m.renew = true
+	return ok, m.copyAside(ledgerName)
+}
+
+// damagedOfLedger returns the logs that differ from their entries in SYNCED and have rows which aren't in tables. Damaged OPTIONS are moved away, and logs
+// and manifests that aren't used any more don't matter.
+func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
+	if m.ledger == nil {
+		return nil, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.ledger.files)) {
+		w := m.ledger.files[name]
+		problem := m.ledger.compare(name, *w)
+		if strings.HasPrefix(name, optionsPrefix) && problem == nil {
+			problem = m.isLonger(name, w) // Nothing is added to OPTIONS.
+		}
+		if problem == nil {
+			continue
+		}
+		switch {
+		case isLog(name) && numberOf(name) >= m.state.minLog:
+			damaged = append(damaged, m.wholeAs(name, w, problem))
+		case strings.HasPrefix(name, manifestPrefix) && name == m.manifest: // It was compared before.
+		default:
+			m.renew = true
+			if err := m.setAside(name); err != nil {
+				return nil, err
+			}
+			m.mended("file %s was damaged or missing, and isn't needed", name)
+		}
+	}
+	return damaged, nil
+}
+
+// isLonger returns an error if a file is longer than its entry in SYNCED.
+func (m *mender) isLonger(name string, w *written) error {
+	info, err := os.Stat(filepath.Join(m.dir, name))
+	if err == nil && info.Size() > w.synced {
+		err = fmt.Errorf("%w: %s has %d bytes, not %d", engine.ErrCorrupt, name, info.Size(), w.synced)
+	}
+	return err
+}
+
+// doubtfulLog names a log that may have been longer than it is.
+func (m *mender) doubtfulLog() (string, error) {
+	logs, err := m.logs()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		if !logs[name].isClosed {
+			return fmt.Sprintf("%s doesn't end as a log that was closed", name), nil
+		}
+	}
+	if len(logs) == 0 {
+		return "there is no log", nil
+	}
+	return "", nil
+}
+
+// cut leaves of a log what Pebble can read before the damage.
+func (m *mender) cut(name string) error {
+	path := filepath.Join(m.dir, name)
+	l, err := readLog(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is gone", name))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := &toMend{file: name, fits: func(string) (bool, error) { return true, nil }}
+	if _, err := m.replaceBy(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
+		return err
+	}
+	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("what log %s had after its first %d bytes, of %d", name, l.whole, l.size))
+	return nil
+}

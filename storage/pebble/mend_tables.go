@@ -1,0 +1,204 @@
+package pebble
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// damagedTable is a table's file that isn't as the manifest describes it.
+type damagedTable struct {
+	toMend
+	path string
+	live *liveFile
+	// onDisk is the file's size; -1: there is no file.
+	onDisk int64
+}
+
+// tables repairs the files of tables.
+func (m *mender) tables() error {
+	live, err := m.liveFiles()
+	if err != nil {
+		return err
+	}
+	var damaged []*damagedTable
+	var all []*toMend
+	for _, number := range slices.Sorted(maps.Keys(live)) {
+		d, err := m.verifyTable(number, live[number])
+		if err != nil {
+			return err
+		}
+		if d == nil {
+			continue
+		}
+		if err := m.shorten(d); err != nil {
+			return err
+		}
+		if !d.mended {
+			damaged, all = append(damaged, d), append(all, &d.toMend)
+		}
+	}
+	if err := m.replaceAll(all); err != nil {
+		return err
+	}
+	for _, d := range damaged {
+		if d.mended {
+			continue
+		}
+		if err := m.standIn(d); err != nil {
+			return err
+		}
+		for _, words := range d.words {
+			m.left("%s", words)
+		}
+	}
+	return nil
+}
+
+// liveFiles returns the files of tables that the manifest and the logs name.
+func (m *mender) liveFiles() (map[uint64]*liveFile, error) {
+	files := m.state.liveFiles()
+	logs, err := m.logs()
+	for _, l := range logs {
+		addIngested(files, &l)
+	}
+	return files, err
+}
+
+// verifyTable compares a table's file with the manifest, and every block with its checksum; nil: it is whole.
+func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, error) {
+	name := fmt.Sprintf("%06d.sst", number)
+	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
+	t.smallest, t.largest = live.bounds()
+	d := &damagedTable{path: filepath.Join(m.dir, name), live: live, onDisk: -1}
+	info, err := os.Stat(d.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.words = []string{t.bad(nil, nil, errors.New("it is missing")).String()}
+	case err != nil:
+		return nil, fmt.Errorf("pebble: mend: %w", err)
+	case live.size != 0 && info.Size() != int64(live.size):
+		d.onDisk = info.Size()
+		d.words = []string{t.bad(nil, nil, fmt.Errorf("it has %d bytes, not %d", info.Size(), live.size)).String()}
+	default:
+		d.onDisk = info.Size()
+		found, err := t.verify(m.ctx, d.path)
+		if err != nil {
+			return nil, fmt.Errorf("pebble: verifying %s: %w", name, err)
+		}
+		for _, b := range found {
+			if live.uses(b) {
+				d.words = append(d.words, b.String())
+			}
+		}
+	}
+	m.stats.Files++
+	m.stats.Bytes += max(0, d.onDisk)
+	if len(d.words) == 0 {
+		return nil, nil
+	}
+	d.file = name
+	d.may = func(s *Spare, f SpareFile) (bool, error) {
+		if live.size != 0 && f.Size != int64(live.size) {
+			return false, nil
+		}
+		described, err := m.describedBy(s)
+		return described[number] != nil && described[number].isSame(live), err
+	}
+	d.fits = func(copied string) (bool, error) {
+		found, err := t.verify(m.ctx, copied)
+		return len(found) == 0, err
+	}
+	return d, nil
+}
+
+// describedBy returns the files of tables that a backup's manifest and logs name; none, if the manifest can't be read.
+func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
+	if files, ok := m.described[s.Name]; ok {
+		return files, nil
+	}
+	files := map[uint64]*liveFile{}
+	m.described[s.Name] = files
+	for name, f := range s.Files {
+		isManifest := strings.HasPrefix(name, manifestPrefix) // A checkpoint has one.
+		if !isManifest && !isLog(name) {
+			continue
+		}
+		var text bytes.Buffer
+		err := f.Copy(m.ctx, func(from io.Reader) error {
+			text.Reset()
+			_, err := text.ReadFrom(from)
+			return err
+		})
+		switch {
+		case errors.Is(err, ErrBackup): // It has rotted, or is gone.
+		case err != nil:
+			return nil, err
+		case isManifest:
+			if state, err := readManifestState(&text); err == nil {
+				maps.Copy(files, state.liveFiles())
+			}
+		default:
+			l := logContent{}
+			l.readRecords(&text, numberOf(name))
+			addIngested(files, &l)
+		}
+	}
+	return files, nil
+}
+
+// shorten repairs a file that has become longer, if its beginning is the whole table.
+func (m *mender) shorten(d *damagedTable) (err error) {
+	if live := int64(d.live.size); live == 0 || d.onDisk <= live {
+		return nil
+	}
+	d.mended, err = m.replaceBy(&d.toMend, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
+	if d.mended {
+		m.mended("file %s had %d bytes, and is cut to the %d of the table", d.file, d.onDisk, d.live.size)
+	}
+	return err
+}
+
+// standIn makes a file that is too short or missing as long as its entry in the manifest. Pebble opens a directory only if all files have their
+// sizes; reading the file is an error then, which names the rows that are missing.
+func (m *mender) standIn(d *damagedTable) error {
+	if d.live.size == 0 || d.onDisk == int64(d.live.size) {
+		return nil
+	}
+	whole := d.toMend
+	whole.fits = func(string) (bool, error) { return true, nil }
+	_, err := m.replaceBy(&whole, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
+	for i := range d.words {
+		d.words[i] += "; the directory can be opened without these rows"
+	}
+	return err
+}
+
+// copyBeginning copies the first bytes of a file, followed by zeros if it has fewer, or is missing.
+func copyBeginning(from, to string, size int64) error {
+	in := io.Reader(strings.NewReader(""))
+	f, err := os.Open(from)
+	if err == nil {
+		defer f.Close()
+		in = f
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pebble: mend: %w", err)
+	}
+	return writeSynced(vfs.Default, to, io.LimitReader(io.MultiReader(in, zeros{}), size))
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
