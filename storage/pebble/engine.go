@@ -72,7 +72,9 @@ type Engine struct {
 
 	reclaimer *reclaimer
 	exciser   *exciser
-	gate      gate // before slots of the stage
+	gate      gate         // before slots of the stage
+	changes   sync.RWMutex // see change
+	copying   sync.Mutex   // held while a checkpoint is made
 	ledger    *ledger
 	versions  versions
 
@@ -81,7 +83,7 @@ type Engine struct {
 	tableOptions sstable.ReaderOptions
 
 	// files are what Pebble writes through; ingested files are made there, with writerOptions, from ingestBytes on.
-	files         vfs.FS
+	files         *vitalFS
 	writerOptions sstable.WriterOptions
 	ingestBytes   int
 	ingests       atomic.Uint64
@@ -186,7 +188,7 @@ func (e *Engine) open(opts Options) (err error) {
 	}
 	notYet := func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) }
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
-	e.exciser = startExciser(e.db, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
+	e.exciser = startExciser(e.db, e.change, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
 	return nil
 }
 
@@ -231,7 +233,7 @@ func (e *Engine) checkFormat() error {
 	}
 	if found == nil {
 		return e.commit(context.Background(), "mark the format", func() {}, func() error {
-			return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync)
+			return e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 		})
 	}
 	if string(found) != formatVersion {

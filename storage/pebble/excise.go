@@ -32,10 +32,11 @@ const (
 // Iterators that are open go on to see what they saw; a checkpoint has all of the change, or nothing. Pebble's snapshots don't heed
 // it: the engine has none.
 type exciser struct {
-	db    *pebbledb.DB
-	after time.Duration
-	gate  *gate
-	log   func(error)
+	db     *pebbledb.DB
+	change func(op func() error) error // Engine.change
+	after  time.Duration
+	gate   *gate
+	log    func(error)
 	// left is called for ranges that hold rows still.
 	left func(prefix []byte)
 
@@ -47,10 +48,10 @@ type exciser struct {
 	done   chan struct{}
 }
 
-func startExciser(db *pebbledb.DB, g *gate, after time.Duration, left func(prefix []byte), log func(error)) *exciser {
+func startExciser(db *pebbledb.DB, change func(op func() error) error, g *gate, after time.Duration, left func(prefix []byte), log func(error)) *exciser {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &exciser{
-		db: db, gate: g, after: after, left: left, log: log, slots: map[string]time.Time{},
+		db: db, change: change, gate: g, after: after, left: left, log: log, slots: map[string]time.Time{},
 		wake: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
@@ -189,7 +190,7 @@ func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error)
 	if !x.isEmpty(k) {
 		return false, nil
 	}
-	return true, x.db.Excise(ctx, pebbledb.KeyRange{Start: k.start, End: k.end})
+	return true, x.change(func() error { return x.db.Excise(ctx, pebbledb.KeyRange{Start: k.start, End: k.end}) })
 }
 
 // isEmpty reports whether a range holds no rows. One that can't be read isn't.

@@ -116,7 +116,7 @@ func (e *Engine) ingest(batches []engine.Batch) (err error) {
 		}
 		from = to
 	}
-	return e.db.Ingest(context.Background(), x.paths) // Half of it can't be called back.
+	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) }) // Half of it can't be called back.
 }
 
 func (x *ingester) add(b *engine.Batch) {

@@ -53,26 +53,6 @@ func (e *Engine) metrics() *pebbledb.Metrics {
 	return <-found
 }
 
-// Checkpoint writes a copy of everything that is durable to dir, which must not exist, as an engine of its
-// own. On one file system the copy shares its files, and takes neither time nor space.
-func (e *Engine) Checkpoint(dir string) error {
-	if e.readOnly {
-		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
-	}
-	if err := e.use(); err != nil {
-		return err
-	}
-	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
-		if problems := e.ledger.verify(); len(problems) > 0 { // The copy of a damaged file would pass for whole.
-			return problems[0]
-		}
-		if err := e.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
-			return err
-		}
-		return noteCopy(e.fs, dir)
-	})
-}
-
 // Compact flushes the memtables and merges all files into the lowest level, so that nothing deleted
 // takes space. It returns when that is done, or ctx ends; work that has begun is then finished in the
 // background.

@@ -29,6 +29,8 @@ type vitalFS struct {
 	armed atomic.Bool
 	// ledger tracks the bytes that are written.
 	ledger *ledger
+	// copying is the checkpoint under way; nil: none is.
+	copying atomic.Pointer[copiedTo]
 }
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
@@ -57,6 +59,9 @@ func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS.
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.isCopy(name) {
+		return f.createCopy(name, category)
+	}
 	if err := f.ledger.going(name); err != nil { // A file of this name is emptied.
 		return nil, f.check("create", name, vital(name), err)
 	}
@@ -99,10 +104,11 @@ func (f *vitalFS) Rename(oldname, newname string) error {
 // OpenDir implements vfs.FS.
 func (f *vitalFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
+	own := f.FS.PathJoin(name) == f.ledger.dir
 	if err != nil {
-		return nil, f.check("open", name, true, err)
+		return nil, f.check("open", name, own, err)
 	}
-	return &vitalFile{File: file, fs: f, name: name, vital: true}, nil
+	return &vitalFile{File: file, fs: f, name: name, vital: own}, nil
 }
 
 func (f *vitalFS) wrap(op, name string, file vfs.File, err error) (vfs.File, error) {

@@ -83,7 +83,7 @@ func (e *Engine) apply(commits []*pebbledb.Batch) error {
 		if i == len(commits)-1 {
 			sync = pebbledb.Sync
 		}
-		if err := e.db.Apply(b, sync); err != nil {
+		if err := e.change(func() error { return e.db.Apply(b, sync) }); err != nil {
 			return err
 		}
 		if err := b.Close(); err != nil {
@@ -322,7 +322,8 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	start := appendPartition(nil, t, prefix)
 	end := afterPrefix(nil, start)
 	return e.commit(ctx, "drop", e.release, func() error {
-		if err := counting(e.versions.all(t), func() error { return e.db.DeleteRange(start, end, pebbledb.Sync) }); err != nil {
+		drop := func() error { return e.db.DeleteRange(start, end, pebbledb.Sync) }
+		if err := counting(e.versions.all(t), func() error { return e.change(drop) }); err != nil {
 			return err
 		}
 		e.reclaimer.deleted(start)
@@ -370,7 +371,8 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	value = append([]byte{}, value...)
 	// The next one is let in when the row is written, not when this caller leaves: it must see the row.
 	err = e.commit(ctx, "compare and set", done, func() error {
-		return counting(e.versions.all(t), func() error { return e.db.Set(key, value, pebbledb.Sync) })
+		set := func() error { return e.db.Set(key, value, pebbledb.Sync) }
+		return counting(e.versions.all(t), func() error { return e.change(set) })
 	})
 	return err == nil, nil, err
 }

@@ -1,0 +1,89 @@
+package pebble
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// sealStaged writes n sealed rows, ingested, and then deletes the staged rows 1 to n: what a seal does.
+func sealStaged(e *Engine, n int) error {
+	if err := e.Write(ctx, sealedRows(n, 2)); err != nil {
+		return err
+	}
+	batch := stageBatch(0, "")
+	m := &batch[0].Mutations[0]
+	m.Op, m.Value, m.To = engine.DeleteRange, nil, engine.Key{m.Clustering[0], engine.Int(int64(n))}
+	return e.Write(ctx, batch)
+}
+
+// TestCheckpointIsOneMoment stops a checkpoint at each of its first operations of a kind, and seals meanwhile: the copy holds the staged
+// rows, which were acknowledged before, whatever Pebble copies after that.
+func TestCheckpointIsOneMoment(t *testing.T) {
+	const rows = 1000
+	for _, at := range []struct {
+		name string
+		kind errorfs.OpKind
+		path string // what the path contains
+	}{
+		{"directory", errorfs.OpMkdirAll, "copy"},
+		{"options", errorfs.OpCreate, "copy/OPTIONS-"},
+		{"tables", errorfs.OpLink, ".sst"},
+		{"manifest", errorfs.OpCreate, "copy/MANIFEST-"},
+		{"log", errorfs.OpCreate, ".log"},
+	} {
+		for _, then := range []string{"", "flush", "compact"} {
+			t.Run(at.name+" "+then, func(t *testing.T) {
+				t.Parallel()
+				var e *Engine
+				var sealed error
+				var armed atomic.Bool
+				_, osFS := faultyFS(func(op errorfs.Op) error {
+					if op.Kind != at.kind || !strings.Contains(op.Path, at.path) || !armed.CompareAndSwap(true, false) {
+						return nil
+					}
+					if sealed = sealStaged(e, rows); sealed == nil && then == "flush" {
+						sealed = e.db.Flush()
+					} else if sealed == nil && then == "compact" {
+						sealed = e.Compact(ctx)
+					}
+					return nil
+				})
+				e = openOn(t, osFS, func(o *Options) { o.IngestBytes = 50_000 })
+				for i := range int64(rows) {
+					require.NoError(t, e.Write(ctx, stageBatch(i+1, "v")))
+					if i == rows/2 {
+						require.NoError(t, e.db.Flush())
+					}
+				}
+				armed.Store(true)
+				require.NoError(t, e.Checkpoint("copy"))
+				require.False(t, armed.Load(), "the checkpoint has no such operation")
+				require.NoError(t, sealed)
+				require.Equal(t, 0, stageRows(t, e))
+				require.Equal(t, rows, requireSealed(t, e, engine.Raw, 2))
+				require.NoError(t, e.Close())
+
+				copied := reopen(t, osFS, "copy")
+				require.Equal(t, fmt.Sprint(rows, " staged, 0 sealed"),
+					fmt.Sprint(stageRows(t, copied), " staged, ", requireSealed(t, copied, engine.Raw, 2), " sealed"))
+				require.NoError(t, copied.Close())
+			})
+		}
+	}
+}
+
+func reopen(t testing.TB, osFS FS, dir string) *Engine {
+	t.Helper()
+	opts := smallOptions()
+	opts.FS = osFS
+	e, err := Open(dir, opts)
+	require.NoError(t, err)
+	return e
+}
