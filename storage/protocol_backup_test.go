@@ -15,7 +15,7 @@ import (
 // copy makes a checkpoint of the open engine in a directory that has its number. Before each operation of it, before(n) is called; 0: when
 // Pebble may have the list of its tables, or have none yet.
 func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
-	d.copies++ // A power cut may bring back what was removed.
+	d.copies++ // A power cut may bring removed files back.
 	dir = fmt.Sprint("copies/", d.copies)
 	n := 0
 	d.fs.Before(func(op, path string) {
@@ -31,8 +31,8 @@ func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
 	return dir, d.eng.Checkpoint(dir)
 }
 
-// backup makes a checkpoint while other operations happen, opens it as a store of its own, and asks it for everything: it holds what was
-// acknowledged before the checkpoint began, and nothing that was deleted before, or never sent.
+// backup makes a checkpoint while other operations happen, opens it as a store of its own, and asks it for everything: it holds all
+// samples acknowledged before the checkpoint began, and none that were deleted before, or never sent.
 func (r *protocolRun) backup(ctx context.Context) error {
 	d, ok := r.disk.(*pebbleDisk)
 	if !ok {
@@ -109,7 +109,7 @@ func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, sta
 	return nil
 }
 
-// TestBackupsBesideSeals seals what was acknowledged before a checkpoint at each of its first steps, or tries to: before Pebble has the
+// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint, or tries to: before Pebble has the
 // list of its tables, sealing waits.
 func TestBackupsBesideSeals(t *testing.T) {
 	t.Parallel()
