@@ -65,14 +65,24 @@ func (d *memoryDisk) powerCut(int)                 {}
 // pebbleDisk is a file system that loses writes that were not synced.
 type pebbleDisk struct {
 	fs   *pebble.CrashableFS
+	eng  *pebble.Engine // that was opened last
 	cuts uint64
+	// opens counts the opens of the engine, copies its checkpoints.
+	opens, copies int
 }
 
-func (d *pebbleDisk) open() (engine.Engine, error) {
+func (d *pebbleDisk) open() (_ engine.Engine, err error) {
+	d.opens++
+	d.eng, err = d.openAt("db")
+	return d.eng, err
+}
+
+func (d *pebbleDisk) openAt(dir string) (*pebble.Engine, error) {
 	o := pebble.DefaultOptions()
-	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.IngestBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 1<<10, 0
-	o.StageDelay = time.Millisecond // Stage rows of sealed slots go while the history is under way.
-	return pebble.Open("db", o)
+	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 0
+	o.IngestBytes = []int{1 << 10, 1}[d.opens%2] // Few rows are sealed at a time.
+	o.StageDelay = time.Millisecond              // Stage rows of sealed slots go while the history is under way.
+	return pebble.Open(dir, o)
 }
 
 func (d *pebbleDisk) powerCut(percent int) {

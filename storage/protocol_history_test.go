@@ -30,13 +30,14 @@ import (
 //	jump DURATION                                 the clock goes forward, and the marks with it
 //	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop
 //	late                                          withheld writes are applied now
+//	backup                                        a checkpoint of Pebble's engine, which is opened as a store of its own
 //
 // These change the next operation that isn't one of them:
 //
 //	fault fail|lose|withhold TABLE N              what becomes of its nth batch for a table
 //	fault scan TABLE N                            its nth scan of a table fails
 //	fault die before|after N                      the process ends at its nth write
-//	at N OPERATION                                happens within its nth call of the engine
+//	at N OPERATION                                happens within its nth call of the engine, of a backup before its nth file
 //	at wN OPERATION                               happens just before its nth write
 type history []string
 
@@ -68,6 +69,8 @@ type historyMaker struct {
 	opens int
 	// deletes is true if there are deletes.
 	deletes bool
+	// backups is true if there are backups.
+	backups bool
 	out     history
 }
 
@@ -82,7 +85,7 @@ func makeHistory(seed uint64, engine string) history {
 		retention = 5 * 24 * time.Hour
 	}
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
-	m.deletes = seed%2 == 1
+	m.deletes, m.backups = seed%2 == 1, engine == "pebble"
 	m.base, _ = time.Parse(time.RFC3339, base)
 	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s probes=%t", base, retention, m.slot, engine, m.oneIn(2)))
 	for n := 25 + m.rng.IntN(40); n > 0; n-- {
@@ -99,6 +102,9 @@ func (m *historyMaker) oneIn(n int) bool { return m.rng.IntN(n) == 0 }
 
 func (m *historyMaker) step() {
 	op := m.operation()
+	if m.backups && m.oneIn(8) {
+		op = "backup"
+	}
 	if m.deletes && m.oneIn(8) {
 		op = m.remove()
 	}
@@ -120,6 +126,9 @@ func (m *historyMaker) step() {
 
 // call draws where in an operation something else happens.
 func (m *historyMaker) call(kind string) string {
+	if kind == "backup" {
+		return fmt.Sprint(1 + m.rng.IntN(10))
+	}
 	if kind == "query" || kind == "open" || kind == "crash" || kind == "restart" || m.oneIn(4) {
 		return fmt.Sprint(1 + m.rng.IntN(14))
 	}
@@ -229,6 +238,8 @@ func (m *historyMaker) nested(kind string) string {
 		options = []string{"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
 	case "crash", "restart":
 		options = []string{m.write(), m.write(), m.query(), "letgo"}
+	case "backup":
+		options = []string{"sealall", "sealall", m.round(), m.write(), "late", "compact", "expire", "clean " + m.tenant(), "workoff " + m.tenant()}
 	default:
 		return ""
 	}

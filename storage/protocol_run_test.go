@@ -237,7 +237,11 @@ func (r *protocolRun) line(line string) error {
 		return nil
 	}
 	r.hook(kind)
-	if kind != "crash" && kind != "restart" { // A new engine is armed when it starts.
+	switch kind {
+	case "crash", "restart": // A new engine is armed when it starts.
+	case "backup": // Its own steps are counted, not the engine's calls.
+		r.eng.arm(r.faults, nil)
+	default:
 		r.eng.arm(r.faults, r.hooks)
 	}
 	err := r.operation(line)
@@ -265,6 +269,7 @@ var mayHappenWithin = map[string][]string{
 	"advance": {"write", "bulk", "query", "letgo", "clock"},
 	"query":   {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
 	"open":    {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
+	"backup":  {"write", "bulk", "query", "seal", "round", "sealall", "advance", "expire", "clean", "workoff", "compact", "letgo", "clock", "late"},
 	"crash":   {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
 }
 
@@ -351,6 +356,8 @@ func (r *protocolRun) operation(line string) error {
 		r.restart(true, percent)
 	case "restart":
 		r.restart(false, 0)
+	case "backup":
+		return r.backup(ctx)
 	case "delete":
 		return r.delete(ctx, words[1:])
 	case "clean":

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -189,4 +191,69 @@ func cpuSeconds() float64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports how long the
+// slowest write took, and the longest wait for a checkpoint.
+func BenchmarkWriteBesideCheckpoint(b *testing.B) {
+	for _, files := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {
+			o := DefaultOptions()
+			o.IngestBytes = 1
+			dir := b.TempDir()
+			e, err := Open(dir, o)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, e.Close()) })
+			for i := range files { // A file each, in the last level: nothing overlaps.
+				batch := engine.Batch{Table: engine.Raw, Partition: windowOf(int64(20_000 + i)), Mutations: []engine.Mutation{{Value: []byte("v"),
+					Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(seriesID(i)), engine.Text(seriesID(i))}}}}
+				require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
+			}
+			slowest, seq := time.Duration(0), int64(0)
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			longest, waited := time.Duration(0), make(chan struct{})
+			go func() { // As a write does, without the disk.
+				defer close(waited)
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(100 * time.Microsecond):
+					}
+					begun := time.Now()
+					_ = e.change(func() error { return nil })
+					longest = max(longest, time.Since(begun))
+				}
+			}()
+			go func() {
+				defer close(stopped)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					begun := time.Now()
+					seq++
+					if err := e.Write(ctx, stageBatch(seq, "v")); err != nil {
+						b.Error(err)
+						return
+					}
+					slowest = max(slowest, time.Since(begun))
+				}
+			}()
+			for n := 0; b.Loop(); n++ {
+				copied := filepath.Join(dir, fmt.Sprint("copy", n))
+				require.NoError(b, e.Checkpoint(copied))
+				b.StopTimer()
+				require.NoError(b, os.RemoveAll(copied))
+				b.StartTimer()
+			}
+			close(stop)
+			<-stopped
+			<-waited
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest-wait")
+			b.ReportMetric(float64(slowest.Microseconds())/1000, "ms/slowest-write")
+		})
+	}
 }

@@ -55,9 +55,9 @@ func (e *Engine) checkpointOf(dir string) error {
 	return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
 }
 
-// change runs an operation of Pebble's that changes what is stored. A checkpoint has all of it, or nothing.
+// change runs an operation of Pebble's that changes rows. A checkpoint has all of it, or nothing.
 //
-// Invariant: every such operation is run by change. Flushes and compactions don't change what is stored.
+// Invariant: every such operation is run by change. Flushes and compactions change no rows.
 func (e *Engine) change(op func() error) error {
 	e.changes.RLock()
 	defer e.changes.RUnlock()

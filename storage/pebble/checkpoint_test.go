@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,4 +87,26 @@ func reopen(t testing.TB, osFS FS, dir string) *Engine {
 	e, err := Open(dir, opts)
 	require.NoError(t, err)
 	return e
+}
+
+// TestCheckpointOnAFullDisk has no room for each kind of file of a copy in turn: the checkpoint fails, leaves nothing, and writing goes on.
+func TestCheckpointOnAFullDisk(t *testing.T) {
+	for _, file := range []string{"OPTIONS-", "marker.", "MANIFEST-", ".log"} {
+		_, osFS, broken := failingFS(func(op errorfs.Op) bool {
+			return strings.Contains(op.Path, "copy/") && strings.Contains(op.Path, file) && op.Kind != errorfs.OpRemoveAll
+		})
+		e := openOn(t, osFS)
+		require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+		broken.Store(true)
+		require.ErrorIs(t, e.Checkpoint("copy"), engine.ErrUnavailable, file)
+		_, err := osFS.Stat("copy")
+		require.ErrorIs(t, err, fs.ErrNotExist, file)
+		broken.Store(false)
+		require.NoError(t, e.Write(ctx, stageBatch(2, "v")), file)
+		require.NoError(t, e.Checkpoint("copy"), file)
+		require.NoError(t, e.Close())
+		copied := reopen(t, osFS, "copy")
+		require.Equal(t, 2, stageRows(t, copied))
+		require.NoError(t, copied.Close())
+	}
 }

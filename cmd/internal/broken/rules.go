@@ -193,6 +193,14 @@ var rules = []rule{
 		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
 	},
 	{
+		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",
+		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestBackupsBesideSeals",
+	},
+	{
+		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
+		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestBackupsBesideSeals|TestProtocol",
+	},
+	{
 		"a doubted clock of several stages nothing", "storage/membership/clock_spans.go",
 		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
 	},

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // TestSnapshotOfAKeyspace saves a keyspace under load as in the operator's page, with the script for it, loads it into
@@ -117,4 +118,32 @@ func statements(text string) (out []string) {
 		}
 	}
 	return out
+}
+
+// TestOrderOfASnapshot runs the script with a nodetool that notes what it is asked for: rows are taken after all that is moved into them.
+func TestOrderOfASnapshot(t *testing.T) {
+	dir := t.TempDir()
+	for _, table := range engine.Tables {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data", "cassia", table.Name+"-1"), 0o755))
+	}
+	nodetool, calls := filepath.Join(dir, "nodetool"), filepath.Join(dir, "calls")
+	require.NoError(t, os.WriteFile(nodetool, []byte("#!/bin/sh\ntest $1 != snapshot || echo \"$5\" >>"+calls+"\n"), 0o755))
+	c := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), "save", filepath.Join(dir, "saved"))
+	c.Env = append(os.Environ(), "CASSANDRA_DATA="+filepath.Join(dir, "data"), "NODETOOL="+nodetool, "KEYSPACE=cassia")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, string(out))
+	text, err := os.ReadFile(calls)
+	require.NoError(t, err)
+	taken := map[string]int{}
+	for call, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		for _, table := range strings.Split(line, ",") {
+			taken[strings.TrimPrefix(table, "cassia.")] = call
+		}
+	}
+	require.Len(t, taken, len(engine.Tables))
+	for _, rows := range []string{"raw", "r5m", "r1h"} {
+		require.Less(t, taken["stage"], taken[rows+"_pages"])
+		require.Less(t, taken[rows+"_pages"], taken[rows])
+		require.Less(t, taken[rows+"_pages"], taken["sealed"])
+	}
 }

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// copy makes a checkpoint of the open engine in a directory that has its number. Before each operation of it, before(n) is called; 0: when
+// Pebble may have the list of its tables, or have none yet.
+func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
+	d.copies++ // A power cut may bring removed files back.
+	dir = fmt.Sprint("copies/", d.copies)
+	n := 0
+	d.fs.Before(func(op, path string) {
+		switch {
+		case op == "stat" && path == "copies":
+			before(0)
+		case op != "stat" && strings.HasPrefix(path, dir):
+			n++
+			before(n)
+		}
+	})
+	defer d.fs.Before(nil)
+	return dir, d.eng.Checkpoint(dir)
+}
+
+// backup makes a checkpoint while other operations happen, opens it as a store of its own, and asks it for everything: it holds all
+// samples acknowledged before the checkpoint began, and none that were deleted before, or never sent.
+func (r *protocolRun) backup(ctx context.Context) error {
+	d, ok := r.disk.(*pebbleDisk)
+	if !ok {
+		return nil
+	}
+	begun, went, needs := r.model.begun(), r.model.went(), map[string]map[protocolSeries]map[int64]protocolValue{}
+	for _, tenant := range []string{"ann", "bob"} {
+		needs[tenant] = r.model.needs(tenant)
+	}
+	hooks := r.hooks
+	dir, err := d.copy(func(n int) {
+		if hook := hooks[protocolCall{n: n}]; hook != nil {
+			delete(hooks, protocolCall{n: n})
+			hook()
+		}
+	})
+	if err != nil || r.problem != "" {
+		return err
+	}
+	eng, err := d.openAt(dir)
+	if err != nil {
+		return err
+	}
+	s, err := Open(ctx, eng, r.opts)
+	if err == nil {
+		err = s.WaitReady(ctx)
+	}
+	for _, state := range []string{"as it was copied", "sealed"} {
+		for _, tenant := range []string{"ann", "bob"} {
+			if err == nil {
+				err = r.judgeCopy(ctx, s, &openQuery{tenant: tenant, needs: needs[tenant], went: went, deletes: begun}, state)
+			}
+		}
+		if err == nil {
+			err = s.SealAll(ctx)
+		}
+	}
+	if err == nil {
+		_, err = s.Check(ctx, func(problem string) { r.fail("the copy, sealed: check: %s", problem) })
+	}
+	if s != nil {
+		if closing := s.Close(); err == nil {
+			err = closing
+		}
+	}
+	if closing := eng.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = d.fs.RemoveAll(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("the copy: %w", err)
+	}
+	return nil
+}
+
+// judgeCopy compares what a copy holds of a tenant with the model. What it shows needn't stay.
+func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, state string) error {
+	q.query = Query{Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) }}
+	before := r.now.Load()
+	var err error
+	if q.selected, err = s.Select(ctx, q.query); err != nil {
+		return err
+	}
+	q.asked, q.cancel = r.visible(q.query, before, before), func() {}
+	forgetful := r.model.forgetful
+	r.model.forgetful = true
+	defer func() { r.model.forgetful = forgetful }()
+	had := r.problem
+	if r.readQuery(q); r.problem != had {
+		r.problem = fmt.Sprintf("the copy, %s: %s", state, r.problem)
+	}
+	return nil
+}
+
+// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint, or tries to: before Pebble has the
+// list of its tables, sealing waits.
+func TestBackupsBesideSeals(t *testing.T) {
+	t.Parallel()
+	for step := range 8 {
+		r, err := newProtocolRun("store base=2026-05-01T12:00:00Z retention=0s slot=2h engine=pebble probes=false")
+		require.NoError(t, err)
+		r.start()
+		require.NoError(t, r.line("write ann up/a@-5h=1 up/b@-3h=2 load/a@-1m=3"))
+		sealed := make(chan struct{})
+		r.hooks = map[protocolCall]func(){{n: step}: func() {
+			go func() {
+				defer close(sealed)
+				r.tolerate("sealing", r.store.SealAll(context.Background()))
+			}()
+			select {
+			case <-sealed:
+			case <-time.After(20 * time.Millisecond):
+				if step > 0 {
+					<-sealed
+				}
+			}
+		}}
+		require.NoError(t, r.backup(t.Context()), step)
+		<-sealed
+		r.stop()
+		require.Empty(t, r.problem, step)
+	}
+}
