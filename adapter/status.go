@@ -45,7 +45,7 @@ func Status(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, storage.ErrQueryTooLarge):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady), errors.Is(err, ha.ErrHeldFull),
+	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady), errors.Is(err, storage.ErrMaybeAhead), errors.Is(err, ha.ErrHeldFull),
 		errors.Is(err, membership.ErrClock), errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable
