@@ -13,6 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
+// rejectAhead has samples ahead of the only clock be rejected at once.
+func rejectAhead(o *Options) { o.AheadPatience = 0 }
+
 // A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows what is right by the cluster's clock, and
 // rejects what is wrong by both.
 func TestClockOffByHoursInACluster(t *testing.T) {
