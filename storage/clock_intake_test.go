@@ -16,8 +16,8 @@ import (
 // rejectAhead has samples ahead of the only clock be rejected at once.
 func rejectAhead(o *Options) { o.AheadPatience = 0 }
 
-// A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows what is right by the cluster's clock, and
-// rejects what is wrong by both.
+// A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows samples that are right by the cluster's
+// clock, and rejects those that are wrong by both.
 func TestClockOffByHoursInACluster(t *testing.T) {
 	for name, off := range map[string]time.Duration{"3 h slow": -3 * time.Hour, "20 min slow": -20 * time.Minute, "3 h fast": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

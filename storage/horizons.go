@@ -63,8 +63,8 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 	return list, err
 }
 
-// horizonsNow is horizons that also returns the later of the clock's times, see membership.CheckedClock.Bounds: what a batch
-// accepts is shown.
+// horizonsNow is horizons that also returns the later of the clock's times, see membership.CheckedClock.Bounds: samples that
+// a batch accepts are shown.
 func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, time.Time, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
