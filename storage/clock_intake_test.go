@@ -1,7 +1,10 @@
 package storage
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -138,4 +141,35 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			require.ErrorIs(t, m.write(r.now().Add(200*365*24*time.Hour), 1), ErrTooFarAhead, "no clock is slow by that")
 		})
 	}
+}
+
+// The log has one line when a clock becomes slow or fast by a minute, one when it differs by twice as much, and one when it agrees again,
+// however many heartbeats pass.
+func TestClockDifferencesAreLogged(t *testing.T) {
+	r := &clockRig{t: t, shared: true}
+	r.eng = &clockedEngine{memory.New(), r.now}
+	var log bytes.Buffer
+	m := r.start(0, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	// logged has the clock off for a while, and expects one line with these texts; none: no line.
+	logged := func(off time.Duration, want ...string) {
+		t.Helper()
+		log.Reset()
+		m.set(off)
+		for range 100 {
+			r.pass(30 * time.Second)
+			require.NoError(t, m.member.Beat(t.Context()))
+		}
+		require.Equal(t, min(len(want), 1), strings.Count(log.String(), "\n"), log.String())
+		for _, text := range want {
+			require.Contains(t, log.String(), text)
+		}
+	}
+	logged(0)
+	logged(-59 * time.Second)
+	logged(-time.Minute, "level=WARN", "clock is slow", "by=1m0s")
+	logged(-90 * time.Second)
+	logged(-3*time.Hour, "level=WARN", "clock is slow", "by=3h0m0s")
+	logged(-time.Minute)
+	logged(-time.Second, "level=INFO", "agrees with the cluster's again")
+	logged(3*time.Hour, "level=WARN", "clock is fast")
 }
