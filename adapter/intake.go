@@ -17,6 +17,7 @@ const (
 	ReasonTooManySeries    = "too_many_series"
 	ReasonTooOld           = "too_old"
 	ReasonTooFarAhead      = "too_far_ahead"
+	ReasonMaybeAhead       = "maybe_ahead" // it may be accepted later
 	ReasonInvalidHistogram = "invalid_histogram"
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
@@ -218,6 +219,8 @@ func refusal(err error) error {
 		return &Refused{ReasonTooOld, err}
 	case errors.Is(err, storage.ErrTooFarAhead):
 		return &Refused{ReasonTooFarAhead, err}
+	case errors.Is(err, storage.ErrMaybeAhead):
+		return &Refused{ReasonMaybeAhead, err}
 	case errors.As(err, &invalid):
 		return &Refused{ReasonInvalidHistogram, err}
 	case errors.As(err, &exemplar):

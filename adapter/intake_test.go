@@ -25,7 +25,7 @@ import (
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(t *testing.T) *storage.Store {
-	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow))
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.RejectAhead)
 }
 
 // counting counts the batches that are committed.

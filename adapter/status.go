@@ -29,6 +29,16 @@ func RetryAfter(err error, usual time.Duration) time.Duration {
 	return max(time.Second, (usual + time.Second - 1).Truncate(time.Second))
 }
 
+// Later returns which of two refusals of single samples decides the answer to their request: nil where the same is refused again later,
+// otherwise one that a sender tries again. 503 wins over 429, which Prometheus doesn't try again by default.
+func Later(first, next error) error {
+	switch code := Status(next); {
+	case code == http.StatusServiceUnavailable && (first == nil || Status(first) != code), code == http.StatusTooManyRequests && first == nil:
+		return next
+	}
+	return first
+}
+
 // Status returns the code of an answer to a write or a query that the store refused or couldn't take as a whole.
 // Senders give up on 4xx, 429 apart, and try 5xx again: only what can never succeed is 4xx.
 func Status(err error) int {
@@ -39,6 +49,8 @@ func Status(err error) int {
 		return limit.Status
 	case errors.Is(err, storage.ErrTooManySeries), errors.Is(err, storage.ErrHeadShare):
 		return http.StatusTooManyRequests
+	case errors.Is(err, storage.ErrMaybeAhead):
+		return http.StatusServiceUnavailable
 	case errors.As(err, &refused):
 		return http.StatusBadRequest
 	case errors.Is(err, ErrTooLarge):

@@ -23,14 +23,16 @@ type Series = head.Series
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
 // NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
-	s          *Store
-	tenant     *head.Tenant
-	last       *Series // that Lookup found
-	missed     head.AliasHash
-	oldest     []int64 // by class: samples at or before it are refused
-	gaps       []classGap
-	gapsEnd    int64 // of the newest of the gaps
-	newest     int64 // samples after it are refused
+	s       *Store
+	tenant  *head.Tenant
+	last    *Series // that Lookup found
+	missed  head.AliasHash
+	oldest  []int64 // by class: samples at or before it are refused
+	gaps    []classGap
+	gapsEnd int64 // of the newest of the gaps
+	newest  int64 // samples after it are refused
+	// confirmed is true if newest was confirmed for this batch, see CheckedClock.ConfirmAhead.
+	confirmed  bool
 	entries    []head.Sample
 	exemplars  []head.EncodedExemplar
 	bytes      int64
@@ -49,14 +51,14 @@ const queuedBytes = 64
 // NewBatch starts a batch for a tenant.
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
-	_, now := s.clock.Times()
+	earlier, now := s.clock.Bounds()
 	known := s.horizonMemory.get(tenant)
 	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
-	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
+	b.oldest, b.newest, b.confirmed = b.oldest[:0], now.Add(MaxAhead).UnixMilli(), false
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
 		// Where rows may be missing there are only rollups, and a sample can't be added to those.
-		b.oldest = append(b.oldest, max(s.wanted(s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
+		b.oldest = append(b.oldest, max(wantedAt(earlier, s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
 	}
 	b.gaps, b.gapsEnd = s.appendGaps(b.gaps[:0], known)
 	return b
@@ -118,7 +120,8 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	return s, nil
 }
 
-// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil.
+// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil, or an error that ends the
+// request and allows a retry: ErrMaybeAhead, or the cluster's clock can't be read.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -149,9 +152,37 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if class := min(ref.Class(), int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
+	if b.isTooOld(ref, t) {
 		return ErrTooOld
 	}
+	if t > b.newest {
+		return b.checkAhead(t)
+	}
+	return nil
+}
+
+func (b *Batch) isTooOld(ref *Series, t int64) bool {
+	class := min(ref.Class(), int64(len(b.oldest)-1))
+	return t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
+}
+
+// maxSlow is more than any clock is slow: a timestamp that is further ahead has a wrong unit.
+const maxSlow = 100 * 365 * format.DayMS
+
+// checkAhead is checkTime for a sample after newest. A slow clock of this side never rejects a sample for good.
+func (b *Batch) checkAhead(t int64) error {
+	if b.confirmed || t > b.newest+maxSlow {
+		return ErrTooFarAhead
+	}
+	wait, err := b.s.clock.ConfirmAhead()
+	switch {
+	case err != nil:
+		return err
+	case wait > 0:
+		return fmt.Errorf("%w: send it again; in %v it is rejected, unless the clock is set", ErrMaybeAhead, wait.Round(time.Second))
+	}
+	_, now := b.s.clock.Bounds()
+	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), true
 	if t > b.newest {
 		return ErrTooFarAhead
 	}

@@ -79,7 +79,7 @@ func (m *clockMachine) set(off time.Duration) { m.off.Store(int64(off)) }
 func (m *clockMachine) write(at time.Time, v float64) error {
 	m.r.t.Helper()
 	b := m.NewBatch("t")
-	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m"))
+	s, err := b.Define(nil, labelsOfMetric())
 	require.NoError(m.r.t, err)
 	if err := b.Float(s, at.UnixMilli(), 0, v); err != nil {
 		b.Release()
@@ -87,6 +87,8 @@ func (m *clockMachine) write(at time.Time, v float64) error {
 	}
 	return b.Commit(m.r.t.Context())
 }
+
+func labelsOfMetric() labels.Labels { return labels.FromStrings(labels.MetricName, "m") }
 
 func ofMetric() []*labels.Matcher {
 	return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}

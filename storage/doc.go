@@ -135,6 +135,7 @@
 //   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (decisions/021).
 //   - What goes was hidden for a week of time that the store has seen pass, and only destroy.go makes it go.
 //   - A process whose clock isn't believed removes nothing (decisions/016).
+//   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one reject it (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - A corrupt row is named by its key, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020). A chunk that can't be read though the engine

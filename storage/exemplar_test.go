@@ -105,7 +105,7 @@ func TestExemplarsStagedAndSealed(t *testing.T) {
 }
 
 func TestExemplarsAreChecked(t *testing.T) {
-	ts := openTestStore(t, nil)
+	ts := openTestStore(t, rejectAhead)
 	b := ts.NewBatch("ann")
 	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m"))
 	require.NoError(t, err)

@@ -163,7 +163,7 @@ func (k *heldSink) of(ref uint32) (*Series, error) {
 
 // becomes returns what becomes of a sample or an exemplar.
 func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
-	if s == nil || k.w.batch.checkTime(s, at) != nil || k.hidden[ref-1].Hides(at) {
+	if s == nil || k.w.batch.isTooOld(s, at) || k.hidden[ref-1].Hides(at) {
 		return ha.Drop
 	}
 	return k.row.Of(at)

@@ -63,13 +63,14 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 	return list, err
 }
 
-// horizonsNow is horizons that also returns the later of the clock's times, see membership.CheckedClock.Times.
+// horizonsNow is horizons that also returns the later of the clock's times, see membership.CheckedClock.Bounds: samples that
+// a batch accepts are shown.
 func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, time.Time, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	now, later := s.clock.Times()
+	now, later := s.clock.Bounds()
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
 		list[class].Class = 1 << class

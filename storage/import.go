@@ -167,7 +167,8 @@ func (m *importing) add(in *ImportedSeries) error {
 	if samples.Len() == 0 {
 		return nil
 	}
-	newest := m.s.opts.Now().Add(MaxAhead).UnixMilli()
+	_, now := m.s.clock.Bounds()
+	newest := now.Add(MaxAhead).UnixMilli()
 	before := samples.Len()
 	samples.Clip(-format.MaxTime, newest)
 	m.stats.Ahead += before - samples.Len()

@@ -37,14 +37,14 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	g.SetLimit(leftWorkers)
 	var mu sync.Mutex
 	var found []int64
-	now := s.opts.Now()
+	earlier, later := s.clock.Bounds()
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		back := lookBackForever
 		if kept := s.classes.longest(tenant).Of(res); kept != 0 {
 			back = max(lookBack, kept+expireGrace)
 		}
-		newest := s.period.WindowAt(res, now.Add(MaxAhead).UnixMilli())
-		for w := s.period.WindowAt(res, now.Add(-back).UnixMilli()); w <= newest; w++ {
+		newest := s.period.WindowAt(res, later.Add(MaxAhead).UnixMilli())
+		for w := s.period.WindowAt(res, earlier.Add(-back).UnixMilli()); w <= newest; w++ {
 			if _, is := slices.BinarySearch(have, w); is {
 				continue
 			}

@@ -20,7 +20,7 @@ func (s *Store) join() {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
-		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, Created: s.created, LastKnown: s.lastKnown,
+		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
 		State: s.state, Learn: s.learnStated, Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})

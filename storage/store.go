@@ -35,8 +35,12 @@ var (
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit, no new series are taken")
 	// ErrTooOld means that a sample is older than the retention.
 	ErrTooOld = errors.New("storage: sample is older than the retention")
-	// ErrTooFarAhead means that a sample lies more than MaxAhead in the future.
+	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and of the second clock that it was
+	// compared with.
 	ErrTooFarAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock")
+	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has confirmed yet. Nothing was
+	// accepted; try again later.
+	ErrMaybeAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock, which may be slow")
 	// ErrQueryTooLarge means that a query needs more than Options allow.
 	ErrQueryTooLarge = errors.New("storage: the query needs too much")
 )
@@ -118,6 +122,9 @@ type Options struct {
 	// Today is the date that an operator gave: a clock of the same date is believed (see decisions/016). Zero: none
 	// was given.
 	Today time.Time
+	// AheadPatience is how long samples that are too far ahead of the only machine's clock return ErrMaybeAhead, before they return
+	// ErrTooFarAhead: NTP may have to set that clock first. 0: they return ErrTooFarAhead at once. Default 15 minutes.
+	AheadPatience time.Duration
 	// seams are for tests.
 	seams seams
 	// Logger gets events for operators.
@@ -158,7 +165,7 @@ func DefaultOptions() Options {
 		Slot: 2 * time.Hour, Retention: 30 * 24 * time.Hour,
 		HeadBytes: 4 << 30, QueueBytes: 64 << 20, CacheBytes: 256 << 20, QueryBytes: 1 << 30,
 		MaxLabels: 64, MaxLabelName: 1024, MaxLabelValue: 4096, Follow: true,
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler), seams: defaultSeams,
+		Now: time.Now, AheadPatience: 15 * time.Minute, Logger: slog.New(slog.DiscardHandler), seams: defaultSeams,
 	}
 }
 

@@ -209,7 +209,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 }
 
 func TestTimesAreBounded(t *testing.T) {
-	ts := openTestStore(t, nil)
+	ts := openTestStore(t, rejectAhead)
 	ls := labels.FromStrings(labels.MetricName, "up")
 	b := ts.NewBatch("default")
 	s, err := b.Define(nil, ls)

@@ -431,7 +431,10 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()
 	a.told, a.until = p.told, format.MaxTime
-	if p.off.get() < 0 {
+	switch {
+	case p.opts.Shared: // By the cluster's clock.
+		a.until = p.r.now().Add(MaxAhead).UnixMilli()
+	case p.off.get() < 0:
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
 	}
 	for res := range rollup.Resolution(resolutions) {

@@ -187,10 +187,15 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 		a.opts.Logger.Error("JSON API: request failed", "path", r.URL.Path, "err", err)
 	}
 	body.Error = storage.Plain(err.Error())
+	a.retryAfter(w, code, err)
+	a.answer(w, code, body)
+}
+
+// retryAfter sets the header of a 429 that an error is answered with.
+func (a *API) retryAfter(w http.ResponseWriter, code int, err error) {
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
 	}
-	a.answer(w, code, body)
 }
 
 // answer writes a body as JSON.

@@ -126,8 +126,8 @@ type writing struct {
 	errors  []pointError
 	refused int
 	reasons map[string]int
-	// full is the first refusal that is none any more when the same is sent later.
-	full error
+	// later is a refusal that is none any more when the same is sent later, see adapter.Later.
+	later error
 }
 
 // store writes the points that can be written, and answers.
@@ -157,9 +157,9 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 	body.Error = fmt.Sprintf("%d of %d points refused", x.refused, len(points))
 	code := http.StatusBadRequest
 	switch {
-	case x.full != nil:
-		code = http.StatusTooManyRequests // Points that are stored already stay as they are.
-		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(x.full, a.opts.RetryFull)))
+	case x.later != nil: // Points that are stored already stay as they are.
+		code = adapter.Status(x.later)
+		a.retryAfter(w, code, x.later)
 	case x.reasons[reasonForbidden] == x.refused:
 		code = http.StatusForbidden
 	}
@@ -203,9 +203,7 @@ func (x *writing) add(index int, raw jsontext.Value) error {
 	case err == adapter.ErrDropped:
 		x.ruled++
 	case errors.As(err, &refused):
-		if x.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
-			x.full = refused
-		}
+		x.later = adapter.Later(x.later, refused)
 		x.refuse(index, refused.Reason, &problem{fieldOf(refused.Reason), refused.Error()})
 	default:
 		return err
@@ -236,7 +234,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 // fieldOf returns the field that a store's reason concerns.
 func fieldOf(reason string) string {
 	switch reason {
-	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead:
+	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead, adapter.ReasonMaybeAhead:
 		return "ts"
 	case adapter.ReasonTooManySeries:
 		return ""

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -263,4 +265,25 @@ func TestPointsOfTenantsThatAreForbidden(t *testing.T) {
 	w = post(r.Write, "["+forbidden+`,{"metricName":"m","ts":1,"value":1}]`)
 	require.Equal(t, http.StatusBadRequest, w.Code, w.Body)
 	require.Empty(t, r.stored(t, "secret"))
+}
+
+// A point that is ahead of the server's clock, which may be slow, is to be sent again: its request is 503. The others are stored.
+func TestPointsThatMayBeAhead(t *testing.T) {
+	at := testNow
+	r := newRig(t, rigOptions{storage: storagetest.Clock(func() time.Time { return at })})
+	p := func(metric string, seconds int64) string {
+		return fmt.Sprintf(`{"metricName": %q, "tags": {"a": "b"}, "ts": %d, "value": 1}`, metric, seconds)
+	}
+	body := "[" + p("good", testSeconds) + "," + p("ahead", testSeconds+3600) + "," + p("old", 1) + "]"
+	w := post(r.Write, body)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	e := decodeError(t, w)
+	require.Equal(t, 1, *e.Written)
+	require.Equal(t, 2, *e.Refused)
+	require.Equal(t, adapter.ReasonMaybeAhead, e.Errors[0].Reason)
+	require.Equal(t, "ts", e.Errors[0].Field)
+	at = at.Add(15 * time.Minute)
+	w = post(r.Write, body)
+	require.Equal(t, http.StatusBadRequest, w.Code, w.Body)
 }

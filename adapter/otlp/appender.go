@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -48,8 +47,8 @@ type appender struct {
 	refused bool // a sample of the point at hand was
 	sum     bool // the point at hand has begun with its sum
 	info    int
-	// full is the first refusal that is none any more when the same is sent later.
-	full error
+	// later is a refusal that is none any more when the same is sent later, see adapter.Later.
+	later error
 }
 
 // Append implements promstorage.AppenderV2.
@@ -105,6 +104,9 @@ func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) 
 		var refused *adapter.Refused
 		switch {
 		case errors.As(err, &refused):
+			if refused.Reason == adapter.ReasonMaybeAhead {
+				a.later = adapter.Later(a.later, refused)
+			}
 			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })
 		case err == adapter.ErrDropped:
 		case err != nil:
@@ -145,9 +147,7 @@ func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bo
 
 // refuse counts a point whose sample isn't stored, once. A refused target_info belongs to no point.
 func (a *appender) refuse(refused *adapter.Refused, info bool, ls labels.Labels, t int64) {
-	if a.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
-		a.full = refused
-	}
+	a.later = adapter.Later(a.later, refused)
 	points := 0
 	if !info && !a.refused {
 		points, a.refused = 1, true

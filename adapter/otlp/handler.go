@@ -59,8 +59,8 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 type outcome struct {
 	points, samples, exemplars int
 	refusals                   refusals
-	// full, where it is set, is why the same request may be taken later.
-	full error
+	// later, where it is set, is why the same request may be accepted later.
+	later error
 }
 
 // ServeHTTP answers one request.
@@ -145,7 +145,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	if err := in.Commit(); err != nil {
 		return done, err
 	}
-	done.samples, done.exemplars, done.full = in.Durable(), app.kept, app.full
+	done.samples, done.exemplars, done.later = in.Durable(), app.kept, app.later
 	return done, nil
 }
 
@@ -182,9 +182,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 		h.opts.Logger.Debug("OTLP: refused data points", "tenant", tenant.From(r.Context()), "reason", text)
 	}
 	switch {
-	case done.full != nil:
+	case done.later != nil:
 		// A sender that tries again may have the rest stored yet; points that are stored already stay as they are.
-		h.fail(w, e, http.StatusTooManyRequests, text, done.full)
+		h.fail(w, e, adapter.Status(done.later), text, done.later)
 		return
 	case refused > 0 && refused == done.points:
 		h.fail(w, e, http.StatusBadRequest, text, nil)

@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -203,7 +204,7 @@ func varint(n int) (out []byte) {
 // Each of these metrics has two data points that are refused, for the reason that is its name; beside them, good ones
 // are stored.
 func TestRefusesPoints(t *testing.T) {
-	s := newServer(t, nil, nil, nil)
+	s := newServer(t, nil, nil, storagetest.RejectAhead)
 	now := time.Now()
 	md := pmetric.NewMetrics()
 	gauge(md, "good", now)
@@ -459,4 +460,28 @@ func FuzzHandler(f *testing.F) {
 		got := parse(t, e, w.Result(), w.Body.Bytes())
 		require.Contains(t, []int{http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge}, got.code)
 	})
+}
+
+// A data point that is ahead of the server's clock, which may be slow, is to be sent again: its request is 503, not a partial success,
+// after which a collector drops it. The others are stored.
+func TestPointsThatMayBeAhead(t *testing.T) {
+	at := time.Now()
+	s := newServer(t, nil, nil, storagetest.Clock(func() time.Time { return at }))
+	for _, alone := range []bool{true, false} {
+		md := pmetric.NewMetrics()
+		if !alone {
+			gauge(md, "good", at)
+			gauge(md, adapter.ReasonTooOld, at.AddDate(-3, 0, 0))
+		}
+		gauge(md, "ahead", at.Add(time.Hour))
+		got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
+		require.Equal(t, http.StatusServiceUnavailable, got.code, got.message)
+		require.Contains(t, got.message, adapter.ReasonMaybeAhead)
+	}
+	require.Contains(t, s.series(t, tenant.Default), `{__name__="good", job="j"}`)
+	at = at.Add(15 * time.Minute)
+	md := pmetric.NewMetrics()
+	gauge(md, "ahead", at.Add(time.Hour))
+	got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
+	require.Equal(t, http.StatusBadRequest, got.code, got.message)
 }

@@ -89,7 +89,7 @@ func (d *decoder) exemplarV1(m []byte) error {
 		d.dropped++
 		return nil
 	}
-	return err
+	return d.refuseExemplar(err) // One that may be accepted later.
 }
 
 // exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is reported to the sender.
@@ -215,6 +215,8 @@ func (d *decoder) refuseExemplar(err error) error {
 		reason = adapter.ReasonTooOld
 	case errors.Is(err, storage.ErrTooFarAhead):
 		reason = adapter.ReasonTooFarAhead
+	case errors.Is(err, storage.ErrMaybeAhead):
+		reason = adapter.ReasonMaybeAhead
 	case !isExemplarError(err):
 		return err
 	}

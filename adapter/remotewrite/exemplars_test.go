@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -63,12 +64,12 @@ func TestExemplarsStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := exemplarsV1(c.bad...)
-			s := newServer(t, nil, nil)
+			s := newServer(t, nil, storagetest.RejectAhead)
 			w := post(s, contentV1, marshalV1(t, req))
 			require.Equal(t, 204, w.Code, "a bad exemplar doesn't fail a request of 1.0")
 			require.Equal(t, want, s.exemplarsStored(t))
 
-			s = newServer(t, nil, nil)
+			s = newServer(t, nil, storagetest.RejectAhead)
 			w = post(s, contentV2, marshalV2(t, v2From(req)))
 			require.Equal(t, "3", w.Header().Get(headerExemplarsWritten), "one of them twice, which is written as well")
 			require.Equal(t, "2", w.Header().Get(headerSamplesWritten))

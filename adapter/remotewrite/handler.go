@@ -138,8 +138,10 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		}
 	case len(d.refusals) > 0:
 		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
-		if d.refusals.has(adapter.ReasonTooManySeries) {
-			// A sender that retries this one may have its new series stored yet.
+		switch { // A sender that retries the request may have the rest stored.
+		case d.refusals.has(adapter.ReasonMaybeAhead):
+			code = http.StatusServiceUnavailable
+		case d.refusals.has(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests
 		}
 		h.opts.Logger.Debug("remote write refused samples", "tenant", d.tenant, "version", v, "reason", text)

@@ -118,7 +118,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 	good := prompb.TimeSeries{Labels: protoLabels("__name__", "good"), Samples: now}
 	for reason, series := range bad {
 		t.Run(reason, func(t *testing.T) {
-			s := newServer(t, nil, nil)
+			s := newServer(t, nil, storagetest.RejectAhead)
 			for contentType, encode := range map[string]func(*prompb.WriteRequest) []byte{
 				contentV1: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
 				contentV2: func(r *prompb.WriteRequest) []byte { return marshalV2(t, v2From(r)) },

@@ -77,12 +77,10 @@ func (b *beats) beat(ctx context.Context) error {
 			return err
 		}
 	}
-	if clock := b.clock.theirs; clock != nil {
-		theirs, err := clock.Clock(ctx)
-		if err != nil {
-			return fmt.Errorf("membership: asking for the engine's clock: %w", err)
+	if b.clock.theirs != nil {
+		if err := b.clock.compare(ctx); err != nil {
+			return err
 		}
-		b.clock.compared(theirs)
 	}
 	b.mu.Lock()
 	b.last = now

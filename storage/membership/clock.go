@@ -47,6 +47,10 @@ type CheckedClock struct {
 	told     bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
+	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
+	noted     clockNotes
+	ahead     aheadSamples
+	comparing comparing
 	// staged are the times at which something may be staged, where the process is alone; stagedKept are those that are durable.
 	staged, stagedKept TimeSpans
 }
@@ -91,9 +95,11 @@ func (c *CheckedClock) look() time.Time {
 		c.expected = now.Round(0)
 		return now
 	}
+	before := c.read
 	passed := c.passed(now)
 	c.seen += passed
 	c.expected = c.expected.Add(passed)
+	c.noteStep(now.Round(0).Sub(before.Round(0)) - passed)
 	off := now.Round(0).Sub(c.expected)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
@@ -192,14 +198,10 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.look()
-	switch {
-	case c.doubt == nil:
+	if c.doubt == nil {
 		return now, now
-	case now.Before(c.expected):
-		return now, c.expected
-	default:
-		return c.expected, now
 	}
+	return c.bounds(now)
 }
 
 // Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where
@@ -232,15 +234,6 @@ func (c *CheckedClock) Settling(end, settle int64) bool {
 	c.look()
 	expected := c.expected.UnixMilli()
 	return c.doubt != nil && end+settle >= expected && end < expected+format.DayMS
-}
-
-// compared takes over the time that the engine's clock has just shown.
-func (c *CheckedClock) compared(theirs time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen += c.passed(c.o.Now())
-	c.expected = theirs.Round(0)
-	c.look()
 }
 
 // SeenMS is how much time the store has seen pass, milliseconds: what its processes have measured while they ran, and no

@@ -40,6 +40,8 @@ type Options struct {
 	Elapsed func() time.Duration
 	// Today is the date that an operator gave: a clock of the same date is believed. Zero: none was given.
 	Today time.Time
+	// AheadPatience is how long ConfirmAhead waits for a clock that may be slow, where there is no second one.
+	AheadPatience time.Duration
 	// Created is when the store was created. LastKnown returns a time at which it surely was in use, milliseconds, as late a one
 	// as possible; it is asked for a store that no process has written down for how much it has seen of time.
 	Created   time.Time

@@ -60,6 +60,9 @@ func At(now time.Time) func(*storage.Options) {
 	return Clock(func() time.Time { return now })
 }
 
+// RejectAhead has samples that are too far ahead of the store's only clock be rejected at once.
+func RejectAhead(o *storage.Options) { o.AheadPatience = 0 }
+
 // Shared makes the store one of several over an engine. name and target are those of its process.
 func Shared(name, target string) func(*storage.Options) {
 	return func(o *storage.Options) { o.Shared, o.Self = true, membership.Process{Name: name, Target: target} }

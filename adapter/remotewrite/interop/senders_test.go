@@ -40,8 +40,8 @@ type receiver struct {
 	store *storage.Store
 }
 
-func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action) *receiver {
-	store := storagetest.Open(t, faultengine.Wrap(storagetest.Pebble(t), rule), storagetest.At(now))
+func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action, change ...func(*storage.Options)) *receiver {
+	store := storagetest.Open(t, faultengine.Wrap(storagetest.Pebble(t), rule), append(change, storagetest.At(now))...)
 	h, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)
@@ -188,7 +188,7 @@ func encode(t *testing.T, message remoteapi.WriteMessageType, all []series) []by
 func TestPrometheusSender(t *testing.T) {
 	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {
 		t.Run(string(message), func(t *testing.T) {
-			r := newReceiver(t, faultless)
+			r := newReceiver(t, faultless, storagetest.RejectAhead)
 			u, err := url.Parse(r.url)
 			require.NoError(t, err)
 			client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{

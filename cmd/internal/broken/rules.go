@@ -36,6 +36,22 @@ var rules = []rule{
 		histories + "|TestClock.*",
 	},
 	{
+		"samples are rejected only if both clocks reject them", "storage/batch.go",
+		"	earlier, now := s.clock.Bounds()\n", "	earlier, now := s.clock.Times()\n", "TestClock.*",
+	},
+	{
+		"the cluster's clock is read again before a sample is rejected as ahead", "storage/batch.go",
+		"	wait, err := b.s.clock.ConfirmAhead()\n", "	wait, err := time.Duration(0), error(nil)\n", "TestClock.*",
+	},
+	{
+		"samples ahead of the only clock are retried first", "storage/membership/clock_intake.go",
+		"	if wait = c.o.AheadPatience - (c.seen - a.since); wait > 0 {", "	if wait = 0; wait > 0 {", "TestSlowClock.*",
+	},
+	{
+		"answers show what is accepted by the later clock", "storage/horizons.go",
+		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
+	},
+	{
 		"times at which something is staged are kept before the acknowledgement", "storage/membership/clock_spans.go",
 		"	if c.alone {\n		for", "	if false {\n		for", histories + "|TestStagedIsFound.*",
 	},

@@ -46,7 +46,7 @@ func Clocks(clocks []Clock) []Finding {
 		return []Finding{ok("no clock of a node, a process or this machine is more than %s off the others", about(clockNote))}
 	}
 	f := Finding{Note, fmt.Sprintf("the clock of %s is %s ahead of that of %s", last.Who, about(apart), first.Who),
-		"samples more than 10 minutes ahead of a clock are refused, and slots are sealed when a clock says so",
+		"samples more than 10 minutes ahead of both clocks are rejected, and slots are sealed when a clock says so",
 		"let NTP or PTP set the clocks of all machines: chronyc tracking, or timedatectl"}
 	switch {
 	case apart > clockError:

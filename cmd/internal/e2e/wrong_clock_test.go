@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,6 +150,86 @@ func TestWrongClock(t *testing.T) {
 	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
 	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
 	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond, "the clock is ahead by two months")
+}
+
+// postAt sends one sample of a metric, and returns the answer.
+func (r *clockRig) postAt(p *promrig.Process, metric string, at time.Time) (code int, text string) {
+	r.t.Helper()
+	code, text, err := post(r.ctx, p.URL()+"/api/v1/write", prompb.TimeSeries{
+		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
+	})
+	require.NoError(r.t, err)
+	return code, text
+}
+
+// metric is how many samples of a metric are answered.
+func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
+	r.t.Helper()
+	var answer promrig.Answer
+	require.NoError(r.t, patiently(func() (err error) {
+		answer, err = promrig.API{URL: p.URL()}.Query(r.ctx, "count_over_time("+metric+"[1h])", time.Now())
+		return err
+	}))
+	if len(answer.Series) == 1 {
+		_, v := parsePoint(r.t, answer.Series[0].Floats[0])
+		n = int(v)
+	}
+	return n
+}
+
+// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a start, and while it is set
+// back and forth: right samples are accepted, or are to be sent again.
+func TestSlowClockUntilNTP(t *testing.T) {
+	t.Parallel()
+	r := newClockRig(t)
+	slow := skewedCassia(t, -20*time.Minute)
+	p := start(r.ctx, t, promrig.Cassia(slow.path, t.TempDir(), cassiatest.FreeAddress(t)))
+	code, text := r.postAt(p, "right", time.Now())
+	require.Equal(t, http.StatusServiceUnavailable, code, text)
+	require.Contains(t, text, "maybe_ahead")
+	slow.set(t, p.PID(), 0)
+	code, text = r.postAt(p, "right", time.Now())
+	require.Equal(t, http.StatusNoContent, code, text)
+	require.Equal(t, 1, r.metric(p, "right"))
+	code, text = r.postAt(p, "wrong", time.Now().AddDate(200, 0, 0))
+	require.Equal(t, http.StatusBadRequest, code, text)
+
+	p = start(r.ctx, t, promrig.Cassia(r.skewed.path, t.TempDir(), cassiatest.FreeAddress(t)))
+	for n, off := range []time.Duration{0, -20 * time.Minute, 0} { // The measured time shows that it was set back.
+		r.skewed.set(t, p.PID(), off)
+		code, text = r.postAt(p, "right", time.Now())
+		require.Equal(t, http.StatusNoContent, code, text)
+		require.Equal(t, n+1, r.metric(p, "right"))
+	}
+}
+
+// TestSlowClockInACluster runs two processes over one keyspace, one of them 3 hours slow: it accepts and shows what the other one does.
+func TestSlowClockInACluster(t *testing.T) {
+	t.Parallel()
+	engine := cassiatest.OnCassandra(t)
+	r := newClockRig(t)
+	program := func(path string) promrig.Program {
+		return promrig.Cassia(path, t.TempDir(), cassiatest.FreeAddress(t), append([]string{"--storage.slot=1h", "--storage.partitions=2"}, engine...)...)
+	}
+	right := start(r.ctx, t, program(r.skewed.path))
+	wrong := start(r.ctx, t, program(skewedCassia(t, -3*time.Hour).path))
+	for i, p := range []*promrig.Process{right, wrong} {
+		code, text := r.postAt(p, "right", time.Now())
+		require.Equal(t, http.StatusNoContent, code, text)
+		require.Eventually(t, func() bool { return r.metric(right, "right") == i+1 && r.metric(wrong, "right") == i+1 }, cassiatest.Patience, 50*time.Millisecond)
+		code, text = r.postAt(p, "ahead", time.Now().Add(time.Hour))
+		require.Equal(t, http.StatusBadRequest, code, "by both clocks: %s", text)
+	}
+	require.InDelta(t, -(3 * time.Hour).Seconds(), valueOf(t, wrong.URL(), "cassia_store_clock_ahead_seconds"), 60)
+	log, err := os.ReadFile(wrong.Log)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(log), "clock is slow"), "one line, not one per heartbeat: %s", log)
+
+	// It turns slow while it runs: until its next heartbeat a sender is to try again.
+	r.skewed.set(t, right.PID(), -3*time.Hour)
+	sent := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "right"}}, Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}}}
+	require.NoError(t, deliver(r.ctx, right.URL()+"/api/v1/write", sent))
+	require.Equal(t, 3, r.metric(right, "right"))
 }
 
 // TestWrongClockInACluster runs two processes over one keyspace, one of them two months ahead: it takes no samples and removes

@@ -1,0 +1,168 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// noteOff is the difference from the cluster's clock, and the step of a clock, from which the log has a line.
+	noteOff = time.Minute
+	// noteEvery is the shortest interval between two such lines.
+	noteEvery = 10 * time.Minute
+	// aheadRest is how long no sample was ahead of the clock when the next one is taken for another fault.
+	aheadRest = time.Hour
+)
+
+// Bounds returns the earlier and the later of the clock's time and the expected one, also while the clock is trusted. Samples are
+// rejected for good only if both reject them: as too old by the earlier, as too far ahead by the later.
+func (c *CheckedClock) Bounds() (earlier, later time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bounds(c.look())
+}
+
+// bounds is Bounds for a time that was just read from the clock.
+func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
+	if now.Before(c.expected) {
+		return now, c.expected
+	}
+	return c.expected, now
+}
+
+// ConfirmAhead is called before samples ahead of Bounds are rejected for good: this machine's clock may be slow.
+//
+//   - On a cluster it reads the cluster's clock again, by which Bounds goes from then on: a virtual machine that was paused doesn't
+//     measure that. An error means that it can't be read.
+//   - On one machine there is no second clock. wait is how much longer the sender should send such samples again: NTP sets a clock
+//     within minutes. It starts over when the clock was set, and after an hour without such samples.
+func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
+	switch {
+	case c.o.Believing, !c.alone && c.theirs == nil:
+		return 0, nil
+	case !c.alone:
+		return 0, c.compareAgain()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.look()
+	a := &c.ahead
+	if !a.any || c.seen-a.last >= aheadRest {
+		*a = aheadSamples{any: true, since: c.seen}
+		if c.o.AheadPatience > 0 {
+			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock: their senders are asked to send them again; check the clocks of this machine and of the senders",
+				"clock", c.read.UTC(), "for", c.o.AheadPatience)
+		}
+	}
+	a.last = c.seen
+	if wait = c.o.AheadPatience - (c.seen - a.since); wait > 0 {
+		return wait, nil
+	}
+	if !a.rejected && c.o.AheadPatience > 0 {
+		c.o.Logger.Warn("samples are still more than 10 minutes ahead of this machine's clock, which wasn't set: from now on they are rejected", "clock", c.read.UTC())
+	}
+	a.rejected = true
+	return 0, nil
+}
+
+// aheadSamples are samples ahead of the only clock, by the time that the store has seen.
+type aheadSamples struct {
+	any, rejected bool
+	since, last   time.Duration
+}
+
+// comparing is held while the cluster's clock is read.
+type comparing struct {
+	sync.Mutex
+	// started numbers the readings; read is the last one that succeeded.
+	started atomic.Int64
+	read    int64
+}
+
+// compare reads the cluster's clock.
+func (c *CheckedClock) compare(ctx context.Context) error {
+	c.comparing.Lock()
+	defer c.comparing.Unlock()
+	return c.compareLocked(ctx)
+}
+
+// compareAgain returns nil once a reading that started after the call has ended. Concurrent callers share one.
+func (c *CheckedClock) compareAgain() error {
+	before := c.comparing.started.Load()
+	c.comparing.Lock()
+	defer c.comparing.Unlock()
+	if c.comparing.read > before {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
+	defer cancel()
+	if err := c.compareLocked(ctx); err != nil {
+		return fmt.Errorf("membership: samples are ahead of this machine's clock, and the cluster's can't be read to decide which one is wrong: %w", err)
+	}
+	return nil
+}
+
+// compareLocked is compare for a caller that holds comparing.
+func (c *CheckedClock) compareLocked(ctx context.Context) error {
+	n := c.comparing.started.Add(1)
+	theirs, err := c.theirs.Clock(ctx)
+	if err != nil {
+		return fmt.Errorf("membership: asking for the engine's clock: %w", err)
+	}
+	c.comparing.read = n
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen += c.passed(c.o.Now())
+	c.expected = theirs.Round(0)
+	c.noteDifference(c.look().Round(0).Sub(c.expected))
+	return nil
+}
+
+// clockNotes are the lines that the log has, by the time that the store has seen.
+type clockNotes struct {
+	// off is the difference that the log has last; 0: none, or it has ended.
+	off time.Duration
+	// offAt and stepAt are when the log had a line; 0: never.
+	offAt, stepAt time.Duration
+}
+
+// noteDifference logs that the clock differs from the cluster's, differs by twice as much, or no longer does.
+func (c *CheckedClock) noteDifference(off time.Duration) {
+	n := &c.noted
+	switch {
+	case c.doubt != nil, n.offAt != 0 && c.seen-n.offAt < noteEvery:
+		return
+	case off.Abs() >= noteOff && off.Abs() >= 2*n.off.Abs():
+		n.off = off
+		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from the cluster's; set it (NTP): from 6 hours on no samples are accepted", "by", off.Abs().Round(time.Second))
+	case off.Abs() < noteOff/2 && n.off != 0:
+		n.off = 0
+		c.o.Logger.Info("this machine's clock agrees with the cluster's again", "by", off.Abs().Round(time.Millisecond))
+	default:
+		return
+	}
+	n.offAt = max(c.seen, 1)
+}
+
+// noteStep logs that the only clock has moved by more or less than the time that was measured.
+func (c *CheckedClock) noteStep(by time.Duration) {
+	if by.Abs() < noteOff {
+		return
+	}
+	c.ahead = aheadSamples{}
+	if n := &c.noted; c.alone && !c.o.Believing && (n.stepAt == 0 || c.seen-n.stepAt >= noteEvery) {
+		n.stepAt = max(c.seen, 1)
+		c.o.Logger.Info("this machine's clock was set, or the machine slept", "by", by.Round(time.Second), "clock", c.read.UTC())
+	}
+}
+
+// wayOf returns how a clock is that is ahead by off.
+func wayOf(off time.Duration) string {
+	if off < 0 {
+		return "slow"
+	}
+	return "fast"
+}
