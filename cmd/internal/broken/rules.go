@@ -36,8 +36,20 @@ var rules = []rule{
 		histories + "|TestClock.*",
 	},
 	{
-		"times at which something is staged are kept before the acknowledgement", "storage/membership/clock_spans.go",
-		"	if c.alone {\n		for", "	if false {\n		for", histories + "|TestStagedIsFound.*",
+		"one process reads the stage wherever the engine has rows of it", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Stage", "	if false {\n		l := numberList{t: engine.Stage", "TestPauses",
+	},
+	{
+		"one process reads pending rows wherever the engine has any", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Pending", "	if false {\n		l := numberList{t: engine.Pending", "TestPauses",
+	},
+	{
+		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
+		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
+	},
+	{
+		"check lists the stage itself", "storage/check_stage.go",
+		"	maps.Copy(all, listed)\n", "	_ = listed\n", "TestCheckNamesStagedSamplesThatNobodyReads",
 	},
 	{
 		"late samples have pending rows", "storage/commit.go",
@@ -193,7 +205,7 @@ var rules = []rule{
 		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
 	},
 	{
-		"a doubted clock of several stages nothing", "storage/membership/clock_spans.go",
-		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
+		"a doubted clock of several stages nothing", "storage/membership/clock.go",
+		"	if c.doubt == nil {\n		until", "	if true {\n		until", "TestClockFarAhead.*",
 	},
 }
