@@ -30,7 +30,7 @@ type CheckStats struct {
 	Problems int
 }
 
-// Check verifies the stored rows: that blobs and chunks have the checksums they were written with, that
+// Check verifies the stored rows: that readers look at all that is staged, that blobs and chunks have the checksums they were written with, that
 // chunks lie where their keys say and under the hash of their content, that each series with chunks has
 // labels, that these give its id, that the catalog names them, that rollups are what their chunks make, that stored counts of series are what
 // counting gives, and that windows with rows are listed. Each problem is reported with its row.
@@ -42,10 +42,8 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
 	}
-	for p := range s.period.Partitions() {
-		if err := c.goOn(c.stage(p)); err != nil {
-			return c.stats, err
-		}
+	if err := c.goOn(c.stage()); err != nil {
+		return c.stats, err
 	}
 	tenants, err := s.tenantsAround(ctx, c.missed)
 	if err != nil {
@@ -101,72 +99,6 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 		c.deletes[tenant] = ds
 	}
 	return ds, err
-}
-
-// stage checks the blobs of a partition, and that no pending row lies before the marks.
-func (c *checker) stage(partition int) error {
-	work, err := c.s.Waiting(c.ctx, partition)
-	if err != nil {
-		return err
-	}
-	for _, w := range work {
-		for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}) {
-			if err != nil {
-				return err
-			}
-			c.stats.Blobs++
-			c.staged[w.Slot] = true
-			r := format.StageRowOf(row)
-			sink := &checkSink{c: c, work: w}
-			var reader format.BlobReader
-			err := reader.Open(row.Value)
-			if err == nil {
-				err = reader.Walk(sink)
-			}
-			if err != nil {
-				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.Writer, r.Seq, err)
-			}
-		}
-	}
-	return nil
-}
-
-// checkSink checks the records of one blob.
-type checkSink struct {
-	c       *checker
-	work    Work
-	builder labels.ScratchBuilder
-}
-
-func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
-	return checkLabels(ls, k.c.s.opts.anyLabels())
-}
-
-func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
-
-func (k *checkSink) Histogram(_ uint32, t int64, encoded []byte) error {
-	if _, err := chunk.ParseHistogram(encoded); err != nil {
-		return err
-	}
-	return k.time(t)
-}
-
-func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
-	e, err := format.ParseExemplar(t, encoded, &k.builder)
-	if err != nil {
-		return err
-	}
-	if err := checkExemplar(e.Labels); err != nil {
-		return err
-	}
-	return k.time(t)
-}
-
-func (k *checkSink) time(t int64) error {
-	if k.c.s.period.SlotOf(t) != k.work.Slot {
-		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.s.period.SlotOf(t))
-	}
-	return nil
 }
 
 func (c *checker) window(tenant string, window int64) error {

@@ -17,20 +17,23 @@ import (
 )
 
 // TestCheckHeedsUnnamedStageRows fails a commit whose blob of an old slot was written, before its pending row was, and then the seal of that
-// blob, which listed the slot while the commit was under way. Nothing leads to the slot then. Its rollups aren't compared until its stage rows
-// are sealed.
+// blob, which listed the slot while the commit was under way. Over a shared engine nothing leads to the slot then; one process lists it. Its
+// rollups aren't compared until its stage rows are sealed.
 func TestCheckHeedsUnnamedStageRows(t *testing.T) {
 	late := labels.FromStrings(labels.MetricName, "up", "host", "late")
 	for _, series := range []labels.Labels{upLabels, late} {
 		for _, pages := range []bool{false, true} {
 			for _, fails := range [][]*engine.Table{{engine.R5m, engine.R5mPages}, {engine.R1h, engine.R1hPages}} {
-				t.Run(fmt.Sprint(series, pages, fails[0]), func(t *testing.T) { checkUnnamedStageRows(t, series, pages, fails) })
+				for _, shared := range []bool{false, true} {
+					name := fmt.Sprint(series, pages, fails[0], shared)
+					t.Run(name, func(t *testing.T) { checkUnnamedStageRows(t, series, pages, shared, fails) })
+				}
 			}
 		}
 	}
 }
 
-func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages bool, fails []*engine.Table) {
+func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared bool, fails []*engine.Table) {
 	var failing []*engine.Table
 	held, goOn := make(chan struct{}), make(chan struct{})
 	losing := false
@@ -48,7 +51,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages bool, fails
 		}
 		return faultengine.Pass()
 	}, func(o *Options) {
-		if !pages {
+		if o.Shared, o.seams.still = shared, true; !pages {
 			rowsOnly(o)
 		}
 	})
@@ -75,7 +78,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages bool, fails
 	require.False(t, empty)
 	work, err = ts.Waiting(t.Context(), 0)
 	require.NoError(t, err)
-	require.Empty(t, slotsOnly(work, slot), "nothing leads to the slot")
+	require.Equal(t, shared, len(slotsOnly(work, slot)) == 0, "nothing leads to the slot, or the engine lists it")
 	require.Empty(t, ts.problems())
 
 	ts.write("ann", series, sample{at + 15_000, 2}) // The sender repeats it.

@@ -44,8 +44,7 @@ func TestClockRowIsStable(t *testing.T) {
 	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 	r.pass(time.Hour)
 	m.clock.SeenMS()
-	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000},` +
-		`"spans":[{"from_ms":1777464000000,"to_ms":1777636800000}]}`
+	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000}}`
 	row := func() (value string) {
 		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: clockPartition}) {
 			require.NoError(t, err)

@@ -39,9 +39,8 @@ type committer struct {
 	gathering gathering
 
 	// head is what the commit under way is added to.
-	head  *head.Appender
-	rows  []engine.Batch
-	spans []membership.TimeSpan
+	head *head.Appender
+	rows []engine.Batch
 }
 
 // commitEnv is what a committer needs of its store.
@@ -70,8 +69,6 @@ type commitEnv struct {
 	lowestMarks func(ctx context.Context, partition int) (slot, hour int64, err error)
 	isOld       func(slot int64, partition int) bool
 	arrival     func() int64
-	// keepSpans makes sure that the next process looks for stage rows of these times.
-	keepSpans func(context.Context, []membership.TimeSpan) error
 }
 
 func (s *Store) commitEnv() commitEnv {
@@ -79,7 +76,7 @@ func (s *Store) commitEnv() commitEnv {
 		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
 		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
 		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
-		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old, keepSpans: s.clock.KeepSpans,
+		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old,
 		arrival: func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
 			earlier, _ := s.clock.Times()
 			return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
@@ -194,10 +191,7 @@ func (c *committer) commit(group []*Batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	started := c.env.now()
-	err := c.keepSlots(ctx)
-	if err == nil {
-		err = c.env.write(ctx, c.rows)
-	}
+	err := c.env.write(ctx, c.rows)
 	if err == nil {
 		err = c.writePending(ctx)
 	}
@@ -217,26 +211,6 @@ func (c *committer) commit(group []*Batch) error {
 // errGrewOld means that a slot became old while samples of it were being written, in blobs that an old slot
 // must not have. They are written once more.
 var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.ErrUnavailable)
-
-// keepSlots makes sure that the next process looks for stage rows, from the low mark on, whether its commit succeeds
-// or not: rows that one start finds the next one must find, too.
-func (c *committer) keepSlots(ctx context.Context) error {
-	if c.env.shared {
-		return nil
-	}
-	c.spans = c.spans[:0]
-	for _, g := range c.head.Streams() {
-		at := g.At()
-		lowest, _, err := c.env.lowestMarks(ctx, at.Partition)
-		if err != nil {
-			return err
-		}
-		if at.Slot >= lowest {
-			c.spans = append(c.spans, membership.TimeSpan{From: c.env.period.SlotStart(at.Slot) + 1, To: c.env.period.SlotEnd(at.Slot)})
-		}
-	}
-	return c.env.keepSpans(ctx, c.spans)
-}
 
 // writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
 // where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
@@ -265,14 +239,8 @@ func (c *committer) writePending(ctx context.Context) error {
 	for len(old) > 0 {
 		hour := c.env.arrival()
 		rows := make([]engine.Batch, 0, len(old))
-		c.spans = c.spans[:0]
 		for _, o := range old {
-			at := max(hour, o.minHour)
-			rows = append(rows, o.g.Pending(at))
-			c.spans = append(c.spans, membership.TimeSpan{From: at * format.HourMS, To: (at + 1) * format.HourMS})
-		}
-		if err := c.env.keepSpans(ctx, c.spans); err != nil {
-			return err
+			rows = append(rows, o.g.Pending(max(hour, o.minHour)))
 		}
 		if err := c.env.write(ctx, rows); err != nil {
 			return err

@@ -437,6 +437,16 @@ func (e *stepEngine) pages(ctx context.Context, r engine.Range, yield func(engin
 	}
 }
 
+func (e *stepEngine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	return func(yield func(engine.Key, error) bool) {
+		if _, err := e.enter(false); err != nil {
+			yield(nil, err)
+			return
+		}
+		e.inner.Partitions(ctx, t, prefix, damaged)(yield)
+	}
+}
+
 func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if _, err := e.enter(false); err != nil {
 		return err

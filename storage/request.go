@@ -90,7 +90,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
 		scope: scope{
 			hidden: hidden, gaps: gaps, classes: q.Classes,
-			maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),
+			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
 		matchers: q.Matchers,
 	}
@@ -101,7 +101,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	r.budget = budget{limit: s.opts.QueryBytes, use: r.use}
 	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
 	if q.LabelsOnly {
-		r.shorten()
+		r.shorten(now.Add(MaxAhead).UnixMilli())
 	}
 	return r, nil
 }
@@ -181,13 +181,15 @@ func (r *request) tellKeptGaps() {
 	}
 }
 
-// shorten leaves of a request for labels the range that the tenant may ask for, and warns of that.
-func (r *request) shorten() {
+// shorten limits a request for labels to the range that the tenant may query and warns of it. The range ends at until, or with the request if
+// that is earlier; later times stay in the request.
+func (r *request) shorten(until int64) {
 	longest := r.use.Longest()
-	if longest == 0 || r.maxT-r.minT <= longest.Milliseconds() {
+	until = min(until, r.maxT)
+	if longest == 0 || until-r.minT <= longest.Milliseconds() {
 		return
 	}
-	r.minT = r.maxT - longest.Milliseconds()
+	r.minT = until - longest.Milliseconds()
 	r.tell(fmt.Errorf("limit %s of tenant %q: only what there was from %s on is listed",
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }

@@ -32,6 +32,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 		return View{}, err
 	}
 	opts.Logger = slog.New(slog.DiscardHandler)
+	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),

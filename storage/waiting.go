@@ -55,9 +55,8 @@ type pendingRow struct {
 	row        format.StageRow
 }
 
-// Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
-// mark on in which something may be staged (see stagedTimes), those that pending rows name, and those that the head has. Most
-// of the young ones are empty.
+// Waiting lists the slots of a partition that may hold unsealed samples, oldest first: those with staged rows (see stagedSlots), those that
+// pending rows name, and those in the head. In a shared store most of the young slots are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	lowest, hour, err := s.marks(ctx, partition)
 	if err != nil {
@@ -67,11 +66,9 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	var slots []int64
-	for slot := range s.clock.StagedTimes().Steps(lowest, s.period.SlotOf) {
-		if partition < s.period.OfSlot(slot).Partitions {
-			slots = append(slots, slot)
-		}
+	slots, err := s.stagedSlots(ctx, partition, lowest)
+	if err != nil {
+		return nil, err
 	}
 	return s.workOf(partition, slots, pending), nil
 }
@@ -174,10 +171,13 @@ func (s *Store) old(slot int64, partition int) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS || known && slot < low
 }
 
-// pending reads the pending rows of a partition from an hour of arrival on.
-func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
-	// At the mark is what arrived before it by the clock.
-	return s.pendingIn(ctx, partition, slices.Collect(s.clock.StagedTimes().Steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) })))
+// pending reads the pending rows of a partition; lowest is the mark of hours.
+func (s *Store) pending(ctx context.Context, partition int, lowest int64) ([]pendingRow, error) {
+	hours, err := s.pendingHours(ctx, partition, lowest)
+	if err != nil {
+		return nil, err
+	}
+	return s.pendingIn(ctx, partition, hours)
 }
 
 // pendingIn reads the pending rows of some hours of arrival.

@@ -133,6 +133,29 @@ func (a *apart) ScanSeveral(ctx context.Context, r engine.Range, partitions []en
 	return a.Engine.ScanSeveral(ctx, r, moved)
 }
 
+func (a *apart) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	return func(yield func(engine.Key, error) bool) {
+		for key, err := range a.Engine.Partitions(ctx, t, a.partition(t, prefix), damaged) {
+			if err == nil {
+				switch key = key.Clone(); t.Partition[0].Kind {
+				case engine.KindInt:
+					key[0].Int -= a.by
+				case engine.KindText:
+					own := false
+					if key[0].Text, own = strings.CutPrefix(key[0].Text, a.prefix); !own {
+						continue
+					}
+				case engine.KindID:
+					key = a.partition(t, key)
+				}
+			}
+			if !yield(key, err) {
+				return
+			}
+		}
+	}
+}
+
 func (a *apart) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	r.Partition = a.partition(r.Table, r.Partition)
 	return a.Engine.Scan(ctx, r)

@@ -130,6 +130,14 @@ func CheckRange(r *Range) error {
 	return nil
 }
 
+// CheckPartitions checks a prefix of the keys that Engine.Partitions lists.
+func CheckPartitions(t *Table, prefix Key) error {
+	if t == nil || t.Conditional {
+		return fmt.Errorf("%w: partitions are listed of tables that aren't conditional", ErrBadKey)
+	}
+	return CheckKey(t.Partition, prefix, true)
+}
+
 // CheckDrop returns an error if the partitions of t that start with prefix can't be dropped.
 func CheckDrop(t *Table, prefix Key) error {
 	if t == nil {

@@ -61,6 +61,12 @@ type Engine interface {
 	// valid until the next one is asked for: keep copies.
 	Scan(ctx context.Context, r Range) iter.Seq2[Row, error]
 
+	// Partitions yields the partition keys of a table that start with prefix, in any order; a key may come more than once. Partitions that
+	// have rows throughout the iteration are yielded, partitions that never had rows are not. A key is valid until the next one is asked
+	// for. After an error, which comes with a nil Key, nothing more is yielded. damaged is called as Range.Damaged is, with the
+	// keys of the partitions next to the unreadable rows as After and Before. The table isn't Conditional. A server reads the whole table.
+	Partitions(ctx context.Context, t *Table, prefix Key, damaged func(Damage)) iter.Seq2[Key, error]
+
 	// Drop removes all rows of the partitions whose keys start with prefix, at once or in the
 	// background; engines that expire rows by themselves do nothing.
 	Drop(ctx context.Context, t *Table, prefix Key) error
@@ -132,7 +138,7 @@ type Range struct {
 // Damage is a range of keys whose rows can't be read, because stored bytes aren't those that were written: there may be none, or
 // many.
 type Damage struct {
-	// After and Before are the whole clustering keys of the rows next to the gap that can be read; nil: the gap reaches
+	// After and Before are the whole clustering keys, of Partitions the partition keys, of the rows next to the gap that can be read; nil: the gap reaches
 	// the beginning or the end of the scan's range. The callee may keep them.
 	After, Before Key
 	// Err is an ErrCorrupt that names the file.

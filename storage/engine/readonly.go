@@ -36,6 +36,11 @@ func (r readOnly) Scan(ctx context.Context, rows Range) iter.Seq2[Row, error] {
 	return r.from.Scan(ctx, rows)
 }
 
+// Partitions implements Engine.
+func (r readOnly) Partitions(ctx context.Context, t *Table, prefix Key, damaged func(Damage)) iter.Seq2[Key, error] {
+	return r.from.Partitions(ctx, t, prefix, damaged)
+}
+
 // Drop implements Engine.
 func (r readOnly) Drop(_ context.Context, t *Table, _ Key) error {
 	return fmt.Errorf("%w: a drop in table %s", ErrReadOnly, t)

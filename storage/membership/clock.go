@@ -51,8 +51,6 @@ type CheckedClock struct {
 	noted     clockNotes
 	ahead     aheadSamples
 	comparing comparing
-	// staged are the times at which something may be staged, where the process is alone; stagedKept are those that are durable.
-	staged, stagedKept TimeSpans
 }
 
 // doubt is since when, and why, a clock isn't believed.
@@ -202,6 +200,20 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 		return now, now
 	}
 	return c.bounds(now)
+}
+
+// StagedUntil returns the latest time at which samples may be staged in a shared store, milliseconds: a day from now, because clocks of other
+// processes are fast by less. An untrusted clock doesn't count, because its process stages nothing: a process whose clock shows 2099 must not
+// read the slots of 73 years.
+func (c *CheckedClock) StagedUntil() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.look()
+	until := c.expected.UnixMilli()
+	if c.doubt == nil {
+		until = max(until, now.UnixMilli())
+	}
+	return until + format.DayMS
 }
 
 // Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where

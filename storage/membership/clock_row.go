@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/format"
 )
 
 // clockKey is the row's clustering key: no process has this name.
@@ -21,8 +20,6 @@ type clockBeat struct {
 	ClockMS int64 `json:"clock_ms"`
 	// Doubt is there while the clock isn't believed.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
-	// Spans are the times at which something may be staged, where the store has one process.
-	Spans TimeSpans `json:"spans,omitempty"`
 }
 
 type doubtBeat struct {
@@ -32,7 +29,7 @@ type doubtBeat struct {
 }
 
 func (c *CheckedClock) beat() clockBeat {
-	b := clockBeat{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli(), Spans: c.staged}
+	b := clockBeat{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli()}
 	if d := c.doubt; d != nil && c.alone {
 		b.Doubt = &doubtBeat{d.by.Milliseconds(), d.since.Milliseconds(), d.clock.UnixMilli()}
 	}
@@ -50,11 +47,6 @@ func parseClock(b []byte) (clockBeat, error) {
 	d := beat.Doubt
 	if beat.SeenMS < 0 || beat.SeenMS > maxSeenMS || d != nil && (d.SinceMS < 0 || d.SinceMS > beat.SeenMS || max(d.ByMS, -d.ByMS) > maxSeenMS) {
 		return beat, fmt.Errorf("membership: the row of what the store has seen of time makes no sense: %s", b)
-	}
-	for i, span := range beat.Spans {
-		if span.From < -format.MaxTime || span.To > format.MaxTime || span.From > span.To || i > 0 && span.From <= beat.Spans[i-1].To || i == maxStagedSpans {
-			return beat, fmt.Errorf("membership: the spans of time in which something was staged make no sense: %s", b)
-		}
 	}
 	return beat, nil
 }
@@ -101,12 +93,6 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 		}
 	}
 	c.look()
-	if c.alone {
-		if c.staged = beat.Spans; len(c.staged) == 0 {
-			c.staged = c.assumedSpans()
-		}
-		c.stagedKept = c.staged
-	}
 	told := c.told
 	c.mu.Unlock()
 	if told {
@@ -129,12 +115,11 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 	return last, beat.Doubt != nil || c.o.Now().Sub(last).Abs() > MaxLeap, nil
 }
 
-// KeepSeen makes the seen time durable, where enough of it has passed, or the next process would look for stage rows
-// of too few times.
+// KeepSeen makes the seen time durable, where enough of it has passed.
 func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	c.look()
-	due := c.seen-c.wrote >= keepInterval || c.told || c.spansDue()
+	due := c.seen-c.wrote >= keepInterval || c.told
 	c.mu.Unlock()
 	if !due || c.o.ReadOnly {
 		return nil
@@ -166,7 +151,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if seen := time.Duration(beat.SeenMS) * time.Millisecond; seen >= c.kept {
-		c.kept, c.told, c.stagedKept = seen, false, beat.Spans
+		c.kept, c.told = seen, false
 	}
 	return nil
 }

@@ -353,17 +353,6 @@ func (l *ledger) lengths() map[string]int64 {
 	return lengths
 }
 
-// lengths returns the bytes of each file that were written, synced or not.
-func (l *ledger) lengths() map[string]int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lengths := make(map[string]int64, len(l.files))
-	for name, w := range l.files {
-		lengths[name] = w.bytes
-	}
-	return lengths
-}
-
 // created, writing, wrote, syncing, synced and renamed follow what Pebble does with its files.
 
 func (l *ledger) created(path string) {

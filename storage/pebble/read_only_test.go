@@ -82,15 +82,23 @@ func (e *readElsewhere) CompareAndSet(ctx context.Context, t *engine.Table, part
 
 func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) { // It sees rows that were written before it is iterated.
-		e.mu.Lock()
-		if e.stale || len(e.looks) == 0 {
-			e.looks = append(e.looks, openedBeside(e.t, e.opts, "data"))
-			e.stale = false
-		}
-		look := e.looks[len(e.looks)-1]
-		e.mu.Unlock()
-		look.Scan(ctx, r)(yield)
+		e.look().Scan(ctx, r)(yield)
 	}
+}
+
+func (e *readElsewhere) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	return func(yield func(engine.Key, error) bool) { e.look().Partitions(ctx, t, prefix, damaged)(yield) }
+}
+
+// look returns an engine that reads all that was written.
+func (e *readElsewhere) look() *Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stale || len(e.looks) == 0 {
+		e.looks = append(e.looks, openedBeside(e.t, e.opts, "data"))
+		e.stale = false
+	}
+	return e.looks[len(e.looks)-1]
 }
 
 // Version implements engine.Versioned: who reads what another engine writes has none.

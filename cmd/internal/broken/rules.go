@@ -52,8 +52,20 @@ var rules = []rule{
 		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
-		"times at which something is staged are kept before the acknowledgement", "storage/membership/clock_spans.go",
-		"	if c.alone {\n		for", "	if false {\n		for", histories + "|TestStagedIsFound.*",
+		"one process reads the stage wherever the engine has rows of it", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Stage", "	if false {\n		l := numberList{t: engine.Stage", "TestPauses",
+	},
+	{
+		"one process reads pending rows wherever the engine has any", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Pending", "	if false {\n		l := numberList{t: engine.Pending", "TestPauses",
+	},
+	{
+		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
+		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
+	},
+	{
+		"check lists the stage itself", "storage/check_stage.go",
+		"	maps.Copy(all, listed)\n", "	_ = listed\n", "TestCheckNamesStagedSamplesThatNobodyReads",
 	},
 	{
 		"late samples have pending rows", "storage/commit.go",
@@ -217,8 +229,8 @@ var rules = []rule{
 		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestBackupsBesideSeals|TestProtocol",
 	},
 	{
-		"a doubted clock of several stages nothing", "storage/membership/clock_spans.go",
-		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
+		"a doubted clock of several stages nothing", "storage/membership/clock.go",
+		"	if c.doubt == nil {\n		until", "	if true {\n		until", "TestClockFarAhead.*",
 	},
 	{
 		"a directory with any file of a store is never opened as a new one", "storage/pebble/existing.go",

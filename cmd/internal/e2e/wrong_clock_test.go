@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -270,4 +272,48 @@ func TestWrongClockInACluster(t *testing.T) {
 	require.Equal(t, r.wrote, r.count(right))
 	require.NoError(t, right.Terminate(cassiatest.StopWithin))
 	requireSound(r.ctx, t, r.skewed.path, engine)
+}
+
+// TestTwoPausesOfDays runs the real program over a directory on three days: the second start is six days after the first and takes samples
+// while its clock isn't believed, within a minute after which it is killed; the third is four days later, over that directory and over a
+// restored backup of it. All that was acknowledged is answered, exported and sealed.
+func TestTwoPausesOfDays(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	r := newClockRig(t)
+	dir, folder, restored := t.TempDir(), filepath.Join(t.TempDir(), "backups"), t.TempDir()
+	program := func(path, home string) promrig.Program {
+		return promrig.Cassia(path, home, cassiatest.FreeAddress(t), "--retention.raw=30d", "--storage.slot=1h", "--no-self-monitoring")
+	}
+	cassia := func(args ...string) string {
+		var out, told bytes.Buffer
+		cmd := exec.CommandContext(r.ctx, r.skewed.path, args...)
+		cmd.Stdout, cmd.Stderr = &out, &told
+		require.NoError(t, cmd.Run(), "%s %s", &out, &told)
+		return out.String()
+	}
+
+	first := start(r.ctx, t, program(skewedCassia(t, -10*day).path, dir))
+	r.write(first, 10*day)
+	first.Kill()
+	second := start(r.ctx, t, program(skewedCassia(t, -4*day).path, dir))
+	r.waitDoubted(second, true)
+	r.write(second, 4*day)
+	require.Equal(t, r.wrote, r.count(second))
+	cassia("backup", "--storage.path="+filepath.Join(dir, "data"), "--to="+folder, "--url="+second.URL())
+	second.Kill()
+
+	require.Contains(t, cassia("restore", "--from="+folder, "--storage.path="+filepath.Join(restored, "data")), ": 0 problems")
+	for _, home := range []string{dir, restored} {
+		at := "--storage.path=" + filepath.Join(home, "data")
+		require.Equal(t, r.wrote, strings.Count("\n"+cassia("export", at, "--format=openmetrics", "--match=kept_total"), "\nkept_total "), "exported")
+		third := start(r.ctx, t, program(r.skewed.path, home))
+		r.waitDoubted(third, true)
+		require.Equal(t, r.wrote, r.count(third))
+		code, text := r.post(third, "/-/seal")
+		require.Equal(t, http.StatusOK, code, text)
+		require.Equal(t, r.wrote, r.count(third), "sealed")
+		require.NoError(t, third.Terminate(cassiatest.StopWithin))
+		requireSound(r.ctx, t, r.skewed.path, []string{at})
+	}
 }

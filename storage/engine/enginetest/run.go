@@ -95,6 +95,8 @@ func cases() []testCase {
 		{"Versions", testVersions},
 		{"VersionsAtOnce", testVersionsAtOnce},
 		{"Prober", testProber},
+		{"Partitions", testPartitions},
+		{"PartitionsRefused", testPartitionsRefused},
 		{"SeveralScanner", testSeveralScanner},
 	}
 }

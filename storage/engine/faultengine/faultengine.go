@@ -245,6 +245,32 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
+// Partitions implements engine.Engine. For the rule it is a Scan of the partition that prefix is. Of one that fails, no partition is yielded.
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	return func(yield func(engine.Key, error) bool) {
+		if t == nil {
+			e.inner.Partitions(ctx, t, prefix, damaged)(yield)
+			return
+		}
+		a, err := e.decide(ctx, Op{Kind: Scan, Table: t, Range: &engine.Range{Table: t, Partition: prefix, KeysOnly: true}, Partition: prefix})
+		if err == nil && a.outcome != pass && a.outcome != lose {
+			err = a.err
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for key, err := range e.inner.Partitions(ctx, t, prefix, damaged) {
+			if !yield(key, err) || err != nil {
+				return
+			}
+		}
+		if a.err != nil {
+			yield(nil, a.err)
+		}
+	}
+}
+
 // Drop implements engine.Engine.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := engine.CheckDrop(t, prefix); err != nil {

@@ -231,6 +231,42 @@ func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 	return rows, nil
 }
 
+// Partitions implements engine.Engine.
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	return func(yield func(engine.Key, error) bool) {
+		keys, err := e.occupied(t, prefix)
+		for i := 0; err == nil && i < len(keys); i++ {
+			if err = ctx.Err(); err == nil && !yield(keys[i], nil) {
+				return
+			}
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// occupied returns the keys of the partitions that have rows and whose keys start with prefix. They never change in place.
+func (e *Engine) occupied(t *engine.Table, prefix engine.Key) (keys []engine.Key, err error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.closed {
+		return nil, engine.ErrClosed
+	}
+	if err := engine.CheckPartitions(t, prefix); err != nil {
+		return nil, err
+	}
+	for _, p := range e.tables[t.ID] {
+		if engine.Compare(p.key, prefix) == 0 && slices.ContainsFunc(p.rows, func(r row) bool { return !r.deleted && !e.expired(r) }) {
+			keys = append(keys, p.key)
+		}
+	}
+	return keys, nil
+}
+
 // Drop implements engine.Engine.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,137 @@
+package storage
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
+)
+
+// stage checks the blobs of all slots, and that readers read each slot that has blobs.
+func (c *checker) stage() error {
+	looked, err := c.looked()
+	if err != nil {
+		return err
+	}
+	listed, err := c.listed()
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(looked)
+	maps.Copy(all, listed)
+	inOrder := func(a, b head.SlotPartition) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition))
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(all), inOrder) {
+		before := c.stats.Blobs
+		if err := c.blobs(at); err != nil {
+			return err
+		}
+		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
+			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads the blobs there, %d: the cluster's clock was ahead when they were written",
+				at.Slot, at.Partition, format.Instant(c.s.period.SlotEnd(at.Slot)), n)
+		}
+	}
+	return nil
+}
+
+// looked returns the slots and partitions in which readers look for blobs.
+func (c *checker) looked() (map[head.SlotPartition]bool, error) {
+	looked := map[head.SlotPartition]bool{}
+	for p := range c.s.period.Partitions() {
+		work, err := c.s.Waiting(c.ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range work {
+			looked[w.at()] = true
+		}
+	}
+	return looked, nil
+}
+
+// listed returns the slots and partitions that have blobs, as the engine lists them.
+func (c *checker) listed() (map[head.SlotPartition]bool, error) {
+	listed := map[head.SlotPartition]bool{}
+	damaged := func(d engine.Damage) { c.missed(&DamagedRowsError{Table: engine.Stage, Err: d.Err}) }
+	for key, err := range c.s.eng.Partitions(c.ctx, engine.Stage, nil, damaged) {
+		if err != nil {
+			return nil, err
+		}
+		listed[head.SlotPartition{Slot: key[0].Int, Partition: int(key[1].Int)}] = true
+	}
+	return listed, nil
+}
+
+// isOverlooked reports whether blobs that no reader reads may have been acknowledged. In a shared store, blobs below the low mark that no pending
+// row names belong to failed commits, or were sealed before; Sweep seals them.
+func (c *checker) isOverlooked(at head.SlotPartition) bool {
+	return !c.s.opts.Shared || c.s.period.SlotEnd(at.Slot) > c.s.clock.StagedUntil() || at.Partition >= c.s.period.Partitions()
+}
+
+// blobs checks the blobs of a slot and partition.
+func (c *checker) blobs(at head.SlotPartition) error {
+	for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}) {
+		if err != nil {
+			return err
+		}
+		c.stats.Blobs++
+		c.staged[at.Slot] = true
+		r := format.StageRowOf(row)
+		sink := &checkSink{c: c, slot: at.Slot}
+		var reader format.BlobReader
+		err := reader.Open(row.Value)
+		if err == nil {
+			err = reader.Walk(sink)
+		}
+		if err != nil {
+			c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", at.Slot, at.Partition, r.Writer, r.Seq, err)
+		}
+	}
+	return nil
+}
+
+// checkSink checks the records of one blob.
+type checkSink struct {
+	c       *checker
+	slot    int64
+	builder labels.ScratchBuilder
+}
+
+func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
+	return checkLabels(ls, k.c.s.opts.anyLabels())
+}
+
+func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
+
+func (k *checkSink) Histogram(_ uint32, t int64, encoded []byte) error {
+	if _, err := chunk.ParseHistogram(encoded); err != nil {
+		return err
+	}
+	return k.time(t)
+}
+
+func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
+	e, err := format.ParseExemplar(t, encoded, &k.builder)
+	if err != nil {
+		return err
+	}
+	if err := checkExemplar(e.Labels); err != nil {
+		return err
+	}
+	return k.time(t)
+}
+
+func (k *checkSink) time(t int64) error {
+	if k.c.s.period.SlotOf(t) != k.slot {
+		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.s.period.SlotOf(t))
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package pebble
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Whatever byte of a sorted file turns, each partition with rows is listed, or lies in a gap that is named; without a callee for gaps it is
+// listed, or there is an error.
+func TestPartitionsSkipDamage(t *testing.T) {
+	whole := layeredEngine(t)
+	rng := rand.New(rand.NewPCG(1, 3))
+	within := 0
+	for range 40 {
+		mem := copyOf(t, whole)
+		tables := tablesOf(t, mem)
+		name := tables[rng.IntN(len(tables))]
+		info, err := mem.Stat("data/" + name)
+		require.NoError(t, err)
+		at := rng.Int64N(info.Size())
+		flip(t, mem, "data/"+name, at)
+		about := fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
+
+		e := openOn(t, mem)
+		found := map[int64]bool{}
+		var gaps []engine.Damage
+		for key, err := range e.Partitions(ctx, engine.Stage, nil, func(d engine.Damage) { gaps = append(gaps, d) }) {
+			require.NoError(t, err, about)
+			require.Len(t, key, 2, about)
+			found[key[0].Int] = true
+		}
+		missing := 0
+		for n := range int64(damagedPartitions) {
+			key := engine.Key{engine.Int(n), engine.Int(0)}
+			in := false
+			for _, d := range gaps {
+				require.ErrorIs(t, d.Err, engine.ErrCorrupt, about)
+				in = in || (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
+			}
+			require.True(t, found[n] || in, "partition %d is missing: %s", n, about)
+			if !found[n] {
+				missing++
+			}
+		}
+		if missing > 0 && missing < damagedPartitions {
+			within++
+		}
+		listed := 0
+		for _, err = range e.Partitions(ctx, engine.Stage, nil, nil) {
+			if err == nil {
+				listed++
+			}
+		}
+		require.True(t, listed >= damagedPartitions || err != nil, "%d partitions and no error: %s", listed, about)
+		require.NoError(t, e.Close())
+	}
+	t.Log(within, "times some partitions were missing")
+}
+
+// Partitions whose rows were deleted aren't listed, before and after their space is given back.
+func TestPartitionsOfDeletedRows(t *testing.T) {
+	mem := layeredEngine(t)
+	e := openOn(t, mem)
+	for n := range int64(damagedPartitions) {
+		if n%3 == 0 {
+			continue
+		}
+		b := stageBatch(0, "")
+		b[0].Partition = engine.Key{engine.Int(n), engine.Int(0)}
+		first := b[0].Mutations[0]
+		first.Op, first.Value, first.To = engine.DeleteRange, nil, engine.Key{first.Clustering[0], engine.Int(damagedRows)}
+		b[0].Mutations = []engine.Mutation{first}
+		require.NoError(t, e.Write(ctx, b))
+	}
+	for range 2 {
+		var found []int64
+		for key, err := range e.Partitions(ctx, engine.Stage, nil, nil) {
+			require.NoError(t, err)
+			found = append(found, key[0].Int)
+		}
+		require.Equal(t, []int64{0, 3, 6, 9}, found)
+		require.NoError(t, e.Compact(ctx))
+	}
+	require.NoError(t, e.Close())
+}
