@@ -289,7 +289,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 	if err != nil {
 		return err
 	}
-	if err := r.leave(x.make1h(&r, chunks, unread, &rollMemory{})); err != nil {
+	if err := x.settle(x.hourRollup(), &r, x.make1h(&r, chunks, unread, &rollMemory{})); err != nil {
 		return err
 	}
 	if r.unread {

@@ -173,39 +173,45 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 	if err != nil {
 		return err
 	}
-	table := format.TableOf(format.ResolutionOf(window))
-	builder := labels.NewScratchBuilder(16)
 	for _, metric := range names {
-		ds := ds.OfMetric(metric)
-		if len(ds) == 0 {
-			continue
-		}
-		shards, err := s.readShards(ctx, window, tenant, metric)
-		if err != nil {
+		if err := s.eachDeletedOf(ctx, tenant, window, metric, ds, f); err != nil {
 			return err
 		}
-		for at := range s.places(shards) {
-			part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
-			for row, err := range s.rows.Scan(ctx, engine.Range{
-				Table: table, Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
-			}) {
-				if err != nil {
-					return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
-				}
-				ls, err := format.ParseLabels(row.Value, metric, &builder)
-				if err != nil {
-					continue // Readers name it.
-				}
-				if found := ds.OfSeries(ls); len(found) > 0 {
-					series[strings.Clone(row.Clustering[format.SeriesField(format.ResolutionOf(window))].Text)] = deletedSeries{ls, found}
-				}
+	}
+	return nil
+}
+
+// eachDeletedOf is eachDeletedSeries for one metric.
+func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, metric string, ds format.Tombstones, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
+	if ds = ds.OfMetric(metric); len(ds) == 0 {
+		return nil
+	}
+	shards, err := s.readShards(ctx, window, tenant, metric)
+	if err != nil {
+		return err
+	}
+	builder := labels.NewScratchBuilder(16)
+	for at := range s.places(shards) {
+		part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
+		for row, err := range s.rows.Scan(ctx, engine.Range{
+			Table: format.TableOf(format.ResolutionOf(window)), Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
+		}) {
+			if err != nil {
+				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 			}
-			if len(series) == 0 {
-				continue
+			ls, err := format.ParseLabels(row.Value, metric, &builder)
+			if err != nil {
+				continue // Readers name it.
 			}
-			if err := f(part, at, series); err != nil {
-				return err
+			if found := ds.OfSeries(ls); len(found) > 0 {
+				series[strings.Clone(row.Clustering[format.SeriesField(format.ResolutionOf(window))].Text)] = deletedSeries{ls, found}
 			}
+		}
+		if len(series) == 0 {
+			continue
+		}
+		if err := f(part, at, series); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -24,8 +24,6 @@ type trim struct {
 	// waiting are the deletes that chunks were made without, by the chunks' starts; missing are their marks.
 	waiting map[int64]format.Tombstones
 	missing map[markAt]bool
-	// fine are the series and days that have chunks of 5 minutes, where others may have only those of an hour; nil: all have.
-	fine map[chunkAt]bool
 	// listed and marked are of finer windows that were asked for, and their slots that have marks.
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
@@ -150,42 +148,76 @@ func (t *trim) run() error {
 	if len(t.missing) == 0 {
 		return nil
 	}
-	ds := t.deletes.InForce()
-	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {
-		t.fine = map[chunkAt]bool{}
-	}
-	if err := t.s.eachDeletedSeries(t.ctx, t.tenant, t.window, ds, t.partition); err != nil {
+	names, hourly, err := t.metrics()
+	if err != nil {
 		return err
 	}
-	if t.fine != nil {
-		if err := t.coarserOnly(ds); err != nil {
+	for _, metric := range names {
+		if err := t.metric(metric, hourly); err != nil {
 			return err
 		}
 	}
 	return t.mark()
 }
 
-// coarserOnly takes buckets of an hour of those series out that have none of 5 minutes any more.
-func (t *trim) coarserOnly(ds format.Tombstones) error {
-	windows := map[int64]*trim{}
-	for m := range t.missing {
-		w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot)
-		if windows[w] == nil {
-			windows[w] = newTrim(t.ctx, t.s, t.tenant, w, ds)
-			windows[w].missing, windows[w].fine, windows[w].unread = t.missing, t.fine, t.unread
-		}
-		for _, d := range ds {
-			if d.ID == m.id {
-				windows[w].wait(t.s.period.DayOf(m.slot), d)
+// metrics lists the metrics of the window. Where some series may have only buckets of an hour, though others have those of 5 minutes, it also returns
+// the windows of the former, and lists their metrics, too.
+func (t *trim) metrics() (names []string, hourly []int64, err error) {
+	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {
+		for m := range t.missing {
+			if w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot); !slices.Contains(hourly, w) {
+				hourly = append(hourly, w)
 			}
 		}
 	}
-	for w, coarser := range windows {
-		if err := t.s.eachDeletedSeries(t.ctx, t.tenant, w, ds, coarser.partition); err != nil {
+	for _, w := range append([]int64{t.window}, hourly...) {
+		more, err := t.s.metricsIn(t.ctx, t.tenant, w)
+		if err != nil {
+			return nil, nil, err
+		}
+		names = append(names, more...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), hourly, nil
+}
+
+// metric trims the rows of a metric. Buckets of an hour are made of those of 5 minutes of all classes, so these are trimmed first, all of them; and
+// in each class that has some, for any may be the one that is shown at last.
+func (t *trim) metric(metric string, hourly []int64) error {
+	ds := t.deletes.InForce()
+	var list []collected
+	known, of := map[seriesOfClass]bool{}, head.MetricOf(t.tenant, metric)
+	add := func(_ engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+		for id, x := range series {
+			c := collected{series: of.Series(format.SeriesIDFrom(id), x.labels), class: at.Class(), ifThere: len(hourly) > 0}
+			if key := (seriesOfClass{c.series.ID(), c.class}); !known[key] {
+				known[key] = true
+				list = append(list, c)
+			}
+		}
+		return nil
+	}
+	err := t.s.eachDeletedOf(t.ctx, t.tenant, t.window, metric, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+		if err := t.partition(part, at, series); err != nil || t.res == rollup.OneHour || len(hourly) > 0 {
+			return err
+		}
+		return add(part, at, series)
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range hourly {
+		if err := t.s.eachDeletedOf(t.ctx, t.tenant, w, metric, ds, add); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.hours(metric, list)
+}
+
+// seriesOfClass names a series in one of the classes that it was in.
+type seriesOfClass struct {
+	id    format.SeriesID
+	class int64
 }
 
 func (t *trim) wait(start int64, d *format.Tombstone) {
@@ -268,7 +300,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 	return false, nil
 }
 
-// partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
+// partition trims the chunks of one partition.
 func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 	c := newCleaner(t.s, t.tenant, t.window, part, at.Class())
 	c.unread = t.unread
@@ -281,7 +313,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		}
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
 		x, ok := series[id]
-		if !ok || t.isFollowed(id, start) {
+		if !ok {
 			continue
 		}
 		of := t.waiting[start].Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
@@ -296,17 +328,14 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 			return err
 		}
 	}
-	if err := t.flush(c); err != nil || t.res == rollup.OneHour {
-		return err
-	}
-	return t.hours(part[3].Text, at, series)
+	return t.flush(c)
 }
 
 // left notes chunks that can't be read.
 func (t *trim) left(u paged.Unreadable, series map[string]deletedSeries) {
 	for id, x := range series {
 		for start, ds := range t.waiting {
-			if u.Has(id, start, start) && !t.isFollowed(id, start) {
+			if u.Has(id, start, start) {
 				t.unread.add(ds.Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) }), u.Err)
 			}
 		}
@@ -319,62 +348,68 @@ func (t *trim) flush(c *cleaner) error {
 	if len(c.batch.Mutations) == 0 {
 		return nil
 	}
-	if t.s.opts.Shared {
-		marks, err := t.s.marksIn(t.ctx, t.tenant, t.window)
-		if err != nil {
-			return err
-		}
-		for at := range t.missing {
-			if marks[at] {
-				return errTrimmed
-			}
-		}
+	if err := t.unmarked(); err != nil {
+		return err
 	}
 	return c.flush(t.ctx)
 }
 
-// isFollowed reports whether the row of a series and day follows from finer ones. It remembers those that are asked for.
-func (t *trim) isFollowed(id string, start int64) bool {
-	if t.fine == nil {
-		return false
+// unmarked returns errTrimmed if another process has marked the slots as trimmed.
+func (t *trim) unmarked() error {
+	if !t.s.opts.Shared {
+		return nil
 	}
-	at := chunkAt{start: t.s.period.DayOf(t.s.period.SlotOf(start + 1))}
-	copy(at.series[:], id)
-	if t.res == rollup.OneHour {
-		return t.fine[at]
+	marks, err := t.s.marksIn(t.ctx, t.tenant, t.window)
+	if err != nil {
+		return err
 	}
-	t.fine[at] = true
-	return false
+	for at := range t.missing {
+		if marks[at] {
+			return errTrimmed
+		}
+	}
+	return nil
 }
 
-// hours makes the 1h chunks anew whose 5m chunks were trimmed.
-func (t *trim) hours(metric string, at format.ClassShard, series map[string]deletedSeries) error {
-	var list []collected
-	of := head.MetricOf(t.tenant, metric)
-	for id, x := range series {
-		list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), x.labels), class: at.Class()})
-	}
-	days, dueIn := map[int64]bool{}, map[int64]format.Tombstones{}
+// hours rebuilds the 1h chunks of series of a metric, in the days of the slots.
+func (t *trim) hours(metric string, list []collected) error {
+	days := map[int64]map[int64]format.Tombstones{} // their deletes, by slot
 	for m := range t.missing {
-		dueIn[m.slot] = append(dueIn[m.slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
+		day := t.s.period.DayOf(m.slot)
+		if days[day] == nil {
+			days[day] = map[int64]format.Tombstones{}
+		}
+		days[day][m.slot] = append(days[day][m.slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
 	}
-	for m := range t.missing {
-		if day := t.s.period.DayOf(m.slot); !days[day] {
-			days[day] = true
-			x := newRoller(newRowWriter(t.ctx, t.s, Work{Slot: m.slot}), t.tenant, m.slot)
-			x.dueIn, x.remade = dueIn, true
-			if err := x.destine(metric, list); err != nil {
-				return err
-			}
-			for i := range list {
-				x.series = append(x.series, &list[i])
-			}
-			if err := x.run(); err != nil {
+	for _, due := range days {
+		for part := range slices.Chunk(list, rollSeries) {
+			if err := t.hoursOf(metric, due, part); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// hoursOf rebuilds the 1h chunks of some series of a day, of which due are the deletes.
+func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []collected) error {
+	var slot int64
+	for slot = range due { // All are of the same day.
+		break
+	}
+	w := newRowWriter(t.ctx, t.s, Work{Slot: slot})
+	w.remade, w.before = true, t.unmarked
+	x := newRoller(w, t.tenant, slot)
+	x.due, x.forDue, x.resealed, x.unread = due, true, true, t.unread
+	if err := x.destine(metric, part); err != nil {
+		return err
+	}
+	for i := range part {
+		if len(x.hourRollup().dueOf(part[i].series)) > 0 {
+			x.series = append(x.series, &part[i])
+		}
+	}
+	return x.run()
 }
 
 // mark marks the slots as trimmed, at all coarser resolutions first.

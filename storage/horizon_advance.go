@@ -28,8 +28,8 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 		}
 		next := before.clone()
 		var failed error
-		s.aim(ctx, tenant, before, &next, func(hidden, target int64) int64 {
-			to, err := s.rollHidden(ctx, tenant, hidden, target, x.rolled)
+		s.aim(ctx, tenant, before, &next, func(h *horizon, target int64) int64 {
+			to, err := s.rollHidden(ctx, tenant, h, target, x.rolled)
 			failed = errors.Join(failed, err)
 			return to
 		})
@@ -49,7 +49,7 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 
 // aim hides whole windows that are past the retention of each class, and shows those again that aren't any more. Samples are
 // hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
-func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
+func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(h *horizon, target int64) int64) {
 	seen := s.clock.SeenMS()
 	for class := range s.classes.count() {
 		keep := s.classes.keep(tenant, class)
@@ -66,7 +66,7 @@ func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, 
 			h.lack(before.lacking(class, res))
 			h.lackVanished(s.outlived(res))
 			if res == rollup.Raw {
-				target = roll(h.HiddenMS, target)
+				target = roll(h, target)
 			}
 			var was *keptBefore
 			if before := h.KeptMS; kept != 0 && (before == 0 || before > kept.Milliseconds()) {
@@ -79,18 +79,26 @@ func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, 
 }
 
 // rollHidden makes the rollups of the raw windows that are to be hidden, and of the one after them, of which the clock hides more and
-// more, and returns up to where they may be hidden.
-func (s *Store) rollHidden(ctx context.Context, tenant string, hidden, target int64, rolled map[tenantWindow]bool) (int64, error) {
+// more, and returns up to where they may be hidden. While a delete isn't cleaned it also makes those of windows that are hidden: they may have got
+// samples since, which are only shown when rollups know of the delete.
+func (s *Store) rollHidden(ctx context.Context, tenant string, h *horizon, target int64, rolled map[tenantWindow]bool) (int64, error) {
 	if target == never {
 		return target, nil
 	}
-	if target <= hidden {
-		if ds, err := s.deletesOf(ctx, tenant); err != nil || len(ds) == 0 {
-			return target, err
+	from := min(h.HiddenMS, target)
+	ds, err := s.deletesOf(ctx, tenant)
+	switch {
+	case err != nil:
+		return from, err
+	case len(ds) == 0 && target <= h.HiddenMS:
+		return target, nil
+	case len(ds) > 0:
+		if _, err := s.rollUntil(ctx, tenant, h.LackingMS, from, rolled); err != nil {
+			return from, err
 		}
 	}
 	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, target+1))
-	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)
+	to, err := s.rollUntil(ctx, tenant, from, next, rolled)
 	return min(to, target), err
 }
 

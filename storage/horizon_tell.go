@@ -41,7 +41,7 @@ func (s *Store) HorizonChanges(ctx context.Context) (list []HorizonChange, err e
 			return nil, err
 		}
 		next := t.clone()
-		s.aim(ctx, tenant, t, &next, func(_, target int64) int64 { return target })
+		s.aim(ctx, tenant, t, &next, func(_ *horizon, target int64) int64 { return target })
 		next.Horizons = slices.DeleteFunc(next.Horizons, func(h horizon) bool {
 			was := t.of(h.Class, h.Resolution)
 			return was != nil && !changedHorizon(was, &h)

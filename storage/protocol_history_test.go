@@ -44,7 +44,7 @@ type history []string
 func (h history) String() string { return strings.Join(h, "\n") + "\n" }
 
 // historyKinds carry out histories of other kinds than the usual one, by the first word.
-var historyKinds = map[string]func(history) string{"ways": runWays, "pages": runPages}
+var historyKinds = map[string]func(history) string{"ways": runWays, "pages": runPages, "classes": runClasses}
 
 func parseHistory(text string) (h history) {
 	for line := range strings.Lines(text) {

@@ -78,7 +78,8 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 		return err
 	}
 	return x.sideBySide(len(tasks), func(_ context.Context, i int, m *rollMemory) error {
-		return tasks[i].leave(x.make5m(in, &tasks[i], raw.of(tasks[i].series.Metric()), sealed, &m.fine))
+		r := &tasks[i]
+		return x.settle(in.fineRollup(), r, x.make5m(in, r, raw.of(r.series.Metric()), sealed, &m.fine))
 	})
 }
 
@@ -138,17 +139,26 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 		}
 		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
 	}
-	if lost, err := x.lost(to, r, version); err != nil || lost {
-		return cmp.Or(err, x.fill(to, r, b))
+	lost, err := x.lost(to, r, version)
+	if err != nil {
+		return err
+	}
+	if from == fromChunks {
+		samples.Normalize()
+		b.Reset()
+		if samples.Len() > 0 {
+			rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
+		}
+	}
+	if lost {
+		if from == fromChunks { // Samples that came after a delete are added to the rest of the stored chunk.
+			r.chunk = appendRollup(b, rollup.FiveMinutes, version)
+		}
+		return x.fill(to, r, b)
 	}
 	r.version = version
 	if from == fromTask {
 		return nil
-	}
-	samples.Normalize()
-	b.Reset()
-	if samples.Len() > 0 {
-		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
 	}
 	if err := x.keepVanished(in, r, shards, b); err != nil {
 		return err
@@ -182,7 +192,7 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 		return false, nil
 	}
 	for class := range x.s.classes.count() {
-		if class != r.class && x.isGone(to.res-1, class) {
+		if (class != r.class || r.ifThere) && x.isGone(to.res-1, class) {
 			gone |= 1 << class
 		}
 	}
@@ -195,7 +205,8 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 	}
 	rows, unread, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
 	return unread || slices.ContainsFunc(rows, func(c rollupChunk) bool {
-		return gone&(1<<c.class) != 0 || c.version > version
+		// Of those that are gone, others may have had a share in its version, with nothing of their class left by now.
+		return gone&(1<<c.class) != 0 || c.version > version || gone != 0 && c.version == version
 	}), err
 }
 
@@ -203,7 +214,7 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 // gone, and that was more than what there is now. A chunk of another class is written in the present one, too, if there are samples
 // of this: the other one goes with its class.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
-	due := to.due.OfSeries(r.series.Labels())
+	due := to.dueOf(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
@@ -216,15 +227,15 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return err
 	}
 	*b = *kept
-	changed := due.HideBuckets(b, 0, to.res.Width())
-	if r.chunk != nil && !to.forDue {
+	changed := hideDue(x.s.period, due, to.res, b)
+	if r.chunk != nil {
 		var add, all rollup.Buckets
 		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
 			return err
 		}
 		before := b.Len()
 		rollup.Merge(&all, b, &add, rollup.AllColumns)
-		changed, b = changed || all.Len() > before || class != r.class, &all
+		changed, b = changed || all.Len() > before || class != r.class && !to.forDue, &all
 	}
 	if !changed && class != r.class && len(due) > 0 {
 		if changed, err = x.has(to, r); err != nil { // It was made before the delete, perhaps, and may be kept longer.
@@ -236,6 +247,27 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		r.chunk = appendOrEmpty(b, to.res, r.version)
 	}
 	return nil
+}
+
+// settle has the stored rollup of a task stay as it is where err means that, and where there is none to be rewritten.
+func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
+	if errors.Is(err, errUnread) {
+		x.unreadMu.Lock()
+		defer x.unreadMu.Unlock()
+		for _, ds := range to.dueOf(r.series) {
+			x.unread.add(ds, err)
+		}
+		r.chunk = nil
+		return nil
+	}
+	if err != nil || r.chunk == nil || !r.ifThere {
+		return err
+	}
+	there, err := x.has(to, r)
+	if !there {
+		r.chunk = nil
+	}
+	return err
 }
 
 // has reports whether the class of a task has a rollup chunk of its series.
@@ -263,7 +295,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		r := &rolls[i]
 		id := r.series.ID()
 		nothing := len(m.chunks[id]) == 0 && !m.unread[id]
-		if err := r.leave(x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
+		if err := x.settle(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
 			return err
 		}
 		if !nothing || r.chunk == nil {
@@ -278,7 +310,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 			return err
 		}
 		if len(m.chunks[id]) > 0 || m.unread[id] {
-			if err := r.leave(x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
+			if err := x.settle(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
 				return err
 			}
 		}

@@ -54,13 +54,9 @@ func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 	if err != nil {
 		return nil, err
 	}
-	type ofClass struct {
-		id    format.SeriesID
-		class int64
-	}
-	known := map[ofClass]bool{}
+	known := map[seriesOfClass]bool{}
 	for i := range list {
-		known[ofClass{list[i].series.ID(), list[i].class}] = true
+		known[seriesOfClass{list[i].series.ID(), list[i].class}] = true
 	}
 	for _, w := range x.windows() {
 		rolled, err := x.s.seriesByClass(x.ctx, x.tenant, w, metric)
@@ -69,8 +65,8 @@ func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
 		}
 		for _, c := range rolled {
 			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.Labels())) > 0 }
-			if at := (ofClass{c.series.ID(), c.class}); !known[at] && x.anySlot(due) {
-				known[at] = true
+			if at := (seriesOfClass{c.series.ID(), c.class}); !known[at] && x.anySlot(due) {
+				known[at], c.ifThere = true, true
 				list = append(list, c)
 			}
 		}

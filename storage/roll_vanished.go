@@ -83,7 +83,7 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	}
 	kept.Delete(0, func(end int64) bool {
 		slot := p.SlotOf(end)
-		return there[slot] || x.dueIn[slot].OfSeries(r.series.Labels()).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
+		return there[slot] || x.due[slot].OfSeries(r.series.Labels()).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
 	})
 	var all rollup.Buckets
 	rollup.Merge(&all, kept, made, rollup.AllColumns)

@@ -210,10 +210,9 @@ func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected)
 	if err := r.destine(metric, part); err != nil {
 		return err
 	}
-	r.forDue, r.dueIn = true, map[int64]format.Tombstones{}
+	r.forDue, r.due = true, map[int64]format.Tombstones{}
 	for _, in := range slots {
-		r.slots[in.slot], r.dueIn[in.slot] = in, in.due
-		r.due = append(r.due, in.due.Where(func(d *format.Tombstone) bool { return !r.due.Has(d.ID) })...)
+		r.slots[in.slot], r.due[in.slot] = in, in.due
 		r.forDue = r.forDue && in.forDue
 	}
 	for i := range part {

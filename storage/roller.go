@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,11 +35,13 @@ type roller struct {
 	rawExpired bool
 	// resealed is true if slots were sealed before.
 	resealed bool
-	// due are deletes that the day's 1h chunks were made without; forDue is true if these are made anew only for them. dueIn are
-	// those of the day's slots.
-	due    format.Tombstones
+	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is
+	// not deleted. forDue is true if the chunks are rebuilt only for these. unread takes those of chunks that can't be read.
+	due    map[int64]format.Tombstones
 	forDue bool
-	dueIn  map[int64]format.Tombstones
+	unread unreadDeletes
+	// unreadMu is the lock of unread.
+	unreadMu sync.Mutex
 	// listed are the chunks that 5m rollups depend on, and raw the shards that they were found in.
 	listed chunkList
 	raw    metricShards
@@ -74,16 +77,46 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
 }
 
-// rollupOf is where a rollup chunk of a series is, and the deletes that it was made without.
+// rollupOf is where a rollup chunk of a series is, and the deletes that it was made without, by slot.
 type rollupOf struct {
 	res    rollup.Resolution
 	at     destination
-	due    format.Tombstones
+	due    map[int64]format.Tombstones
 	forDue bool
 }
 
 func (x *rolledSlot) fineRollup() rollupOf {
-	return rollupOf{rollup.FiveMinutes, x.into[rollup.FiveMinutes], x.due, x.forDue}
+	to := rollupOf{res: rollup.FiveMinutes, at: x.into[rollup.FiveMinutes], forDue: x.forDue}
+	if len(x.due) > 0 {
+		to.due = map[int64]format.Tombstones{x.slot: x.due}
+	}
+	return to
+}
+
+// dueOf returns the deletes of one series, by slot.
+func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
+	var due map[int64]format.Tombstones
+	for slot, ds := range to.due {
+		if ds = ds.OfSeries(s.Labels()); len(ds) > 0 {
+			if due == nil {
+				due = map[int64]format.Tombstones{}
+			}
+			due[slot] = ds
+		}
+	}
+	return due
+}
+
+// hideDue removes the buckets that are deleted as a whole, and reports whether there were any.
+func hideDue(p *format.Periods, due map[int64]format.Tombstones, res rollup.Resolution, b *rollup.Buckets) bool {
+	gone := func(end int64) bool {
+		return due[p.SlotOf(end)].HidesBucket(end, res.Width(), func(*format.Tombstone) bool { return true })
+	}
+	if len(due) == 0 || !slices.ContainsFunc(b.End, gone) {
+		return false
+	}
+	b.Delete(0, gone)
+	return true
 }
 
 func (x *roller) hourRollup() rollupOf {

@@ -29,6 +29,8 @@ type rowWriter struct {
 	// remade is true if the rows are rollups made anew for deletes. They stay out of pages, though their series' labels are written again:
 	// cleaning makes rows of them anyway, see removeOutdone.
 	remade bool
+	// before is called before rows are written, which it may keep from that; nil: nothing is.
+	before func() error
 	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
 	// row, though another process is heard of, or a retention is changed, between the two.
 	others   *[]statedKeep
@@ -243,6 +245,11 @@ func (x *rowWriter) write() error {
 	}
 	if len(x.rows) == 0 && len(x.catalog) == 0 {
 		return nil
+	}
+	if x.before != nil {
+		if err := x.before(); err != nil {
+			return err
+		}
 	}
 	batches := x.catalog
 	if x.namesFirst && len(batches) > 0 {

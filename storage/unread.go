@@ -63,15 +63,6 @@ func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err 
 	c.unread.add(ds, err)
 }
 
-// leave has the stored rollup stay as it is, if that is what err means.
-func (r *rollupTask) leave(err error) error {
-	if errors.Is(err, errUnread) {
-		r.chunk = nil
-		return nil
-	}
-	return err
-}
-
 // corruptChunk is a chunk of a task's series that can't be read.
 func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *CorruptRowError {
 	return &CorruptRowError{

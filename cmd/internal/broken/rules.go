@@ -161,7 +161,27 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
-		"	if t.fine != nil {\n		if", "	if false {\n		if", "TestDeleteOf.*",
+		"	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
+	},
+	{
+		"buckets of an hour that are kept lose what is deleted", "storage/clean_trim.go",
+		"	x.due, x.forDue, x.resealed, x.unread = due, true, true, t.unread", "	x.due, x.forDue, x.resealed, x.unread = map[int64]format.Tombstones{}, true, true, t.unread", "TestClassesModel",
+	},
+	{
+		"a delete brings no class rollups of a day of which it has none", "storage/roll_make.go",
+		"	there, err := x.has(to, r)\n	if !there {", "	there, err := x.has(to, r)\n	if false && !there {", "TestDeleteAfter.*|TestClassesModel",
+	},
+	{
+		"samples that came after a delete are added to what it left", "storage/roll_make.go",
+		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestClassesModel",
+	},
+	{
+		"rollups of a version that has lost its share of another class aren't replaced by others of it", "storage/roll_make.go",
+		" || gone != 0 && c.version == version", "", "TestClassesModel",
+	},
+	{
+		"what is imported past its retention is shown beside a delete", "storage/horizon_advance.go",
+		"	case len(ds) > 0:\n		if _, err", "	case false:\n		if _, err", "TestClassesModel",
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",

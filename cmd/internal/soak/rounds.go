@@ -32,6 +32,7 @@ var all = []soaked{
 	{pkg: "storage", test: "TestSharedConcurrent"},
 	{pkg: "storage", test: "TestWaysOut"},
 	{pkg: "storage", test: "TestPauses"},
+	{pkg: "storage", test: "TestClassesModel"},
 	{pkg: "storage", test: "TestReplicasModel"},
 	{pkg: "storage", test: "TestReplicasModelAhead"},
 	{pkg: "storage", test: "TestReplicasModelDeletes"},

@@ -1,0 +1,421 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// classesRun carries out a history of classes.
+type classesRun struct {
+	*Store
+	base     time.Time
+	passed   atomicDuration
+	opts     Options
+	disk     protocolDisk
+	expiring *memory.Engine
+	eng      *classesEngine
+	faults   waysFaults
+	model    *classesModel
+	in       [classesSeries]int // the classes of the series
+	value    float64
+	problem  string
+}
+
+// classesEngine goes wrong as it is told, and lets nothing through when its process is dead. Where it shares its rows, they vanish by themselves.
+type classesEngine struct {
+	*faultengine.Engine
+	r    *classesRun
+	dead bool
+}
+
+func (e *classesEngine) rule(op faultengine.Op) faultengine.Action {
+	if e.dead {
+		return faultengine.Fail(errDead)
+	}
+	return e.r.faults.act(op)
+}
+
+// expiringClasses is one that has a clock.
+type expiringClasses struct{ *classesEngine }
+
+func (e expiringClasses) Clock(context.Context) (time.Time, error) { return e.r.now(), nil }
+func (e expiringClasses) ExpiresRows() bool                        { return true }
+
+func (r *classesRun) now() time.Time { return r.base.Add(r.passed.get()) }
+
+func (r *classesRun) fail(format string, args ...any) {
+	if r.problem == "" {
+		r.problem = fmt.Sprintf(format, args...)
+	}
+}
+
+func runClasses(h history) string {
+	r, err := newClassesRun(h[0])
+	if err != nil {
+		return err.Error()
+	}
+	r.start()
+	defer r.stop()
+	if r.expiring != nil {
+		r.passed.set(r.passed.get() + 2*classDelay)
+		r.beat()
+	}
+	for i, line := range h[1:] {
+		if r.line(strings.Fields(line)); r.problem == "" {
+			r.look()
+		}
+		if r.problem != "" {
+			return fmt.Sprintf("line %d: %s: %s", i+2, line, r.problem)
+		}
+	}
+	if r.quiet(); r.problem != "" {
+		return "at the end: " + r.problem
+	}
+	return ""
+}
+
+func newClassesRun(first string) (*classesRun, error) {
+	r := &classesRun{opts: DefaultOptions()}
+	var kind, base, keeps string
+	_, err := fmt.Sscanf(first, "classes base=%s engine=%s keep=%s", &base, &kind, &keeps)
+	if err != nil {
+		return nil, err
+	}
+	if r.base, err = time.Parse(time.RFC3339, base); err != nil {
+		return nil, err
+	}
+	r.base = r.base.Add(classesLead)
+	var all []Keep
+	for text := range strings.SplitSeq(keeps, "/") {
+		var k [resolutions]time.Duration
+		for i, d := range strings.Split(text, ",") {
+			if k[i], err = time.ParseDuration(d); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, Keep{k[0], k[1], k[2]})
+	}
+	r.model = newClassesModel(all)
+	o := &r.opts
+	o.Retention, o.Retention5m, o.Retention1h = all[0].Raw, all[0].FiveMinutes, all[0].OneHour
+	o.Partitions, o.AddClasses, o.seams.still = 2, true, true
+	o.Now, o.Elapsed = r.now, r.passed.get
+	if kind == "expiring" {
+		o.Shared = true
+		r.expiring = memory.NewExpiring(r.now)
+	} else if r.disk, err = newProtocolDisk(kind); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *classesRun) start() {
+	r.opts.Classes = nil
+	for i, k := range r.model.keep[1:] {
+		c := Class{Name: fmt.Sprint("class", i+1), Keep: k}
+		for s, class := range r.in {
+			if class == i+1 {
+				c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))})
+			}
+		}
+		if c.Match == nil {
+			c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", "none")})
+		}
+		r.opts.Classes = append(r.opts.Classes, c)
+	}
+	var inner engine.Engine = unclosed{r.expiring}
+	if r.disk != nil {
+		var err error
+		if inner, err = r.disk.open(); err != nil {
+			r.fail("opening the engine: %v", err)
+			return
+		}
+	}
+	r.eng = &classesEngine{r: r}
+	r.eng.Engine = faultengine.Wrap(inner, r.eng.rule)
+	var eng engine.Engine = r.eng
+	if r.expiring != nil {
+		eng = expiringClasses{r.eng}
+	}
+	ctx := context.Background()
+	s, err := Open(ctx, eng, r.opts)
+	if err == nil {
+		err = s.WaitReady(ctx)
+	}
+	if err != nil {
+		r.fail("opening the store: %v", err)
+		return
+	}
+	r.Store = s
+	r.beat()
+}
+
+// stop ends the process; cut: by a power cut.
+func (r *classesRun) stop() { r.end(false, 0) }
+
+func (r *classesRun) end(cut bool, percent int) {
+	if r.Store == nil {
+		return
+	}
+	r.late()
+	if err := r.clock.KeepSeen(context.Background()); err != nil {
+		r.fail("noting the time: %v", err)
+	}
+	if cut {
+		if r.eng.dead = true; r.disk != nil {
+			r.disk.powerCut(percent)
+		}
+	}
+	if err := r.Close(); err != nil {
+		r.fail("closing the store: %v", err)
+	}
+	if err := r.eng.Close(); err != nil {
+		r.fail("closing the engine: %v", err)
+	}
+	r.Store = nil
+}
+
+func (r *classesRun) beat() {
+	if r.Store != nil && r.opts.Shared {
+		if err := r.member.Beat(context.Background()); err != nil {
+			r.fail("beating: %v", err)
+		}
+	}
+}
+
+// late applies withheld writes.
+func (r *classesRun) late() {
+	if err := r.eng.ApplyWithheld(context.Background()); err != nil {
+		r.fail("applying what was withheld: %v", err)
+	}
+}
+
+// line carries out one line of a history.
+func (r *classesRun) line(words []string) {
+	if words[0] == "fault" {
+		f, err := parseFault(strings.Join(words[1:], " "))
+		if err != nil {
+			r.fail("%v", err)
+		}
+		r.faults.set(&f, 0)
+		return
+	}
+	r.late()
+	r.step(words)
+	r.faults.set(nil, 0)
+}
+
+func (r *classesRun) step(words []string) {
+	ctx := context.Background()
+	switch words[0] {
+	case "write":
+		r.write(words)
+	case "import":
+		r.imports(words)
+	case "seal":
+		r.seal()
+	case "delete":
+		r.delete(words)
+	case "clean":
+		r.tolerate("cleaning", r.CleanTombstones(ctx, "t"))
+	case "workoff":
+		r.tolerate("processing deletes", r.WorkOffDeletes(ctx, "t"))
+	case "in":
+		series, class := int(number(words, 1)), int(number(words, 2))%len(r.model.keep)
+		r.end(false, 0)
+		r.in[series] = class
+		r.model.inClass(series, class)
+		r.start()
+	case "restart":
+		r.end(false, 0)
+		r.start()
+	case "crash":
+		r.end(true, int(number(words, 1)))
+		r.start()
+	case "pass":
+		r.pass(length(words, 1))
+	default:
+		r.fail("no operation %q", words[0])
+	}
+}
+
+// tolerate takes an error for a problem unless something was to go wrong, and reports whether there was none.
+func (r *classesRun) tolerate(what string, err error) bool {
+	if err != nil && !r.faults.drawn() && !errors.Is(err, errDeleting) {
+		r.fail("%s: %v", what, err)
+	}
+	return err == nil
+}
+
+func (r *classesRun) seal() {
+	if r.tolerate("sealing", r.SealAll(context.Background())) {
+		r.model.each(func(f *classesFact) { f.sealed = true })
+	}
+}
+
+func (r *classesRun) pass(d time.Duration) {
+	r.seal()
+	for ; d > 0 && r.problem == ""; d -= day {
+		r.passed.set(r.passed.get() + min(d, day))
+		r.beat()
+		_, err := r.Expire(context.Background())
+		if r.tolerate("expiring", err) {
+			r.model.each(func(f *classesFact) { f.waits = false })
+		}
+		if r.opts.Shared {
+			r.passed.set(r.passed.get() + horizonsFresh + time.Second)
+			r.beat()
+		}
+	}
+}
+
+// samples are the times that a line names, and a value that is greater than all before it.
+func (r *classesRun) samples(words []string) (series int, times []int64, v float64) {
+	first := r.now().Add(-length(words, 2)).Truncate(classesStep)
+	for i := range number(words, 3) {
+		if t := first.Add(time.Duration(i) * classesStep); !t.After(r.now()) {
+			times = append(times, t.UnixMilli())
+		}
+	}
+	r.value++
+	return int(number(words, 1)), times, r.value
+}
+
+func (r *classesRun) write(words []string) {
+	series, times, v := r.samples(words)
+	b := r.NewBatch("t")
+	s, err := b.Define(nil, waysLabels(int64(series)))
+	for i := 0; i < len(times) && err == nil; i++ {
+		err = b.Float(s, times[i], 0, v)
+	}
+	if errors.Is(err, ErrTooOld) {
+		b.Release()
+		return
+	}
+	if err == nil {
+		err = b.Commit(context.Background())
+	}
+	ok := r.tolerate("writing", err)
+	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok, false)
+}
+
+func (r *classesRun) imports(words []string) {
+	series, times, v := r.samples(words)
+	var samples chunk.Samples
+	for _, t := range times {
+		samples.AppendFloat(t, 0, v)
+	}
+	again := samples
+	stats, err := r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
+	if err != nil && r.faults.drawn() { // Whoever imports repeats it: until then samples answer, and those of other classes may be gone.
+		r.late()
+		r.faults.set(nil, 0)
+		stats, err = r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
+	}
+	ok := r.tolerate("importing", err)
+	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
+}
+
+func (r *classesRun) delete(words []string) {
+	series := int(number(words, 1))
+	hour := func(i int) int64 {
+		return format.FloorDiv(r.now().Add(-length(words, i)).UnixMilli(), format.HourMS) * format.HourMS
+	}
+	start, end := hour(2)+1, hour(3)
+	err := r.Delete(context.Background(), "t", start, end, append(ofMetric(), labels.MustNewMatcher(labels.MatchEqual, "host", words[1]))...)
+	r.model.delete(series, start, end, r.tolerate("deleting", err))
+}
+
+// quiet ends a history: nothing fails, and all deletes are cleaned.
+func (r *classesRun) quiet() {
+	r.pass(3 * day)
+	r.step([]string{"clean"})
+	r.look()
+	r.step([]string{"restart"})
+	r.look()
+	if r.problem == "" {
+		if _, err := r.Check(context.Background(), func(problem string) { r.fail("check: %s", problem) }); err != nil {
+			r.fail("checking: %v", err)
+		}
+	}
+}
+
+// look compares all answers with the model.
+func (r *classesRun) look() {
+	if r.problem != "" || r.Store == nil {
+		return
+	}
+	now := r.now().UnixMilli()
+	query := Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Columns: rollup.AllColumns, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	var raw [classesSeries]map[int64]float64
+	for s, found := range r.ask(query) {
+		var samples chunk.Samples
+		if err := found.Samples(&samples); err != nil {
+			r.fail("reading samples: %v", err)
+		}
+		raw[s] = map[int64]float64{}
+		for i, t := range samples.T {
+			raw[s][t] = samples.V[i]
+		}
+	}
+	r.judge("raw", r.model.judgeRaw(now, raw))
+	for _, res := range rollup.Resolutions {
+		q := query
+		q.Resolution = res
+		r.judge("", r.model.judgeBuckets(now, res, r.buckets(q), true))
+	}
+	horizons, err := r.HorizonsOf(context.Background(), query)
+	if err != nil {
+		r.fail("asking for horizons: %v", err)
+	}
+	for _, q := range OlderQueries(query, horizons, rollup.AllColumns) {
+		r.judge(fmt.Sprintf("where samples are gone from classes %b", q.Classes), r.model.judgeBuckets(now, q.Resolution, r.buckets(q), false))
+	}
+}
+
+func (r *classesRun) judge(of, problem string) {
+	if problem != "" {
+		r.fail("%s: %s", of, problem)
+	}
+}
+
+// ask returns the series that a query finds, by their numbers.
+func (r *classesRun) ask(q Query) map[int]*SelectedSeries {
+	list, err := r.Select(context.Background(), q)
+	if err != nil {
+		r.fail("selecting: %v", err)
+	}
+	found := map[int]*SelectedSeries{}
+	for _, s := range list {
+		n, _ := strconv.Atoi(s.Labels.Get("host"))
+		found[n] = s
+	}
+	return found
+}
+
+func (r *classesRun) buckets(q Query) map[classesBucket]int {
+	counts := map[classesBucket]int{}
+	for n, s := range r.ask(q) {
+		var b rollup.Buckets
+		if err := s.Buckets(&b, &BucketBuffers{}); err != nil {
+			r.fail("reading buckets: %v", err)
+		}
+		for i, end := range b.End {
+			counts[classesBucket{n, end}] += int(b.Count[i])
+		}
+	}
+	return counts
+}

@@ -1,0 +1,217 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestClassesModel carries out seeded histories of series that change their classes, and compares every answer, at each resolution, with a plain model: a
+// deleted sample never comes back, whatever its class still has, and an acknowledged one that isn't deleted is there as long as its class keeps it. A failing
+// history is cut short and printed; put in a file it can be replayed with -protocol.file.
+func TestClassesModel(t *testing.T) {
+	t.Parallel()
+	for kind, seeds := range map[string]int{"memory": 120, "pebble": 10, "expiring": 40} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			for seed := range protocolSeeds(t, seeds) {
+				h := makeClassesHistory(seed, kind)
+				if problem := runHistory(h); problem != "" {
+					h = shrinkHistory(h)
+					t.Fatalf("seed %d: %s\n%s\nas a shorter history: %s", seed, problem, h, runHistory(h))
+				}
+			}
+		})
+	}
+}
+
+// classesFact is a sample that was sent at one time of a series: later facts of the same time have greater values, which win.
+type classesFact struct {
+	v float64
+	// acked is true if it was acknowledged; deleted if a delete of it was, mayBe if one wasn't but may take effect.
+	acked, deleted, mayBe bool
+	// sealed is true if it surely is. Before, a sample past the retention of raw samples isn't shown at all.
+	sealed bool
+	// classes are those that it may have been written in, as bits.
+	classes uint
+	// firm is true for the resolutions that must show it. Buckets that are there already aren't made of less, so late samples may be left out of them.
+	firm [resolutions]bool
+	// waits is true until the next Expire of a sample with a raw row past the retention: a delete may have to be applied to its slot's rollups first.
+	waits bool
+}
+
+func (f *classesFact) stands() bool { return !f.deleted }
+
+// slotMS is how long the slots are.
+const slotMS = 2 * format.HourMS
+
+// classesModel is what must be there, and what must not.
+type classesModel struct {
+	keep  []Keep
+	facts [classesSeries]map[int64][]*classesFact // by time
+}
+
+func newClassesModel(keep []Keep) *classesModel {
+	m := &classesModel{keep: keep}
+	for s := range m.facts {
+		m.facts[s] = map[int64][]*classesFact{}
+	}
+	return m
+}
+
+// kept returns the newest time that isn't kept any more in some class that a sample may be in.
+func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int64 {
+	at := int64(-format.MaxTime)
+	for class, k := range m.keep {
+		if d := k.Of(res); classes&(1<<class) != 0 && d != 0 {
+			at = max(at, now-d.Milliseconds())
+		}
+	}
+	return at
+}
+
+// put notes samples that come now in a class. rawless: only rollups are made.
+func (m *classesModel) put(series int, times []int64, v float64, class int, now int64, acked, rawless bool) {
+	at := func(t, width int64) int64 { return -format.FloorDiv(-t, width) * width }
+	// rivals are the samples that stand, by bucket and hour; gone are the slots and days whose raw rows and 5m rollups of earlier samples may be gone.
+	rivals, gone := map[[2]int64]bool{}, map[[2]int64]bool{}
+	for t, list := range m.facts[series] {
+		for _, f := range list {
+			for _, width := range []int64{rollup.FiveMinutes.Width(), rollup.OneHour.Width()} {
+				rivals[[2]int64{width, at(t, width)}] = rivals[[2]int64{width, at(t, width)}] || f.stands()
+			}
+			if m.kept(f.classes|1<<class, rollup.Raw, now) > at(t, format.DayMS)-format.DayMS {
+				gone[[2]int64{slotMS, at(t, slotMS)}] = true
+			}
+			if m.kept(f.classes|1<<class, rollup.FiveMinutes, now) > at(t, format.Window5mMS)-2*format.Window5mMS {
+				gone[[2]int64{format.DayMS, at(t, format.DayMS)}] = true
+			}
+		}
+	}
+	for _, t := range times {
+		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << class, waits: !rawless && t <= m.kept(1<<class, rollup.Raw, now)}
+		fresh, freshHour := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}], !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
+		f.firm[rollup.Raw] = acked && !rawless
+		f.firm[rollup.FiveMinutes] = acked && (fresh || !rawless && !gone[[2]int64{slotMS, at(t, slotMS)}])
+		f.firm[rollup.OneHour] = f.firm[rollup.FiveMinutes] && (freshHour || !gone[[2]int64{format.DayMS, at(t, format.DayMS)}])
+		m.facts[series][t] = append(m.facts[series][t], f)
+	}
+}
+
+// delete notes a delete that succeeded, or may take effect.
+func (m *classesModel) delete(series int, start, end int64, done bool) {
+	for t, list := range m.facts[series] {
+		if t < start || t > end {
+			continue
+		}
+		for _, f := range list {
+			f.deleted, f.mayBe = f.deleted || done, true
+		}
+	}
+}
+
+// inClass notes that what isn't sealed of a series will be in another class.
+func (m *classesModel) inClass(series, class int) {
+	for _, list := range m.facts[series] {
+		for _, f := range list {
+			if !f.sealed {
+				f.classes |= 1 << class
+			}
+		}
+	}
+}
+
+func (m *classesModel) each(do func(f *classesFact)) {
+	for _, times := range m.facts {
+		for _, list := range times {
+			for _, f := range list {
+				do(f)
+			}
+		}
+	}
+}
+
+// classesBucket names a bucket of a series.
+type classesBucket struct {
+	series int
+	end    int64
+}
+
+// judgeRaw returns a problem of an answer of raw samples, by series and time, or "".
+func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64) string {
+	for s, times := range raw {
+		for t, got := range times {
+			known := false
+			for _, f := range m.facts[s][t] {
+				known = known || f.v == got && f.stands()
+			}
+			if !known {
+				return fmt.Sprintf("series %d at %s: %v was deleted or never written", s, showTime(t), got)
+			}
+		}
+	}
+	for s, times := range m.facts {
+		for t, list := range times {
+			for _, f := range list {
+				if got, shown := raw[s][t]; f.firm[rollup.Raw] && !f.mayBe && t > m.kept(f.classes, rollup.Raw, now) && (!shown || got < f.v) {
+					return fmt.Sprintf("series %d at %s: %v is missing", s, showTime(t), f.v)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// open are the ends of slots with unsealed samples of times of which some class keeps no raw samples: as long as these are staged, samples answer, and
+// those of the slot that another class had may be gone.
+func (m *classesModel) open(now int64) map[int64]bool {
+	slots := map[int64]bool{}
+	for _, times := range m.facts {
+		for t, list := range times {
+			for _, f := range list {
+				if !f.sealed && t-slotMS <= m.kept(math.MaxUint, rollup.Raw, now) {
+					slots[-format.FloorDiv(-t, slotMS)*slotMS] = true
+				}
+			}
+		}
+	}
+	return slots
+}
+
+// judgeBuckets returns a problem of an answer in buckets, or "". whole is true if it is that of all classes.
+func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map[classesBucket]int, whole bool) string {
+	most, least, open := map[classesBucket]int{}, map[classesBucket]int{}, m.open(now)
+	for s, times := range m.facts {
+		for t, list := range times {
+			b := classesBucket{s, -format.FloorDiv(-t, res.Width()) * res.Width()}
+			stands, firm := 0, 0
+			for _, f := range list {
+				if f.stands() {
+					stands = 1
+				}
+				// Of the day that the clock hides more and more of, buckets may not know of a delete until the next Expire.
+				told := m.kept(f.classes, rollup.Raw, now)
+				cut := b.end > format.FloorDiv(told-1, format.DayMS)*format.DayMS && b.end-res.Width() < told
+				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut && !f.waits && !open[-format.FloorDiv(-t, slotMS)*slotMS] {
+					firm = 1
+				}
+			}
+			most[b] += stands
+			least[b] += firm
+		}
+	}
+	for b, n := range counts {
+		if n > most[b] {
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand", b.series, res, showTime(b.end), n, most[b])
+		}
+	}
+	for b, n := range least {
+		if whole && counts[b] < n {
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples of at least %d", b.series, res, showTime(b.end), counts[b], n)
+		}
+	}
+	return ""
+}
