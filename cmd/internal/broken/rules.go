@@ -117,7 +117,7 @@ var rules = []rule{
 	},
 	{
 		"samples are hidden when their rollups are there", "storage/horizon_advance.go",
-		"	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
+		"	to, err := s.rollUntil(ctx, tenant, from, next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
 	},
 	{
 		"samples go when their rollups are there", "storage/horizon_advance.go",
