@@ -238,7 +238,7 @@ var rules = []rule{
 	},
 	{
 		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",
-		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
+		"		if marks[at] {\n			return errTrimmed", "		if marks[at] && false {\n			return errTrimmed", "TestImportWhileAnotherProcessCleans",
 	},
 	{
 		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",
