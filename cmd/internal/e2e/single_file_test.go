@@ -48,6 +48,8 @@ var endings = map[string][4]ending{
 	"log":                          {giveUpLog, giveUpLog, giveUpLog, giveUpLog},
 	"table that a backup has":      {fromBackup, fromBackup, fromBackup, works},
 	"table newer than the backups": {named, named, named, works},
+	"snapshots.backups":            {works, works, works, works},
+	"snapshots.lock":               {works, works, works, works},
 	snapshotKind:                   {works, works, works, works},
 }
 
