@@ -232,6 +232,7 @@ func (p *pausesRun) restore() {
 func (p *pausesRun) start() {
 	p.r.eng = p.eng
 	keep := func(o *Options) {
+		o.AheadPatience = 0 // Samples of a clock that is set back later are rejected at once.
 		o.Retention = 0
 		if p.right {
 			o.Retention = pausesRetention

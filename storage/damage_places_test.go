@@ -225,6 +225,10 @@ func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string
 	names, err := fs.List(damagedDir)
 	require.NoError(t, err)
 	slices.Sort(names)
+	current := slices.MaxFunc(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "MANIFEST-") }), strings.Compare)
+	names = slices.DeleteFunc(names, func(name string) bool { // The damage of a manifest before the current one is none.
+		return strings.HasPrefix(name, "MANIFEST-") && name != current
+	})
 	sizes, tables := map[string]int64{}, int64(0)
 	for _, name := range names {
 		info, err := fs.Stat(damagedDir + "/" + name)

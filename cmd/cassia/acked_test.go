@@ -234,7 +234,11 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 		code := answer.StatusCode
 		about := fmt.Sprintf("%s %q: %d %s, %v", kind, body, code, text, refused)
 		codes[fmt.Sprint(code, " ", refused != nil)]++
-		require.Less(t, code, 500, about)
+		if code == http.StatusServiceUnavailable { // Until the time is over in which NTP may set the only clock.
+			require.Contains(t, text, "maybe_ahead", about)
+		} else {
+			require.Less(t, code, 500, about)
+		}
 		if refused != nil {
 			require.Equal(t, http.StatusBadRequest, code, about)
 		}

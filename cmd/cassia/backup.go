@@ -86,9 +86,6 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 
 // checkStore returns an error for a directory that has no store, is a backup, or that a start would refuse.
 func (c *backupCommand) checkStore() error {
-	if err := pebble.CheckBackupFolder(c.dir); errors.Is(err, pebble.ErrInBackup) {
-		return fmt.Errorf("%s: %s; copy its folder instead", c.dir, oneLine(err))
-	}
 	return atStore(c.dir, pebble.CheckStore(c.dir))
 }
 

@@ -65,7 +65,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 	require.Contains(t, stderr.String(), "which is one itself: restore from its folder, with --backup="+filepath.Base(made[0]))
 	stderr.Reset()
 	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + made[0], "--to=" + filepath.Join(t.TempDir(), "x")}, &stderr))
-	require.Contains(t, stderr.String(), "it is a backup, or in one")
+	require.Contains(t, stderr.String(), "is a backup (made by cassia backup); restore it")
 	require.Equal(t, before, []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")})
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine"
+
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -322,7 +324,7 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.NoDirExists(t, dir)
 	_, err = RestoreAndChange(t.Context(), b.folder, "", dir, func(inside, _ string) error {
 		_, err := Open(dir, DefaultOptions())
-		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		require.ErrorIs(t, err, engine.ErrLocked)
 		e, err := Open(inside, DefaultOptions())
 		require.NoError(t, err)
 		return errors.Join(e.Write(t.Context(), stageBatch(7, "v")), e.Close())

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // backedUpEngine is an engine with a folder of its backups.
@@ -276,7 +278,7 @@ func TestRestoredFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Write("a", strings.NewReader("x")))
 	_, err = Open(dir, DefaultOptions())
-	require.ErrorIs(t, err, ErrUnfinishedRestore)
+	require.ErrorIs(t, err, engine.ErrLocked)
 	require.NoError(t, r.Write("b", strings.NewReader("y")))
 	require.NoFileExists(t, filepath.Join(dir, "a"))
 	require.NoError(t, r.Finish(nil))

@@ -75,6 +75,9 @@ func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err er
 // VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger, noted when they
 // were written, and names the damaged ones.
 func VerifyLogs(dir string) (damaged []string) {
+	if x := (existing{fs: vfs.Default, dir: dir}); x.list() == nil && !x.isStore {
+		return nil // There is nothing to verify.
+	}
 	_, problems := readLedger(vfs.Default, dir)
 	for _, problem := range problems {
 		damaged = append(damaged, problem.Error())

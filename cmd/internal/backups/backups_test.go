@@ -96,7 +96,7 @@ func print(t *testing.T, dir string) map[string][32]byte {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		if e.Name() != pebble.StoreFile && e.Name() != "LOCK" {
+		if !e.IsDir() && e.Name() != pebble.StoreFile && e.Name() != "LOCK" {
 			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 			require.NoError(t, err)
 			out[e.Name()] = sha256.Sum256(text)

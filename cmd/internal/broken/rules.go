@@ -117,7 +117,7 @@ var rules = []rule{
 	},
 	{
 		"samples are hidden when their rollups are there", "storage/horizon_advance.go",
-		"	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
+		"	to, err := s.rollUntil(ctx, tenant, from, next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
 	},
 	{
 		"samples go when their rollups are there", "storage/horizon_advance.go",
@@ -238,7 +238,7 @@ var rules = []rule{
 	},
 	{
 		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",
-		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
+		"		if marks[at] {\n			return errTrimmed", "		if marks[at] && false {\n			return errTrimmed", "TestImportWhileAnotherProcessCleans",
 	},
 	{
 		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",

@@ -31,8 +31,8 @@ func TestBackupsShareFiles(t *testing.T) {
 	for about, key := range map[string]*Key{"plain": nil, "encrypted": testKey(t, newIdentity(t)), "post-quantum": testKey(t, hybrid.String())} {
 		b, o := newMemory(), DefaultOptions()
 		o.Key = key
-		first := map[string]string{"000001.log": "one", "000002.log": strings.Repeat("two", 1e5), "empty": "", "same": "one"}
-		second := map[string]string{"000003.log": "three", "000002.log": first["000002.log"], "empty": ""}
+		first := map[string]string{"one.txt": "one", "two.txt": strings.Repeat("two", 1e5), "empty": "", "same": "one"}
+		second := map[string]string{"three.txt": "three", "two.txt": first["two.txt"], "empty": ""}
 		name := names(2)
 		stats, err := Backup(t.Context(), b, checkpoint(t, "s", first), name[0], o)
 		require.NoError(t, err, about)
@@ -66,12 +66,12 @@ func TestSizeOfEncryptedObjects(t *testing.T) {
 func TestEncryptedObjectsTellNothing(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
-	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"000001.log": "hunter2 is the secret"}), names(1)[0], o)
+	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"private.log": "hunter2 is the secret"}), names(1)[0], o)
 	require.NoError(t, err)
 	sum, _, err := pebble.SHA256Of(t.Context(), filepath.Join(checkpoint(t, "", map[string]string{"x": "hunter2 is the secret"}), "x"))
 	require.NoError(t, err)
 	for name, content := range b.objects {
-		for _, secret := range []string{"hunter2", "000001.log", sum} {
+		for _, secret := range []string{"hunter2", "private.log", sum} {
 			require.NotContains(t, name, secret)
 			require.NotContains(t, string(content), secret)
 		}
