@@ -219,6 +219,37 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	})
 }
 
+// TestSnapshotIsNoStore refuses to write to a snapshot of a store, which is the state of one moment. It can be read, and a copy of it can be
+// written to.
+func TestSnapshotIsNoStore(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
+	made := filepath.Join(dir, snapshotsFolder, "a")
+	require.NoError(t, e.Checkpoint(made))
+	require.NoError(t, e.Close())
+	before := snapshotOf(t, made)
+	_, err = Open(made, DefaultOptions())
+	require.ErrorIs(t, err, ErrIsBackup)
+	require.ErrorContains(t, err, "is a snapshot of the store in "+dir)
+	_, err = Mend(ctx, noSpares, made, false)
+	require.ErrorIs(t, err, ErrIsBackup)
+	require.ErrorIs(t, CheckStore(made), ErrIsBackup)
+	reader := openedReadOnly(t, DefaultOptions(), made)
+	require.Equal(t, 1, stageRows(t, reader))
+	require.NoError(t, reader.Close())
+	require.Equal(t, before, snapshotOf(t, made))
+	for _, copied := range []string{filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), snapshotsFolder, "a")} {
+		require.NoError(t, os.CopyFS(copied, os.DirFS(made)))
+		e, err := Open(copied, DefaultOptions())
+		require.NoError(t, err)
+		require.Equal(t, 1, stageRows(t, e))
+		require.NoError(t, e.Close())
+	}
+}
+
 // TestUnfinishedBackupIsNoStore refuses a backup that was killed while it was made.
 func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	t.Parallel()

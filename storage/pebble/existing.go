@@ -110,14 +110,16 @@ func (x *existing) checkSnapshots() error {
 // Pebble, and a manifest that SYNCED proves whole. Pebble would make a new database where the marker of the manifest is
 // missing, or another one's files would be leftovers to it, which it removes.
 func (x *existing) checkStore(opts *Options) error {
-	if err := x.checkOptions(); err != nil {
-		return err
+	l, problems := readNote(x.fs, x.dir)
+	if l == nil { // A SYNCED proves that the directory is no other program's.
+		if err := x.checkOptions(); err != nil {
+			return err
+		}
 	}
 	desc, err := pebbledb.Peek(x.dir, readOnlyFS{x.fs})
 	if err != nil {
 		return x.unpeeked(err)
 	}
-	l, problems := readNote(x.fs, x.dir)
 	if l == nil {
 		return problems[0]
 	}
@@ -135,10 +137,65 @@ func (x *existing) checkStore(opts *Options) error {
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
 		return missing("marker.format-version.*", fmt.Sprintf("it names version %d, the files are of version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
-	if manifest := x.fs.PathBase(desc.ManifestFilename); l.files[manifest] == nil { // It is an earlier one, too.
+	manifest := x.fs.PathBase(desc.ManifestFilename)
+	if l.files[manifest] == nil { // It is an earlier one, too.
 		return missing("marker.manifest.*", fmt.Sprintf("it names %s, and %s says that the manifest is %s", manifest, ledgerName, l.header.Manifest))
 	}
+	l.header.Manifest = manifest // A process that was killed may not have noted it, and may have removed the ones before.
+	l.dropOldManifests()
+	if l.isWithdrawn.Load() {
+		l.minLog = x.minLog(manifest)
+	}
 	x.ledger = l
+	return nil
+}
+
+// minLog returns the number of the first log with rows that aren't in tables; 0: not known.
+func (x *existing) minLog(manifest string) uint64 {
+	f, err := x.fs.Open(x.fs.PathJoin(x.dir, manifest))
+	if err != nil {
+		return 0 // Pebble returns the error.
+	}
+	defer f.Close()
+	state, err := readManifestState(f)
+	if err != nil {
+		return 0
+	}
+	return state.minLog
+}
+
+// checkRepair returns an error for a directory that isn't repaired: it has no store, or is a backup, another program's, another version's, or in the
+// middle of a restore. A repair changes nothing then.
+func (x *existing) checkRepair() error {
+	err := x.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrNoData, x.dir)
+	}
+	if err != nil {
+		return err
+	}
+	if x.has(restoring) {
+		return fmt.Errorf("%w: %s", ErrUnfinishedRestore, x.dir)
+	}
+	if err := errors.Join(x.checkBackup(), x.checkForeign()); err != nil {
+		return err
+	}
+	if !x.isStore {
+		return fmt.Errorf("%w: %s", ErrNoData, x.dir)
+	}
+	if l, _ := readNote(x.fs, x.dir); l == nil {
+		err = x.checkOptions()
+	} else {
+		err = l.checkFormat(&Options{})
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := pebbledb.Peek(x.dir, readOnlyFS{x.fs}); err != nil {
+		if err = x.unpeeked(err); errors.Is(err, errBadFormat) {
+			return err
+		}
+	}
 	return nil
 }
 

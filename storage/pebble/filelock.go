@@ -47,6 +47,17 @@ func LockFile(path string) (*FileLock, error) {
 	return nil, fmt.Errorf("%w by another process", ErrLockHeld)
 }
 
+// lockHolder returns the process that holds a lock on a file; 0: unknown. A file on which this process holds a lock isn't opened: closing it
+// would release the lock.
+func lockHolder(path string) int {
+	locks.Lock()
+	defer locks.Unlock()
+	if locks.held[path] != nil {
+		return os.Getpid()
+	}
+	return otherHolder(path)
+}
+
 // Remove removes the file and gives up the lock.
 func (l *FileLock) Remove() error { return errors.Join(os.Remove(l.path), l.lock.Close()) }
 

@@ -38,6 +38,9 @@ func TestFileLockNamesItsHolder(t *testing.T) {
 	if path := os.Getenv(variable); path != "" {
 		_, err := LockFile(path)
 		require.NoError(t, err)
+		lock, err := filepath.EvalSymlinks(path)
+		require.NoError(t, err)
+		require.Equal(t, os.Getpid(), lockHolder(lock)) // The lock stays.
 		fmt.Println("locked")
 		_, _ = io.Copy(io.Discard, os.Stdin) // Until the other one has seen it.
 		return

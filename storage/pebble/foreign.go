@@ -17,7 +17,7 @@ import (
 // ErrForeign means that a directory holds something else than an engine's data.
 var ErrForeign = errors.New("pebble: the directory holds something else")
 
-// ErrIsBackup means that a directory holds backups, which a start would change.
+// ErrIsBackup means that a directory holds backups, or is a snapshot, which a start would change.
 var ErrIsBackup = errors.New("pebble: the directory holds a backup")
 
 // CheckForeign returns an error for which ErrForeign or ErrIsBackup is true where Open makes no engine, since dir, a directory of
@@ -109,7 +109,7 @@ func (x *existing) checkOptions() error {
 // mergerLine is the line of an options file with the name of the merge operator.
 var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
 
-// checkBackup returns an error for a backup, a backup that isn't complete, and a folder of backups without a store.
+// checkBackup returns an error for a backup, a backup that isn't complete, a snapshot, and a folder of backups without a store.
 func (x *existing) checkBackup() error {
 	isBackup := func(folder, name string) error {
 		return fmt.Errorf("%w: %s is a backup (made by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
@@ -123,7 +123,7 @@ func (x *existing) checkBackup() error {
 		return fmt.Errorf("%w: %s is an unfinished one, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
 	}
 	if x.isStore {
-		return nil
+		return x.checkSnapshot()
 	}
 	for _, name := range x.names {
 		if _, err := x.fs.Stat(x.fs.PathJoin(x.dir, name, backupList)); err == nil {
@@ -131,6 +131,16 @@ func (x *existing) checkBackup() error {
 		}
 	}
 	return nil
+}
+
+// checkSnapshot returns an error for a snapshot that is still in the directory of its store: it is the state of one moment.
+func (x *existing) checkSnapshot() error {
+	folder := filepath.Dir(x.dir)
+	of := existing{fs: x.fs, dir: filepath.Dir(folder)}
+	if filepath.Base(folder) != snapshotsFolder || of.list() != nil || !of.isStore {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to a directory elsewhere, and use the copy", ErrIsBackup, x.dir, of.dir)
 }
 
 // mayBeOurs reports whether a name is one that an engine whose creation was interrupted has left, or that a new

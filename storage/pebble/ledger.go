@@ -49,6 +49,8 @@ type ledger struct {
 	isHeld bool // the engine isn't complete, and no note is written; needs noting
 	// isWithdrawn: there is a note that was withdrawn.
 	isWithdrawn atomic.Bool
+	// minLog is the number of the first log that a withdrawn note names and that can't be missing; 0: not known.
+	minLog uint64
 
 	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
 	header  ledgerHeader
@@ -139,7 +141,7 @@ func (l *ledger) compare(name string, w written) error {
 	n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
 	what := ""
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load():
+	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load() && !(isLog(name) && l.minLog > 0 && numberOf(name) >= l.minLog):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		what = "it is missing"

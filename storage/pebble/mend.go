@@ -43,14 +43,9 @@ type MendStats struct {
 //
 // Spares are the backups, the newest first. They are read only as long as a file is damaged.
 func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
-	if _, err := os.Stat(filepath.Join(dir, backupList)); err == nil {
-		return stats, fmt.Errorf("%w: %s is a backup, which isn't repaired: restore it into another directory (cassia restore)", ErrForeign, dir)
-	}
-	if err := checkRestored(dir); err != nil {
+	x := existing{fs: vfs.Default, dir: dir}
+	if err := x.checkRepair(); err != nil {
 		return stats, err
-	}
-	if !hasEngineFiles(dir) {
-		return stats, fmt.Errorf("%w: %s", ErrNoData, dir)
 	}
 	lock, err := lockDirectory(dir, writeLocks{vfs.Default})
 	if err != nil {
@@ -59,20 +54,6 @@ func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveU
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats, described: map[string]map[uint64]*liveFile{}}
 	return stats, m.run()
-}
-
-// hasEngineFiles reports whether a directory has a file that only an engine writes.
-func hasEngineFiles(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // Locking it returns the error.
-	}
-	for _, e := range entries {
-		if name := e.Name(); name == ledgerName || isNoted(name) || isTableFile(name) || strings.HasPrefix(name, "marker.") {
-			return true
-		}
-	}
-	return false
 }
 
 func isTableFile(name string) bool {
@@ -113,14 +94,13 @@ type toMend struct {
 }
 
 func (m *mender) run() error {
-	ledger, _ := readLedger(vfs.Default, m.dir)
+	m.ledger, _ = readNote(vfs.Default, m.dir)
 	switch _, err := os.Stat(filepath.Join(m.dir, ledgerName)); {
+	case m.ledger != nil:
 	case errors.Is(err, fs.ErrNotExist):
 		m.problem = fmt.Sprintf("file %s is missing", ledgerName)
-	case ledger == nil:
-		m.problem = fmt.Sprintf("file %s is damaged", ledgerName)
 	default:
-		m.ledger = ledger
+		m.problem = fmt.Sprintf("file %s is damaged", ledgerName)
 	}
 	if ok, err := m.findManifest(); err != nil || !ok {
 		return err
@@ -135,7 +115,10 @@ func (m *mender) run() error {
 	if err := m.formatMarker(); err != nil || !ok || !m.renew {
 		return err
 	}
-	return noteCopy(vfs.Default, m.dir)
+	if err := noteCopy(vfs.Default, m.dir); err != nil {
+		return err
+	}
+	return m.setAsideIfThere(ledgerName + withdrawnSuffix)
 }
 
 func (m *mender) mended(format string, args ...any) {
@@ -251,6 +234,14 @@ func (m *mender) setAside(name string) error {
 		return fmt.Errorf("pebble: mend: %w", err)
 	}
 	return errors.Join(syncDir(vfs.Default, filepath.Dir(to)), syncDir(vfs.Default, m.dir))
+}
+
+// setAsideIfThere is setAside, and makes no folder for a file that isn't there.
+func (m *mender) setAsideIfThere(name string) error {
+	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return m.setAside(name)
 }
 
 // copyAside copies a file, if it is there, to the folder of damaged files.

@@ -91,6 +91,9 @@ func (m *mender) findManifest() (bool, error) {
 		m.left("file %s can't be read (%v)", m.manifest, err)
 		return false, nil
 	}
+	if m.ledger != nil {
+		m.ledger.minLog = m.state.minLog
+	}
 	if ok, err := m.isCurrent(noted != nil); err != nil || !ok {
 		return false, err
 	}

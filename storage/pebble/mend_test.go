@@ -256,7 +256,7 @@ func TestMendTakesNoOtherFile(t *testing.T) {
 	stats, err = Mend(t.Context(), Spares(b.folder), b.dir+"-none", false)
 	require.ErrorIs(t, err, ErrNoData, "%v", stats)
 	_, err = Mend(t.Context(), Spares(b.folder), filepath.Join(b.folder, "b"), false)
-	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorIs(t, err, ErrIsBackup)
 	require.NoFileExists(t, filepath.Join(b.folder, "b", "LOCK"))
 }
 

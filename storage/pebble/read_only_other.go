@@ -22,5 +22,5 @@ func readLock(name string) (io.Closer, error) {
 // isHeldByOther reports whether an error of taking a lock means that another process holds it.
 func isHeldByOther(err error) bool { return err != nil }
 
-// lockHolder returns the process that holds the lock on a file; 0: unknown.
-func lockHolder(string) int { return 0 }
+// otherHolder returns the process, another one, that holds the lock on a file; 0: unknown.
+func otherHolder(string) int { return 0 }

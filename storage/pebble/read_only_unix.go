@@ -28,8 +28,8 @@ func isHeldByOther(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)
 }
 
-// lockHolder returns the process, another one, that holds the lock on a file; 0: unknown.
-func lockHolder(name string) int {
+// otherHolder returns the process, another one, that holds the lock on a file; 0: unknown.
+func otherHolder(name string) int {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0

@@ -171,7 +171,11 @@ func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir strin
 	if err := make(c.snapshot); err != nil {
 		return errors.Join(err, c.Remove())
 	}
-	return c.lock.Remove()
+	done, err := Turn(ctx, folder) // A sweep that has listed the claim would remove the snapshot.
+	if err != nil {
+		return errors.Join(err, c.Remove())
+	}
+	return errors.Join(c.lock.Remove(), done())
 }
 
 // Unclaimed returns the names of the snapshots that stay until a user removes them, the oldest first.

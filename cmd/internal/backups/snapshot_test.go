@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -122,6 +123,34 @@ func TestMakeUnclaimed(t *testing.T) {
 	require.ErrorIs(t, MakeUnclaimed(t.Context(), folder, "b", func(dir string) error { return errors.Join(makeDir(dir), full) }), full)
 	_, err := RemoveAbandoned(t.Context(), folder)
 	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, namesIn(t, folder))
+}
+
+// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and remove the snapshot.
+func TestSweepBesideUnclaimed(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "snapshots")
+	var sweeping func() error
+	made := make(chan error, 1)
+	taken := make(chan struct{})
+	go func() {
+		made <- MakeUnclaimed(t.Context(), folder, "a", func(dir string) (err error) {
+			defer close(taken)
+			sweeping, err = Turn(t.Context(), folder)
+			return errors.Join(err, os.Mkdir(dir, 0o755))
+		})
+	}()
+	<-taken
+	select {
+	case err := <-made:
+		t.Error("the claim was removed while another process sweeps", err)
+	case <-time.After(100 * time.Millisecond):
+		removed, err := sweep(folder)
+		require.NoError(t, err)
+		require.Empty(t, removed)
+		require.NoError(t, sweeping())
+		require.NoError(t, <-made)
+	}
 	require.Equal(t, []string{"a"}, namesIn(t, folder))
 }
 

@@ -1,0 +1,158 @@
+package pebble
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// TestRefusedRepairsChangeNothing: a directory of another program or version isn't repaired, even if a file of it is damaged.
+func TestRefusedRepairsChangeNothing(t *testing.T) {
+	t.Parallel()
+	header := func(change func(*ledgerHeader)) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			l, problems := readNote(vfs.Default, dir)
+			require.Empty(t, problems)
+			change(&l.header)
+			require.NoError(t, noteCopyOf(vfs.Default, dir, l.header))
+		}
+	}
+	add := func(name string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+	}
+	for what, c := range map[string]struct {
+		prepare func(t *testing.T, dir string)
+		is      error
+	}{
+		"a newer SYNCED": {header(func(h *ledgerHeader) { h.Version++ }), errBadFormat},
+		"a newer format": {header(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat},
+		"a newer Pebble": {add("marker.format-version.000099.999"), errBadFormat},
+		"a Prometheus":   {add("wal/00000000"), ErrForeign},
+		"a restore":      {add(restoring + "/x"), ErrUnfinishedRestore},
+		"a backup":       {add(backupList), ErrIsBackup},
+		"another's Pebble": {func(t *testing.T, dir string) {
+			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
+			db, err := pebbledb.Open(dir, &pebbledb.Options{Logger: &logger{log: DefaultOptions().Logger}})
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(db.Close(), os.Remove(filepath.Join(dir, lockName))))
+		}, ErrForeign},
+		"logs": {func(t *testing.T, dir string) {
+			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
+			add("syslog.log")(t, dir)
+		}, ErrNoData},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir, _ := killedDirectory(t, false)
+			c.prepare(t, dir)
+			options, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*"))
+			require.NoError(t, err)
+			if c.is != ErrForeign && len(options) > 0 {
+				require.NoError(t, os.Remove(options[0]))
+			}
+			before := snapshotOf(t, dir)
+			_, err = Mend(ctx, noSpares, dir, true)
+			require.ErrorIs(t, err, c.is)
+			require.Equal(t, before, snapshotOf(t, dir))
+		})
+	}
+}
+
+// TestDamagedNameOfMerger: an options file with a damaged name of the merge operator is a damaged file, not another program's.
+func TestDamagedNameOfMerger(t *testing.T) {
+	t.Parallel()
+	dir, rows := killedDirectory(t, false)
+	options, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*"))
+	require.NoError(t, err)
+	text, err := os.ReadFile(options[0])
+	require.NoError(t, err)
+	damaged := bytes.Replace(text, []byte("merger="), []byte("merger=x"), 1)
+	require.NotEqual(t, text, damaged)
+	require.NoError(t, os.WriteFile(options[0], damaged[:len(text)], 0o600))
+	_, err = Open(dir, DefaultOptions())
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+	_, err = Mend(ctx, noSpares, dir, false)
+	require.NoError(t, err)
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, rows, stageRows(t, e))
+	require.NoError(t, e.Close())
+}
+
+// withdrawNote has the note of a killed store withdrawn, as on a full disk.
+func withdrawNote(t *testing.T, dir string) {
+	path := filepath.Join(dir, ledgerName)
+	require.NoError(t, os.Rename(path, path+withdrawnSuffix))
+}
+
+// TestMendWithWithdrawnNote: a note that a full disk had withdrawn vouches for the files in a repair as it does in a start. After a repair that
+// writes the note again it is moved aside.
+func TestMendWithWithdrawnNote(t *testing.T) {
+	t.Parallel()
+	dir, rows := killedDirectory(t, false)
+	withdrawNote(t, dir)
+	options, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(options[0], 0))
+	stats, err := Mend(ctx, noSpares, dir, false)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	require.FileExists(t, filepath.Join(dir, ledgerName))
+	require.NoFileExists(t, filepath.Join(dir, ledgerName+withdrawnSuffix))
+	require.FileExists(t, filepath.Join(dir, AsideFolder, ledgerName+withdrawnSuffix))
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, rows, stageRows(t, e))
+	require.NoError(t, e.Close())
+}
+
+// TestLogMissingWithWithdrawnNote: a withdrawn note may name files that are gone, but not a log with rows that aren't in tables.
+func TestLogMissingWithWithdrawnNote(t *testing.T) {
+	t.Parallel()
+	dir, _ := killedDirectory(t, false)
+	l, problems := readNote(vfs.Default, dir)
+	require.Empty(t, problems)
+	require.NoError(t, noteCopyOf(vfs.Default, dir, l.header)) // It names the log.
+	withdrawNote(t, dir)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	newest := logs[len(logs)-1]
+	require.NoError(t, os.Remove(newest))
+	_, err = Open(dir, DefaultOptions())
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+	require.ErrorContains(t, err, filepath.Base(newest))
+	stats, err := Mend(ctx, noSpares, dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	require.Contains(t, stats.Left[0], filepath.Base(newest))
+}
+
+// TestNoteOfManifestBefore: a process that is killed right after it has removed an earlier manifest leaves a note that names it. It isn't needed.
+func TestNoteOfManifestBefore(t *testing.T) {
+	t.Parallel()
+	dir, rows := killedDirectory(t, false)
+	l, problems := readNote(vfs.Default, dir)
+	require.Empty(t, problems)
+	list := ledgerText{ledgerHeader: l.header, Files: []noted{{"MANIFEST-000000", 10, "00000000"}}}
+	list.Manifest = "MANIFEST-000000"
+	for name, w := range l.files {
+		list.Files = append(list.Files, noted{name, w.synced, fmt.Sprintf("%08x", w.syncSum)})
+	}
+	require.NoError(t, writeLedger(vfs.Default, dir, list))
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, rows, stageRows(t, e))
+	require.NoError(t, e.Close())
+}
