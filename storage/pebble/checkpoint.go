@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -41,6 +42,9 @@ func (e *Engine) Checkpoint(dir string) error {
 		if err := e.checkpointOf(e.fs.PathDir(e.fs.PathJoin(dir, ledgerName))); err != nil {
 			return err
 		}
+		if err := e.checkCopy(dir); err != nil {
+			return errors.Join(err, e.fs.RemoveAll(dir))
+		}
 		return noteCopyOf(e.fs, dir, e.ledger.currentHeader())
 	})
 }
@@ -53,6 +57,64 @@ func (e *Engine) checkpointOf(dir string) error {
 	e.files.begin(&copiedTo{dir: dir, begun: release})
 	defer e.files.begin(nil)
 	return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
+}
+
+// checkCopy returns an error unless the manifest of a copy is whole and the copy has each table that the manifest names, in its size.
+func (e *Engine) checkCopy(dir string) error {
+	desc, err := pebbledb.Peek(dir, e.fs)
+	if err != nil || !desc.Exists {
+		return fmt.Errorf("pebble: checkpoint: %s has no manifest: %w", dir, errors.Join(errBadCopy, err))
+	}
+	f, err := e.fs.Open(desc.ManifestFilename)
+	if err != nil {
+		return fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	state, err := readManifestState(f)
+	switch {
+	case info.Size() == 0:
+		return fmt.Errorf("%w: %s is empty", errBadCopy, desc.ManifestFilename)
+	case errors.Is(err, errManifest):
+		return nil // Its edits aren't all understood; Pebble reads them.
+	case err != nil:
+		return fmt.Errorf("pebble: checkpoint: %s: %w", desc.ManifestFilename, err)
+	case !state.isWhole:
+		return fmt.Errorf("%w: %s ends early", errBadCopy, desc.ManifestFilename)
+	}
+	for number, live := range state.liveFiles() {
+		name := e.fs.PathJoin(dir, fmt.Sprintf("%06d.sst", number))
+		info, err := e.fs.Stat(name)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errBadCopy, err)
+		}
+		if live.size != 0 && uint64(info.Size()) != live.size {
+			return fmt.Errorf("%w: %s has %d bytes instead of %d", errBadCopy, name, info.Size(), live.size)
+		}
+	}
+	return nil
+}
+
+// errBadCopy means that a checkpoint isn't a whole copy. It was removed.
+var errBadCopy = errors.New("pebble: the checkpoint isn't a whole copy")
+
+// beginManifest has Pebble begin a manifest of its own if it hasn't yet. After a start that was interrupted between its manifest and its
+// log, the next one goes on with that manifest, of which Pebble's own checkpoint copies nothing.
+func (e *Engine) beginManifest() error {
+	if e.ledger.hasOwnManifest() {
+		return nil
+	}
+	err := e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) }) // So that there is something to flush.
+	if err == nil {
+		err = e.db.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: open %s: %w", e.dir, err)
+	}
+	return nil
 }
 
 // change runs an operation of Pebble's that changes rows. A checkpoint has all of it, or nothing.

@@ -3,10 +3,12 @@ package pebble
 import (
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
@@ -78,6 +80,38 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start ended between its manifest and its log: Pebble then
+// goes on with that manifest, of which its own checkpoint copies nothing.
+func TestCheckpointAfterAnInterruptedStart(t *testing.T) {
+	var armed, marked atomic.Bool
+	var mem, killed *vfs.MemFS
+	var osFS FS
+	mem, osFS = faultyFS(func(op errorfs.Op) error {
+		switch {
+		case !armed.Load():
+		case op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "marker.manifest"):
+			marked.Store(true)
+		case op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") && marked.Load() && killed == nil:
+			killed = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+		}
+		return nil
+	})
+	e := openOn(t, osFS)
+	require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+	require.NoError(t, e.Close())
+	armed.Store(true)
+	e = openOn(t, osFS)
+	require.NotNil(t, killed)
+	require.NoError(t, e.Close())
+
+	e = openOn(t, killed)
+	require.NoError(t, e.Checkpoint("copy"))
+	require.NoError(t, e.Close())
+	copied := reopen(t, killed, "copy")
+	require.Equal(t, 1, stageRows(t, copied))
+	require.NoError(t, copied.Close())
 }
 
 func reopen(t testing.TB, osFS FS, dir string) *Engine {

@@ -180,6 +180,9 @@ func (e *Engine) open(opts Options) (err error) {
 		return err
 	}
 	e.ledger.setPebble(uint64(e.db.FormatMajorVersion()))
+	if err := e.beginManifest(); err != nil {
+		return err
+	}
 	if err := e.completeCreation(); err != nil {
 		return err
 	}

@@ -57,8 +57,10 @@ type ledger struct {
 	files   map[string]*written
 	changed bool // since it was written
 	fresh   bool // there are names that the directory's last sync may not have had
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	// ownManifest: a manifest was created since the engine was opened.
+	ownManifest bool
+	stop        chan struct{}
+	stopped     sync.WaitGroup
 }
 
 // written is the state of a file: the bytes that were written, and as far as they were synced.
@@ -344,6 +346,13 @@ func syncDirectory(files vfs.FS, dir string) error {
 	return nil
 }
 
+// hasOwnManifest reports whether a manifest was created since the engine was opened.
+func (l *ledger) hasOwnManifest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ownManifest
+}
+
 // lengths returns the bytes of each file that were written, synced or not.
 func (l *ledger) lengths() map[string]int64 {
 	l.mu.Lock()
@@ -361,6 +370,7 @@ func (l *ledger) created(path string) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		l.ownManifest = l.ownManifest || strings.HasPrefix(name, manifestPrefix)
 		l.files[name], l.fresh = &written{}, true
 	}
 }
