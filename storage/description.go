@@ -29,18 +29,21 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	return described.DescribeStore(ctx, text)
 }
 
-// setSettings replaces the stored settings if they are still old, JSON. The engine gets the description first: a release that doesn't know
-// the format must not open files which may have such rows. If the settings aren't replaced, the description is too strict or has a
-// period too many until the store is opened again.
+// setSettings replaces the stored settings if they are still old, JSON. The engine gets the format first: a release that doesn't know it
+// must not open files which may have such rows. The periods are left out until they are stored: a description with one that isn't would
+// refuse every start once it had begun. If the settings aren't replaced, the description stays like that until the store is opened again.
 func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(s)
 	if err != nil {
 		return false, nil, err
 	}
-	if err := describeStore(ctx, eng, s); err != nil {
+	if err := describeStore(ctx, eng, settings{Format: s.Format}); err != nil {
 		return false, nil, err
 	}
-	return eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value)
+	if ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value); ok && err == nil {
+		_ = describeStore(ctx, eng, s) // They are stored: Open refuses what the description doesn't, and describes them again.
+	}
+	return ok, found, err
 }
 
 // Admit returns an error for which ErrNewerFormat or ErrOtherSettings is true if Open would refuse a store, given what it told the engine by

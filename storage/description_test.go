@@ -1,12 +1,15 @@
 package storage
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -59,4 +62,60 @@ func TestDescriptionOfAStore(t *testing.T) {
 	require.NoError(t, eng.Close())
 	require.ErrorIs(t, open(opts), ErrNewerFormat)
 	require.ErrorContains(t, Admit(opts)([]byte("{")), "the description of the store is corrupt")
+}
+
+// unsetEngine can fail to compare and set.
+type unsetEngine struct {
+	*pebble.Engine
+	failing bool
+}
+
+func (e *unsetEngine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	if e.failing {
+		return false, nil, engine.ErrUnavailable
+	}
+	return e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
+}
+
+// TestPeriodThatIsNotAdded has the addition of a period fail at the settings row, after the description was written, or succeed, and opens the
+// store once that period would have begun: a start is refused by the settings that there are.
+func TestPeriodThatIsNotAdded(t *testing.T) {
+	t.Parallel()
+	for _, added := range []bool{false, true} {
+		dir, later := t.TempDir(), time.Duration(0)
+		opts := DefaultOptions()
+		opts.Now = func() time.Time { return time.Now().Add(later) }
+		open := func(opts Options, f func(*Store)) error {
+			o := pebble.DefaultOptions()
+			o.Admit = Admit(opts)
+			eng, err := pebble.Open(dir, o)
+			if err != nil {
+				return err
+			}
+			unset := &unsetEngine{Engine: eng}
+			s, err := Open(t.Context(), unset, opts)
+			if err == nil {
+				if unset.failing = !added; f != nil {
+					f(s)
+				}
+				require.NoError(t, s.Close())
+			}
+			require.NoError(t, eng.Close())
+			return err
+		}
+		require.NoError(t, open(opts, nil))
+		require.NoError(t, open(opts, func(s *Store) {
+			_, err := s.SetPeriod(t.Context(), format.Period{SlotMS: time.Hour.Milliseconds()}, time.Time{})
+			require.Equal(t, added, err == nil, err)
+		}))
+		later = 30 * 24 * time.Hour
+		other := opts
+		other.Slot = time.Hour
+		if added {
+			opts, other = other, opts
+		}
+		require.ErrorIs(t, open(other, nil), ErrOtherSettings)
+		require.NoError(t, open(opts, nil), "added: %v", added)
+		require.ErrorIs(t, open(other, nil), ErrOtherSettings)
+	}
 }

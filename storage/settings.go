@@ -72,8 +72,10 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		if err != nil || opts.ReadOnly {
 			return have, false, err
 		}
-		have, err = withClasses(ctx, eng, opts, have)
-		return have, false, errors.Join(err, describeStore(ctx, eng, have))
+		if have, err = withClasses(ctx, eng, opts, have); err == nil {
+			err = describeStore(ctx, eng, have)
+		}
+		return have, false, err
 	}
 	want := settings{
 		Format: opts.firstFormat(), CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),

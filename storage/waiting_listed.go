@@ -78,10 +78,10 @@ func (s *Store) listNumbers(ctx context.Context, l numberList) ([]int64, error) 
 }
 
 // numbersIn returns the numbers whose rows a gap in the list may hold. A later scan of these reports the damage. A gap that reaches the end may
-// also hold rows that are more than a day ahead, which are reported here.
+// also hold rows that are more than a day ahead, which are reported here, once a day.
 func (s *Store) numbersIn(d engine.Damage, l numberList) (list []int64) {
 	_, now := s.clock.Times()
-	until := now.UnixMilli() + format.DayMS
+	until := (format.FloorDiv(now.UnixMilli(), format.DayMS) + 2) * format.DayMS
 	from, to := l.lowest, l.number(until)
 	if d.After != nil {
 		from = max(from, d.After[l.field].Int)

@@ -77,9 +77,10 @@ type aheadSamples struct {
 // comparing is held while the cluster's clock is read.
 type comparing struct {
 	sync.Mutex
-	// started numbers the readings; read is the last one that succeeded.
+	// started numbers the readings; ended is the last one that has ended, with err.
 	started atomic.Int64
-	read    int64
+	ended   int64
+	err     error
 }
 
 // compare reads the cluster's clock.
@@ -89,17 +90,21 @@ func (c *CheckedClock) compare(ctx context.Context) error {
 	return c.compareLocked(ctx)
 }
 
-// compareAgain returns nil once a reading that started after the call has ended. Concurrent callers share one.
-func (c *CheckedClock) compareAgain() error {
-	before := c.comparing.started.Load()
+// compareAgain returns what a reading resulted in that started after the call. Concurrent callers share one, also one that failed: while the
+// cluster doesn't answer they would otherwise wait for each other's timeouts.
+func (c *CheckedClock) compareAgain() error { return c.compareAfter(c.comparing.started.Load()) }
+
+// compareAfter is compareAgain for a call when that many readings had started.
+func (c *CheckedClock) compareAfter(before int64) error {
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
-	if c.comparing.read > before {
-		return nil
+	err := c.comparing.err
+	if c.comparing.ended <= before {
+		ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
+		defer cancel()
+		err = c.compareLocked(ctx)
 	}
-	ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
-	defer cancel()
-	if err := c.compareLocked(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("membership: samples are ahead of this machine's clock, and the cluster's can't be read to decide which one is wrong: %w", err)
 	}
 	return nil
@@ -110,9 +115,11 @@ func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	n := c.comparing.started.Add(1)
 	theirs, err := c.theirs.Clock(ctx)
 	if err != nil {
-		return fmt.Errorf("membership: asking for the engine's clock: %w", err)
+		err = fmt.Errorf("membership: asking for the engine's clock: %w", err)
 	}
-	c.comparing.read = n
+	if c.comparing.ended, c.comparing.err = n, err; err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen += c.passed(c.o.Now())

@@ -1,0 +1,34 @@
+package membership
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// unreadClock is a clock that can't be read.
+type unreadClock struct{ asked *int }
+
+func (u unreadClock) Clock(context.Context) (time.Time, error) {
+	*u.asked++
+	return time.Time{}, engine.ErrUnavailable
+}
+
+// While the cluster doesn't answer, concurrent callers share its errors: the last one doesn't wait for the timeouts of all others. A later
+// caller reads the clock again.
+func TestCallersShareAFailedReading(t *testing.T) {
+	asked := 0
+	c := &CheckedClock{o: &Options{Now: time.Now}, open: t.Context(), theirs: unreadClock{&asked}}
+	before := c.comparing.started.Load()
+	for range 20 { // They called at once, and wait for each other.
+		require.ErrorIs(t, c.compareAfter(before), engine.ErrUnavailable)
+	}
+	require.Equal(t, 1, asked)
+	_, err := c.ConfirmAhead()
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.Equal(t, 2, asked)
+}
