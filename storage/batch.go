@@ -174,7 +174,7 @@ func (b *Batch) checkAhead(t int64) error {
 	if b.confirmed || t > b.newest+maxSlow {
 		return ErrTooFarAhead
 	}
-	wait, err := b.s.clock.ConfirmAhead()
+	wait, err := b.s.clock.ConfirmAhead(time.Duration(t-b.newest) * time.Millisecond)
 	switch {
 	case err != nil:
 		return err

@@ -183,7 +183,7 @@ func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	defer func() { require.NoError(t, s.Close()) }()
 	names, err := s.LabelValues(t.Context(), "__name__", storage.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
-	require.Equal(t, []string{"clock_ahead", "clock_right"}, names)
+	require.Equal(t, []string{"clock_ahead", "clock_behind", "clock_right"}, names)
 }
 
 // testRefusals starts cassia with settings that can't be: it ends with status 1 and one line.

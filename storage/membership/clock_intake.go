@@ -15,7 +15,12 @@ const (
 	noteEvery = 10 * time.Minute
 	// aheadRest is how long no sample was ahead of the clock when the next one is taken for another fault.
 	aheadRest = time.Hour
+	// maxSlow is how slow a trusted clock may be.
+	maxSlow = maxClockOff
 )
+
+// earliestNow is a time before which no right clock shows.
+var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Bounds returns the earlier and the later of the clock's time and the expected one, also while the clock is trusted. Samples are
 // rejected for good only if both reject them: as too old by the earlier, as too far ahead by the later.
@@ -33,13 +38,15 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// ConfirmAhead is called before samples ahead of Bounds are rejected for good: this machine's clock may be slow.
+// ConfirmAhead is called before samples that are ahead of Bounds by more than accepted, by the given time, are rejected for good: this
+// machine's clock may be slow.
 //
 //   - On a cluster it reads the cluster's clock again, by which Bounds goes from then on: a virtual machine that was paused doesn't
 //     measure that. An error means that it can't be read.
 //   - On one machine there is no second clock. wait is how much longer the sender should send such samples again: NTP sets a clock
-//     within minutes. It starts over when the clock was set, and after an hour without such samples.
-func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
+//     within minutes. It starts over when the clock was set, and after an hour without such samples. There is no wait for samples that
+//     are ahead by more than maxSlow, unless the clock is untrusted or shows a time before this program was written.
+func (c *CheckedClock) ConfirmAhead(by time.Duration) (wait time.Duration, err error) {
 	switch {
 	case c.o.Believing, !c.alone && c.theirs == nil:
 		return 0, nil
@@ -48,7 +55,9 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	if now := c.look(); by > maxSlow && c.doubt == nil && now.After(earliestNow) {
+		return 0, nil
+	}
 	a := &c.ahead
 	if !a.any || c.seen-a.last >= aheadRest {
 		*a = aheadSamples{any: true, since: c.seen}
