@@ -45,13 +45,15 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	}
 	fmt.Printf("%s: %d files of %d bytes were looked at, %d mended, %d parts are still damaged, in %s\n", dir, stats.Files, stats.Bytes,
 		len(stats.Mended), len(stats.Left), time.Since(begun).Round(time.Millisecond))
-	if len(stats.Left) > 0 {
-		return stillDamaged(from, dir, &stats)
+	var marked error
+	if len(stats.Lost) > 0 { // Another repair doesn't find the loss any more.
+		marked = markRestored(ctx, dir, "")
 	}
-	if len(stats.Lost) > 0 {
-		if err := markRestored(ctx, dir, ""); err != nil {
-			return err
-		}
+	if len(stats.Left) > 0 {
+		return errors.Join(stillDamaged(from, dir, &stats), marked)
+	}
+	if marked != nil {
+		return marked
 	}
 	if !verify {
 		return nil

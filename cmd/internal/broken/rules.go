@@ -262,6 +262,10 @@ var rules = []rule{
 		"	if err := l.checkFormat(opts); err != nil {\n", "	if err := l.checkFormat(opts); err != nil && opts == nil {\n", "TestRefusalsChangeNothing",
 	},
 	{
+		"a directory that a start refuses for its format or content isn't repaired", "storage/pebble/mend.go",
+		"	if err := x.checkRepair(); err != nil {\n", "	if err := x.list(); err != nil {\n", "TestRefusedRepairsChangeNothing",
+	},
+	{
 		"a manifest is noted before a marker names it", "storage/pebble/vitalfs.go",
 		"	if manifest != \"\" { // From", "	if false { // From", "TestPowerCut.*|TestNoPowerCutIsTakenForDamage",
 	},
