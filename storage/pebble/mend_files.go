@@ -258,7 +258,11 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 			}
 		}
 	}
-	if m.problem == "" {
+	readable, err := m.unreadable(damaged)
+	if err != nil {
+		return false, err
+	}
+	if ok = ok && readable; !ok || m.problem == "" {
 		return ok, nil
 	}
 	doubt, err := m.doubtfulLog()
@@ -339,8 +343,8 @@ func (m *mender) cut(name string) error {
 	path := filepath.Join(m.dir, name)
 	l, err := readLog(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is gone", name))
-		return nil
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is missing", name))
+		return m.setAsideIfThere(name) // It may be a link to a file that is missing.
 	}
 	if err != nil {
 		return err
