@@ -76,6 +76,8 @@ type mender struct {
 	state    *manifestState
 	// renew: SYNCED needs to be written again.
 	renew bool
+	// isCut: a log was cut, or is missing.
+	isCut bool
 
 	described map[string]map[uint64]*liveFile // by the manifests of backups, by the backups' names
 }
