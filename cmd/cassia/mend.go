@@ -20,7 +20,7 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 	m := &mending{}
 	cmd.Flag("damaged", "Repair only the files of a directory that are damaged or missing: those of which nothing is lost, and, with --from, those that a backup has whole. "+
 		"What is newer than the backups stays. No file is deleted. No server may be running.").BoolVar(&m.damaged)
-	cmd.Flag("give-up-log", "With --damaged: where a log is damaged, go on without what it had after the damage, which was acknowledged and is lost.").BoolVar(&m.giveUpLog)
+	cmd.Flag("give-up-log", "With --damaged: where a log is damaged, go on without what it had after the damage, which was acknowledged and is lost. Deletes made after the damage are lost as well: repeat them.").BoolVar(&m.giveUpLog)
 	return m
 }
 
@@ -69,6 +69,9 @@ func printMended(stats *pebble.MendStats) {
 	}
 	for _, text := range stats.Lost {
 		fmt.Println("given up: " + text)
+	}
+	if len(stats.Lost) > 0 {
+		fmt.Println("Samples that were deleted may show again. Deletes made after the damage are lost as well: repeat them.")
 	}
 	for _, text := range stats.Left {
 		fmt.Println("still damaged: " + text)

@@ -38,8 +38,8 @@ type MendStats struct {
 //	SYNCED           written again where the manifest, all of its tables and the logs are complete
 //
 // Rows that are newer than the backup stay. No file is deleted: those that are replaced are moved to a folder. Where no backup has a table, its
-// file is made as long as it was, so that the directory can be opened and answers name the rows that are missing. With giveUp, rows that a damaged
-// log has after the damage are lost, so that the directory can be opened.
+// file is made as long as it was, so that the directory can be opened and answers name the rows that are missing. With giveUp, rows and deletes that a damaged
+// log has after the damage are lost, so that the directory can be opened. A log is damaged if it lacks bytes that SYNCED vouches for, or Pebble can't read it.
 //
 // Spares are the backups, the newest first. They are read only as long as a file is damaged.
 func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
@@ -76,6 +76,8 @@ type mender struct {
 	state    *manifestState
 	// renew: SYNCED needs to be written again.
 	renew bool
+	// isCut: a log was cut, or is missing.
+	isCut bool
 
 	described map[string]map[uint64]*liveFile // by the manifests of backups, by the backups' names
 }
@@ -208,7 +210,7 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 	if ok, err := d.fits(written); err != nil || !ok {
 		return false, err
 	}
-	if err := m.setAside(d.file); err != nil {
+	if err := m.linkAside(d.file); err != nil {
 		return false, err
 	}
 	if err := fileutil.Rename(written, to); err != nil {
@@ -242,6 +244,21 @@ func (m *mender) setAsideIfThere(name string) error {
 		return nil
 	}
 	return m.setAside(name)
+}
+
+// linkAside makes a file, if it is there, also a file of the folder of damaged files: it stays in its place until another replaces it.
+func (m *mender) linkAside(name string) error {
+	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	to, err := m.freeNameAside(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(m.dir, name), to); err != nil { // Some file systems have no links.
+		return m.copyAside(name)
+	}
+	return syncDir(vfs.Default, filepath.Dir(to))
 }
 
 // copyAside copies a file, if it is there, to the folder of damaged files.

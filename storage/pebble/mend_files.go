@@ -258,7 +258,14 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 			}
 		}
 	}
-	if m.problem == "" {
+	readable, err := m.unreadable(damaged)
+	if err != nil {
+		return false, err
+	}
+	if err := m.tablesOfCutLogs(); err != nil {
+		return false, err
+	}
+	if ok = ok && readable; !ok || m.problem == "" {
 		return ok, nil
 	}
 	doubt, err := m.doubtfulLog()
@@ -334,13 +341,30 @@ func (m *mender) doubtfulLog() (string, error) {
 	return "", nil
 }
 
+// tablesOfCutLogs moves tables that nothing names aside, after logs were cut: lost records may have added them, and a start deletes such tables.
+func (m *mender) tablesOfCutLogs() error {
+	if !m.isCut {
+		return nil
+	}
+	live, err := m.liveFiles()
+	if err != nil {
+		return err
+	}
+	unnamed, err := m.unnamedTables(live)
+	for _, name := range unnamed {
+		err = errors.Join(err, m.setAside(name))
+	}
+	return err
+}
+
 // cut leaves of a log what Pebble can read before the damage.
 func (m *mender) cut(name string) error {
+	m.isCut = true
 	path := filepath.Join(m.dir, name)
 	l, err := readLog(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is gone", name))
-		return nil
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is missing", name))
+		return m.setAsideIfThere(name) // It may be a link to a file that is missing.
 	}
 	if err != nil {
 		return err

@@ -2,11 +2,16 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
@@ -19,6 +24,8 @@ type logContent struct {
 	whole int64 // the end of the last record that is whole
 	// isClosed reports that the log ends with the trailer that Pebble writes when it closes a log: nothing was cut off.
 	isClosed bool
+	// err is why reading stopped. io.EOF: the log ends after a whole record.
+	err error
 	// ingested are the tables that the log adds to the database: the sequence numbers of their batches, by file number.
 	ingested map[uint64]uint64
 }
@@ -34,12 +41,16 @@ func (l *logContent) readRecords(f io.Reader, number uint64) {
 	l.ingested = map[uint64]uint64{}
 	var batch bytes.Buffer
 	for r := record.NewReader(f, likeNumber(pebbledb.SSTableInfo{}.BackingSSTNum, number)); ; {
-		one, err := r.Next()
+		var one io.Reader
+		one, l.err = r.Next()
 		batch.Reset()
-		if err == nil {
-			_, err = batch.ReadFrom(one)
+		if l.err == nil {
+			_, l.err = batch.ReadFrom(one)
 		}
-		if err != nil {
+		if l.err == nil && batch.Len() < batchrepr.HeaderLen {
+			l.err = errors.New("a record is no batch")
+		}
+		if l.err != nil {
 			return
 		}
 		l.whole = r.Offset()
@@ -86,7 +97,7 @@ func readLog(path string) (l logContent, err error) {
 	return l, nil
 }
 
-// logs reads the logs with rows that aren't in tables, by name.
+// logs reads the logs with rows that aren't in tables, by name. A link to a file that is missing is a damaged log.
 func (m *mender) logs() (map[string]logContent, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -94,13 +105,59 @@ func (m *mender) logs() (map[string]logContent, error) {
 	}
 	logs := map[string]logContent{}
 	for _, e := range entries {
-		if name := e.Name(); isLog(name) && numberOf(name) >= m.state.minLog {
-			if logs[name], err = readLog(filepath.Join(m.dir, name)); err != nil {
-				return nil, err
-			}
+		name := e.Name()
+		if !isLog(name) || numberOf(name) < m.state.minLog {
+			continue
 		}
+		l, err := readLog(filepath.Join(m.dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			l.err = err
+		case err != nil:
+			return nil, err
+		}
+		logs[name] = l
 	}
 	return logs, nil
+}
+
+// unreadableLogs returns the logs that Pebble refuses to replay, in the order of their numbers. Only the newest log may end in the middle of a
+// record, as a crash leaves it.
+func unreadableLogs(logs map[string]logContent) (names []string) {
+	sorted := slices.SortedFunc(maps.Keys(logs), func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
+	for i, name := range sorted {
+		isNewest := i == len(sorted)-1
+		if err := logs[name].err; !errors.Is(err, io.EOF) && !(isNewest && errors.Is(err, record.ErrUnexpectedEOF)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unreadable repairs the logs that Pebble refuses to replay, though they have the bytes that SYNCED vouches for: SYNCED is up to a second older than
+// a log whose process was killed. No backup is known to have these bytes. It returns false if a log stays as it is.
+func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
+	logs, err := m.logs()
+	if err != nil {
+		return false, err
+	}
+	ok = true
+	for _, name := range unreadableLogs(logs) {
+		if slices.ContainsFunc(reported, func(d *toMend) bool { return d.file == name && !d.mended }) {
+			continue
+		}
+		if !m.giveUp {
+			l := logs[name]
+			m.left("log %s can't be read after its first %d bytes, of %d (%v); --give-up-log goes on without what is lost", name, l.whole, l.size, l.err)
+			ok = false
+			continue
+		}
+		m.renew = true
+		if err := m.cut(name); err != nil {
+			return false, err
+		}
+	}
+	return ok, nil
 }
 
 // addIngested adds the files of tables that logs add to the database, of unknown size. They are told apart by the sequence numbers of their batches.

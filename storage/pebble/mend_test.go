@@ -273,9 +273,9 @@ func (f heldTables) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return f.FS.Create(name, category)
 }
 
-// Tables that were ingested beside rows in memory are named by the log only, until these rows are flushed.
-func TestMendTableOfLog(t *testing.T) {
-	dir, folder := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
+// tableOfLog makes a directory with a table that only the log names, and a backup of it.
+func tableOfLog(t *testing.T) (dir, folder, table string) {
+	dir, folder = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
 	o := DefaultOptions()
 	release := make(chan struct{})
 	p := o.pebbleOptions(nil, nil)
@@ -305,7 +305,13 @@ func TestMendTableOfLog(t *testing.T) {
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	require.NoError(t, err)
 	require.Len(t, tables, 1)
-	require.NoError(t, os.Truncate(tables[0], 100))
+	return dir, folder, tables[0]
+}
+
+// Tables that were ingested beside rows in memory are named by the log only, until these rows are flushed.
+func TestMendTableOfLog(t *testing.T) {
+	dir, folder, table := tableOfLog(t)
+	require.NoError(t, os.Truncate(table, 100))
 	stats, err := Mend(ctx, noSpares, dir, false)
 	require.NoError(t, err)
 	require.Len(t, stats.Left, 1)
@@ -313,7 +319,7 @@ func TestMendTableOfLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, stats.Left)
 	require.Len(t, stats.Mended, 1)
-	e, err := Open(dir, o)
+	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
 	require.Equal(t, 1, requireSealed(t, e, engine.Raw, 1))
 	require.NoError(t, e.Close())
@@ -342,4 +348,22 @@ func TestMendKeepsUnnamedTables(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, stageRows(t, b.e))
 	require.FileExists(t, filepath.Join(b.dir, AsideFolder, "000999.sst"))
+}
+
+// A table that only the lost part of a log names isn't left to a start, which would delete it.
+func TestMendKeepsTableOfLostLog(t *testing.T) {
+	dir, _, table := tableOfLog(t)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	for _, log := range logs {
+		require.NoError(t, os.Truncate(log, 0))
+	}
+	stats, err := Mend(ctx, noSpares, dir, true)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	require.NotEmpty(t, stats.Lost)
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	require.FileExists(t, filepath.Join(dir, AsideFolder, filepath.Base(table)))
 }

@@ -304,6 +304,7 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 		require.Contains(t, text, "--give-up-log")
 		status, text = s.restore(t, "--from="+s.backups, "--give-up-log")
 		require.Zero(t, status, text)
+		require.Contains(t, text, "Deletes made after the damage are lost as well: repeat them.")
 		a := s.ask(t, s.base)
 		require.Empty(t, a.refused)
 		require.Subset(t, []string{"late_c"}, a.silent, "samples that were only in the log")

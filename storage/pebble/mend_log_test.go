@@ -1,0 +1,151 @@
+package pebble
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// killedWithLog returns the directory of a store that was killed. Most of its rows are in its log only, whose path it returns.
+func killedWithLog(t *testing.T) (dir, log string, rows int) {
+	b := newBackedUp(t)
+	b.write()
+	rows = 101
+	for seq := range int64(rows - 1) {
+		require.NoError(t, b.e.Write(ctx, stageBatch(100+seq, strings.Repeat("v", 1500))))
+	}
+	require.NoError(t, b.e.ledger.note())
+	dir = filepath.Join(t.TempDir(), "killed")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(b.dir)))
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	info, err := os.Stat(logs[len(logs)-1])
+	require.NoError(t, err)
+	require.Greater(t, info.Size(), int64(150_000))
+	return dir, logs[len(logs)-1], rows
+}
+
+// noteLog has SYNCED vouch for a number of a log's first bytes only; 0: it doesn't name the log.
+func noteLog(t *testing.T, dir, log string, upTo int64) {
+	l, problems := readNote(vfs.Default, dir)
+	require.Empty(t, problems)
+	_, sum, err := sumOf(vfs.Default, log, upTo)
+	require.NoError(t, err)
+	l.files[filepath.Base(log)] = &written{bytes: upTo, synced: upTo, sum: sum, syncSum: sum}
+	require.NoError(t, l.write())
+}
+
+// A killed store's log that is damaged behind the bytes that SYNCED vouches for is reported, and cut at the damage if that is asked for.
+func TestMendLogBeyondSynced(t *testing.T) {
+	flip := func(t *testing.T, path string) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, changed(text), 0o600))
+	}
+	for about, c := range map[string]struct {
+		damage   func(t *testing.T, path string)
+		upTo     int64
+		noSynced bool
+		before   int // rows before the damage, at least
+	}{
+		"partly in SYNCED": {damage: flip, upTo: 40_000, before: 30},
+		"not in SYNCED":    {damage: flip, before: 30},
+		"no SYNCED":        {damage: flip, noSynced: true, before: 30},
+		"another log after a torn one": {damage: func(t *testing.T, path string) {
+			require.NoError(t, os.Truncate(path, 100_000))
+			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "000999.log"), nil, 0o600))
+		}, upTo: 40_000, before: 30},
+		"a link to nothing": {damage: func(t *testing.T, path string) {
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.Symlink("nothing", path))
+		}, before: 1},
+		"a noted link to nothing": {damage: func(t *testing.T, path string) {
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.Symlink("nothing", path))
+		}, upTo: 40_000, before: 1},
+	} {
+		t.Run(about, func(t *testing.T) {
+			dir, log, rows := killedWithLog(t)
+			noteLog(t, dir, log, c.upTo)
+			if c.noSynced {
+				require.NoError(t, os.Remove(filepath.Join(dir, ledgerName)))
+			}
+			c.damage(t, log)
+			name := filepath.Base(log)
+			damaged, damagedErr := os.ReadFile(log)
+			_, err := Open(dir, DefaultOptions())
+			require.ErrorContains(t, err, "cassia restore --damaged")
+
+			stats, err := Mend(ctx, noSpares, dir, false)
+			require.NoError(t, err)
+			require.Len(t, stats.Left, 1)
+			require.Contains(t, stats.Left[0], name)
+			require.Contains(t, stats.Left[0], "--give-up-log")
+			require.Empty(t, append(stats.Mended, stats.Lost...))
+			require.NoDirExists(t, filepath.Join(dir, AsideFolder), "nothing is changed unasked")
+
+			stats, err = Mend(ctx, noSpares, dir, true)
+			require.NoError(t, err)
+			require.Empty(t, stats.Left)
+			require.NotEmpty(t, stats.Lost)
+			require.Contains(t, stats.Lost[0], name)
+			_, err = os.Lstat(filepath.Join(dir, AsideFolder, name))
+			require.NoError(t, err)
+			if damagedErr == nil {
+				aside, err := os.ReadFile(filepath.Join(dir, AsideFolder, name))
+				require.NoError(t, err)
+				require.Equal(t, damaged, aside)
+			}
+			again, err := Mend(ctx, noSpares, dir, true)
+			require.NoError(t, err)
+			require.Empty(t, append(append(again.Left, again.Lost...), again.Mended...))
+
+			e, err := Open(dir, DefaultOptions())
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, stageRows(t, e), c.before)
+			require.Less(t, stageRows(t, e), rows)
+			require.NoError(t, e.Close())
+		})
+	}
+}
+
+// A log of a killed store that ends in the middle of a record is as a power cut leaves it: nothing is damaged.
+func TestMendTornLog(t *testing.T) {
+	dir, log, _ := killedWithLog(t)
+	noteLog(t, dir, log, 40_000)
+	require.NoError(t, os.Truncate(log, 100_000))
+	stats, err := Mend(ctx, noSpares, dir, false)
+	require.NoError(t, err)
+	require.Empty(t, append(append(stats.Left, stats.Lost...), stats.Mended...))
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Greater(t, stageRows(t, e), 30)
+	require.NoError(t, e.Close())
+}
+
+// A damaged file stays in its place until another replaces it: a repair that is killed in between can be repeated.
+func TestMendLeavesFileInPlace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "000001.log")
+	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	m := &mender{dir: dir, stats: &MendStats{}}
+	require.NoError(t, m.linkAside("000001.log"))
+	for _, at := range []string{path, filepath.Join(dir, AsideFolder, "000001.log")} {
+		text, err := os.ReadFile(at)
+		require.NoError(t, err)
+		require.Equal(t, "damaged", string(text))
+	}
+	replaced := &toMend{file: "000001.log", fits: func(string) (bool, error) { return true, nil }}
+	ok, err := m.replaceBy(replaced, func(to string) error { return os.WriteFile(to, []byte("new"), 0o600) })
+	require.NoError(t, err)
+	require.True(t, ok)
+	for at, want := range map[string]string{path: "new", filepath.Join(dir, AsideFolder, "000001.log"): "damaged", filepath.Join(dir, AsideFolder, "000001.log.1"): "damaged"} {
+		text, err := os.ReadFile(at)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+}
