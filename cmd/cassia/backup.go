@@ -133,7 +133,7 @@ func openExisting(dir string) (*pebble.Engine, error) {
 	return eng, atStore(dir, err)
 }
 
-// backupName names a backup after a time. Two of one second have different names.
+// backupName names a backup after a time, so that names are in the order of times. Two of one moment have different names.
 func backupName(at time.Time) string {
-	return fmt.Sprintf("%s-%016x", at.UTC().Format("20060102T150405Z"), rand.Uint64())
+	return fmt.Sprintf("%s-%08x%08x", at.UTC().Format("20060102T150405Z"), at.Nanosecond(), rand.Uint32())
 }
