@@ -94,7 +94,7 @@ func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
 	stage := func(op faultengine.Op) bool {
-		return op.Kind == faultengine.Scan && op.Table == engine.Stage && op.Range.Partition[1].Int == 2 && !op.Range.KeysOnly ||
+		return op.Kind == faultengine.Scan && op.Table == engine.Stage && len(op.Range.Partition) == 2 && !op.Range.KeysOnly && op.Range.Partition[1].Int == 2 ||
 			op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Partition[1].Int == 2
 	}
 	r.fail(stage)
