@@ -178,6 +178,9 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	report, err := importer.Run(ctx, o)
 	bar.end()
 	t.report(os.Stdout, report, bar.now().Sub(bar.began))
+	if report.Complete && err == nil && !c.verify {
+		fmt.Printf("nothing was read: an earlier run finished this source; to import what it has now, remove %s and run again\n", c.checkpoint)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w: what is done stays; run it again to go on", errInterrupted)
