@@ -646,7 +646,7 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByText('What the doctor finds').waitFor();
   const failed = page.locator('.notice.error', { hasText: 'The last backup failed' });
-  await failed.getByText(`folder of backups: open ${process.env.NOFOLDER}: not a directory`, { exact: true }).waitFor();
+  await failed.getByText(`folder of backups: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
   await page.locator('.state.s-firing', { hasText: /^failed$/ }).first().waitFor();
   await sound(page, 'what an admin sees', 0.3); // The form gave way to the view.
   await page.context().close();
