@@ -166,15 +166,12 @@ func (b *Batch) isTooOld(ref *Series, t int64) bool {
 	return t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
 }
 
-// maxSlow is more than any clock is slow: a timestamp that is further ahead has a wrong unit.
-const maxSlow = 100 * 365 * format.DayMS
-
 // checkAhead is checkTime for a sample after newest. A slow clock of this side never rejects a sample for good.
 func (b *Batch) checkAhead(t int64) error {
-	if b.confirmed || t > b.newest+maxSlow {
+	if b.confirmed || !b.s.clock.MayBeSlow(t-b.newest) {
 		return ErrTooFarAhead
 	}
-	wait, err := b.s.clock.ConfirmAhead(time.Duration(t-b.newest) * time.Millisecond)
+	wait, err := b.s.clock.ConfirmAhead()
 	switch {
 	case err != nil:
 		return err

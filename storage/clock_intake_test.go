@@ -123,6 +123,15 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			}
 			require.ErrorIs(t, m.write(r.now().Add(200*365*24*time.Hour), 1), ErrTooFarAhead)
 
+			r.pass(2 * time.Hour)
+			b := m.NewBatch("t")
+			s, err := b.Define(nil, labelsOfMetric())
+			require.NoError(t, err)
+			at := r.now().UnixMilli()
+			require.ErrorIs(t, b.Float(s, at+7*time.Hour.Milliseconds(), 0, 1), ErrTooFarAhead, "a trusted clock isn't slow by that")
+			require.ErrorIs(t, b.Float(s, at+time.Hour.Milliseconds(), 0, 1), ErrMaybeAhead, "beside a sample that was rejected")
+			b.Release()
+
 			m.set(-20 * time.Minute) // Set back while it runs: the measured time shows what it should be.
 			require.NoError(t, m.write(r.now(), 2))
 			require.Equal(t, 2, m.visible())

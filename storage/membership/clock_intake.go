@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -15,8 +17,9 @@ const (
 	noteEvery = 10 * time.Minute
 	// aheadRest is how long no sample was ahead of the clock when the next one is taken for another fault.
 	aheadRest = time.Hour
-	// maxSlow is how slow a trusted clock may be.
-	maxSlow = maxClockOff
+	// maxSlow is how slow the only clock may be while it is trusted, maxAnySlow how slow any clock, milliseconds.
+	maxSlow    = int64(maxClockOff / time.Millisecond)
+	maxAnySlow = 100 * 365 * format.DayMS
 )
 
 // earliestNow is a time before which no right clock shows.
@@ -38,15 +41,25 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// ConfirmAhead is called before samples that are ahead of Bounds by more than accepted, by the given time, are rejected for good: this
-// machine's clock may be slow.
+// MayBeSlow reports whether this machine's clock may be slow by a number of milliseconds. A trusted clock isn't by more than maxSlow, unless
+// the time that it shows is before this program was written, or a cluster's clock can show the difference.
+func (c *CheckedClock) MayBeSlow(by int64) bool {
+	if !c.alone || by <= maxSlow || by > maxAnySlow {
+		return by <= maxAnySlow
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.look()
+	return c.doubt != nil || now.Before(earliestNow)
+}
+
+// ConfirmAhead is called before samples ahead of Bounds are rejected for good: this machine's clock may be slow.
 //
 //   - On a cluster it reads the cluster's clock again, by which Bounds goes from then on: a virtual machine that was paused doesn't
 //     measure that. An error means that it can't be read.
 //   - On one machine there is no second clock. wait is how much longer the sender should send such samples again: NTP sets a clock
-//     within minutes. It starts over when the clock was set, and after an hour without such samples. There is no wait for samples that
-//     are ahead by more than maxSlow, unless the clock is untrusted or shows a time before this program was written.
-func (c *CheckedClock) ConfirmAhead(by time.Duration) (wait time.Duration, err error) {
+//     within minutes. It starts over when the clock was set, and after an hour without such samples.
+func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	switch {
 	case c.o.Believing, !c.alone && c.theirs == nil:
 		return 0, nil
@@ -55,9 +68,7 @@ func (c *CheckedClock) ConfirmAhead(by time.Duration) (wait time.Duration, err e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.look(); by > maxSlow && c.doubt == nil && now.After(earliestNow) {
-		return 0, nil
-	}
+	c.look()
 	a := &c.ahead
 	if !a.any || c.seen-a.last >= aheadRest {
 		*a = aheadSamples{any: true, since: c.seen}

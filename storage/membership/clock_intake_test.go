@@ -28,7 +28,7 @@ func TestCallersShareAFailedReading(t *testing.T) {
 		require.ErrorIs(t, c.compareAfter(before), engine.ErrUnavailable)
 	}
 	require.Equal(t, 1, asked)
-	_, err := c.ConfirmAhead(time.Minute)
+	_, err := c.ConfirmAhead()
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.Equal(t, 2, asked)
 }
