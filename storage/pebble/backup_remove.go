@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -26,12 +25,9 @@ var ErrInBackup = errors.New("pebble: it is a backup, or in one")
 // CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
 // directory.
 func CheckBackupFolder(folder string) error {
-	abs, err := filepath.Abs(folder)
+	abs, err := resolve(folder)
 	if err != nil {
-		return fmt.Errorf("pebble: folder of backups: %w", err)
-	}
-	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = resolved
+		return err
 	}
 	for dir := abs; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, backupList)); err == nil {
@@ -41,7 +37,7 @@ func CheckBackupFolder(folder string) error {
 			break
 		}
 	}
-	if desc, err := pebbledb.Peek(abs, vfs.Default); err == nil && desc.Exists {
+	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also one that has lost files.
 		return fmt.Errorf("pebble: folder of backups: %s has a store, which backups would lie in", folder)
 	}
 	return nil

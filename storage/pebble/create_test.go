@@ -262,3 +262,20 @@ func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	require.ErrorIs(t, err, ErrIsBackup)
 	require.Equal(t, before, snapshotOf(t, dir))
 }
+
+// TestStoreThatLostFilesIsNoFolderOfBackups removes the marker by which Pebble recognizes a database.
+func TestStoreThatLostFilesIsNoFolderOfBackups(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, markers)
+	for _, marker := range markers {
+		require.NoError(t, os.Remove(marker))
+	}
+	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	require.ErrorIs(t, CheckStore(dir), engine.ErrCorrupt)
+}

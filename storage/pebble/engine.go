@@ -105,15 +105,11 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	if opts.FS == nil {
-		// The lock is by name within a process: one directory must not have two names.
-		abs, err := filepath.Abs(dir)
+		resolved, err := resolve(dir) // The lock is by name within a process: one directory must not have two names.
 		if err != nil {
-			return nil, fmt.Errorf("pebble: path of %s: %w", dir, err)
+			return nil, err
 		}
-		dir = abs
-		if resolved, err := filepath.EvalSymlinks(abs); err == nil {
-			dir = resolved
-		}
+		dir = resolved
 	}
 	e := &Engine{
 		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), collector: newCollector(), onFatal: opts.OnFatal,
@@ -128,6 +124,18 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, errors.Join(err, e.closeAll())
 	}
 	return e, nil
+}
+
+// resolve returns the absolute path of a directory, without symbolic links if it exists.
+func resolve(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("pebble: path of %s: %w", dir, err)
+	}
+	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+		return resolved, nil
+	}
+	return abs, nil
 }
 
 func (e *Engine) open(opts Options) (err error) {

@@ -45,32 +45,44 @@ const snapshotsFolder = "snapshots"
 
 // examine reads what a directory holds, and returns an error where it must not be opened.
 func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
-	x := &existing{fs: files, dir: dir}
-	err := x.list()
-	if errors.Is(err, fs.ErrNotExist) {
-		return x, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if slices.Contains(x.names, restoring) {
-		return nil, fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
-	}
-	if !opts.ReadOnly {
-		if err := errors.Join(x.checkBackup(), x.checkForeign()); err != nil {
-			return nil, err
-		}
-	}
-	if x.isNew() {
-		return x, x.checkSnapshots()
-	}
-	if err := x.checkStore(opts); err != nil {
-		return nil, err
+	x, err := examineNames(files, dir, opts)
+	if err != nil || x.isNew() {
+		return x, err
 	}
 	if problems := x.ledger.verify(); len(problems) > 0 {
 		return nil, problems[0]
 	}
 	return x, nil
+}
+
+// examineNames is examine without what another process that has the directory open may be writing: it reads names and SYNCED only.
+func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
+	x, err := listUsable(files, dir, opts.ReadOnly)
+	switch {
+	case err != nil:
+		return nil, err
+	case x.isNew():
+		return x, x.checkSnapshots()
+	}
+	return x, x.checkStore(opts)
+}
+
+// listUsable lists a directory, which need not exist. Its error means that the directory must not be used: a restore into it isn't finished,
+// or, unless it is for reading only, it is a backup or another program's.
+func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
+	x := &existing{fs: files, dir: dir}
+	err := x.list()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return x, nil
+	case err != nil:
+		return nil, err
+	case x.has(restoring):
+		return nil, fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
+	case readOnly:
+		return x, nil
+	}
+	return x, errors.Join(x.checkBackup(), x.checkForeign())
 }
 
 // isNew reports whether there is no engine yet, and one may be made.
@@ -166,18 +178,9 @@ func (x *existing) minLog(manifest string) uint64 {
 
 // checkRepair returns an error for a directory that isn't repaired: it has no store, or is a backup, another program's, another version's, or in the
 // middle of a restore. A repair changes nothing then.
-func (x *existing) checkRepair() error {
-	err := x.list()
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s", ErrNoData, x.dir)
-	}
+func checkRepair(files vfs.FS, dir string) error {
+	x, err := listUsable(files, dir, false)
 	if err != nil {
-		return err
-	}
-	if x.has(restoring) {
-		return fmt.Errorf("%w: %s", ErrUnfinishedRestore, x.dir)
-	}
-	if err := errors.Join(x.checkBackup(), x.checkForeign()); err != nil {
 		return err
 	}
 	if !x.isStore {

@@ -23,6 +23,10 @@ var ErrIsBackup = errors.New("pebble: the directory holds a backup")
 // CheckForeign returns an error for which ErrForeign or ErrIsBackup is true where Open makes no engine, since dir, a directory of
 // this machine, holds something else.
 func CheckForeign(dir string) error {
+	dir, err := resolve(dir)
+	if err != nil {
+		return err
+	}
 	x := existing{fs: vfs.Default, dir: dir}
 	if err := x.list(); err != nil {
 		return err
@@ -32,36 +36,22 @@ func CheckForeign(dir string) error {
 
 // CheckStore returns an error unless dir, a directory of this machine, has an engine with a complete set of files: ErrNoData without one,
 // ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so another process may use the directory.
-func CheckStore(dir string) (err error) {
-	for range 3 { // Files that another process replaces meanwhile may seem to be missing.
-		if err = checkStoreOnce(dir); !errors.Is(err, engine.ErrCorrupt) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return err
-}
-
-func checkStoreOnce(dir string) error {
-	x := existing{fs: vfs.Default, dir: dir}
-	err := x.list()
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s", ErrNoData, dir)
-	}
-	if err == nil {
-		err = errors.Join(x.checkBackup(), x.checkForeign())
-	}
+func CheckStore(dir string) error {
+	dir, err := resolve(dir)
 	if err != nil {
 		return err
 	}
-	if !x.isNew() {
-		opts := DefaultOptions()
-		return x.checkStore(&opts)
+	opts := DefaultOptions()
+	for tries := 1; ; tries++ {
+		x, err := examineNames(vfs.Default, dir, &opts)
+		switch {
+		case err == nil && x.isNew():
+			return fmt.Errorf("%w: %s", ErrNoData, dir)
+		case tries == 3 || !errors.Is(err, engine.ErrCorrupt):
+			return err
+		}
+		time.Sleep(50 * time.Millisecond) // Another process may be replacing the file that seems to be missing.
 	}
-	if err := x.checkSnapshots(); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %s", ErrNoData, dir)
 }
 
 // neighbors are files and folders at the top of another program's data directory that no engine and no file manager makes.

@@ -43,8 +43,7 @@ type MendStats struct {
 //
 // Spares are the backups, the newest first. They are read only as long as a file is damaged.
 func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
-	x := existing{fs: vfs.Default, dir: dir}
-	if err := x.checkRepair(); err != nil {
+	if err := checkRepair(vfs.Default, dir); err != nil {
 		return stats, err
 	}
 	lock, err := lockDirectory(dir, writeLocks{vfs.Default})
