@@ -263,7 +263,7 @@ var rules = []rule{
 	},
 	{
 		"a directory that a start refuses for its format or content isn't repaired", "storage/pebble/mend.go",
-		"	if err := checkRepair(vfs.Default, dir); err != nil {\n", "	if err := x.list(); err != nil {\n", "TestRefusedRepairsChangeNothing",
+		"	if err := checkRepair(vfs.Default, dir); err != nil {\n", "	if _, err := listUsable(vfs.Default, dir, true); err != nil {\n", "TestRefusedRepairsChangeNothing",
 	},
 	{
 		"a repair reads each log as a start does", "storage/pebble/mend_log.go",
