@@ -107,24 +107,28 @@ func testFullDiskWhileCreating(t *testing.T) {
 	}
 }
 
+// withHeader returns a function that changes the header of a directory's SYNCED.
+func withHeader(change func(*ledgerHeader)) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		l, problems := readNote(vfs.Default, dir)
+		require.Empty(t, problems)
+		change(&l.header)
+		require.NoError(t, noteCopyOf(vfs.Default, dir, l.header))
+	}
+}
+
+// withFile returns a function that adds an empty file to a directory.
+func withFile(name string) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+}
+
 // TestRefusalsChangeNothing tries everything that Open refuses, in a directory with a store and its logs, and compares each byte and each
 // file's time before and after.
 func TestRefusalsChangeNothing(t *testing.T) {
 	t.Parallel()
-	change := func(change func(*ledgerHeader)) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			l, problems := readLedger(vfs.Default, dir)
-			require.Empty(t, problems)
-			change(&l.header)
-			require.NoError(t, noteCopyOf(vfs.Default, dir, l.header))
-		}
-	}
-	add := func(name string) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		}
-	}
 	removeAll := func(t *testing.T, dir string) {
 		require.NoError(t, os.RemoveAll(dir))
 		require.NoError(t, os.Mkdir(dir, 0o755))
@@ -135,24 +139,24 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"a newer SYNCED":          {change(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "use the Cassia that wrote it"},
-		"a newer format":          {change(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "use the Cassia that wrote it"},
-		"a store of a newer form": {change(func(h *ledgerHeader) { h.Store = []byte(`{"format":99}`) }), errNotAdmitted, ""},
-		"a newer Pebble":          {add("marker.format-version.000099.999"), errBadFormat, "use the Cassia that wrote it"},
-		"a restore":               {add(restoring + "/x"), ErrUnfinishedRestore, "restore again"},
-		"a Prometheus":            {add("wal/00000000"), ErrForeign, "wal, which is Prometheus's"},
+		"a newer SYNCED":          {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "use the Cassia that wrote it"},
+		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "use the Cassia that wrote it"},
+		"a store of a newer form": {withHeader(func(h *ledgerHeader) { h.Store = []byte(`{"format":99}`) }), errNotAdmitted, ""},
+		"a newer Pebble":          {withFile("marker.format-version.000099.999"), errBadFormat, "use the Cassia that wrote it"},
+		"a restore":               {withFile(restoring + "/x"), ErrUnfinishedRestore, "restore again"},
+		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which is Prometheus's"},
 		"a Prometheus alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
-			add("01JD0000000000000000000000/meta.json")(t, dir)
+			withFile("01JD0000000000000000000000/meta.json")(t, dir)
 		}, ErrForeign, "01JD0000000000000000000000"},
-		"a backup": {add(backupList), ErrIsBackup, "cassia restore --from="},
+		"a backup": {withFile(backupList), ErrIsBackup, "cassia restore --from="},
 		"backups": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
-			add("20261122T103000Z-1f/"+backupList)(t, dir)
+			withFile("20261122T103000Z-1f/"+backupList)(t, dir)
 		}, ErrIsBackup, "is a folder of backups (made by cassia backup); restore one: cassia restore --from="},
 		"snapshots alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
-			add("snapshots/x/000001.log")(t, dir)
+			withFile("snapshots/x/000001.log")(t, dir)
 		}, engine.ErrCorrupt, "snapshots/x"},
 		"another's Pebble": {func(t *testing.T, dir string) {
 			removeAll(t, dir)

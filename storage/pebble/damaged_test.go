@@ -74,6 +74,19 @@ func flip(t testing.TB, mem *vfs.MemFS, path string, at int64) {
 	require.NoError(t, f.Close())
 }
 
+// turnByte returns a copy of a directory in which one byte of a sorted file is changed, the name of the file, and a description of the byte.
+func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, name, about string) {
+	t.Helper()
+	mem = copyOf(t, whole)
+	tables := tablesOf(t, mem)
+	name = tables[rng.IntN(len(tables))]
+	info, err := mem.Stat("data/" + name)
+	require.NoError(t, err)
+	at := rng.Int64N(info.Size())
+	flip(t, mem, "data/"+name, at)
+	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
+}
+
 // Whatever byte of a sorted file turns, a scan that skips damage yields each row as it was written, or names a gap
 // that it lies in; Verify finds it.
 func TestScanSkipsDamage(t *testing.T) {
@@ -81,14 +94,7 @@ func TestScanSkipsDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	partial := 0
 	for range 40 {
-		mem := copyOf(t, whole)
-		tables := tablesOf(t, mem)
-		name := tables[rng.IntN(len(tables))]
-		info, err := mem.Stat("data/" + name)
-		require.NoError(t, err)
-		at := rng.Int64N(info.Size())
-		flip(t, mem, "data/"+name, at)
-		about := fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
+		mem, name, about := turnByte(t, whole, rng)
 
 		e := openOn(t, mem)
 		missing := 0
@@ -99,7 +105,7 @@ func TestScanSkipsDamage(t *testing.T) {
 			partial++
 		}
 		var problems []string
-		_, _, err = e.VerifyFiles(ctx, func(problem string) { problems = append(problems, problem) })
+		_, _, err := e.VerifyFiles(ctx, func(problem string) { problems = append(problems, problem) })
 		require.NoError(t, err)
 		require.Len(t, problems, 1, about)
 		require.Contains(t, problems[0], name, about)

@@ -18,30 +18,16 @@ import (
 // TestRefusedRepairsChangeNothing: a directory of another program or version isn't repaired, even if a file of it is damaged.
 func TestRefusedRepairsChangeNothing(t *testing.T) {
 	t.Parallel()
-	header := func(change func(*ledgerHeader)) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			l, problems := readNote(vfs.Default, dir)
-			require.Empty(t, problems)
-			change(&l.header)
-			require.NoError(t, noteCopyOf(vfs.Default, dir, l.header))
-		}
-	}
-	add := func(name string) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		}
-	}
 	for what, c := range map[string]struct {
 		prepare func(t *testing.T, dir string)
 		is      error
 	}{
-		"a newer SYNCED": {header(func(h *ledgerHeader) { h.Version++ }), errBadFormat},
-		"a newer format": {header(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat},
-		"a newer Pebble": {add("marker.format-version.000099.999"), errBadFormat},
-		"a Prometheus":   {add("wal/00000000"), ErrForeign},
-		"a restore":      {add(restoring + "/x"), ErrUnfinishedRestore},
-		"a backup":       {add(backupList), ErrIsBackup},
+		"a newer SYNCED": {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat},
+		"a newer format": {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat},
+		"a newer Pebble": {withFile("marker.format-version.000099.999"), errBadFormat},
+		"a Prometheus":   {withFile("wal/00000000"), ErrForeign},
+		"a restore":      {withFile(restoring + "/x"), ErrUnfinishedRestore},
+		"a backup":       {withFile(backupList), ErrIsBackup},
 		"another's Pebble": {func(t *testing.T, dir string) {
 			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
 			db, err := pebbledb.Open(dir, &pebbledb.Options{Logger: &logger{log: DefaultOptions().Logger}})
@@ -50,7 +36,7 @@ func TestRefusedRepairsChangeNothing(t *testing.T) {
 		}, ErrForeign},
 		"logs": {func(t *testing.T, dir string) {
 			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
-			add("syslog.log")(t, dir)
+			withFile("syslog.log")(t, dir)
 		}, ErrNoData},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -17,14 +16,7 @@ func TestPartitionsSkipDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	within := 0
 	for range 40 {
-		mem := copyOf(t, whole)
-		tables := tablesOf(t, mem)
-		name := tables[rng.IntN(len(tables))]
-		info, err := mem.Stat("data/" + name)
-		require.NoError(t, err)
-		at := rng.Int64N(info.Size())
-		flip(t, mem, "data/"+name, at)
-		about := fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
+		mem, _, about := turnByte(t, whole, rng)
 
 		e := openOn(t, mem)
 		found := map[int64]bool{}
@@ -51,6 +43,7 @@ func TestPartitionsSkipDamage(t *testing.T) {
 			within++
 		}
 		listed := 0
+		var err error
 		for _, err = range e.Partitions(ctx, engine.Stage, nil, nil) {
 			if err == nil {
 				listed++
