@@ -193,12 +193,13 @@ func (r apiRig) parseAPICall(line string) (apiCall, error) {
 	return c, nil
 }
 
-// fill puts in times, and escapes what can't stand in a URL as it is.
+// fill puts in times, and escapes what can't stand in a URL as it is. {next} lies in a day of which no sample was written: sealed series
+// are listed by days, so a later hour of the same day would list them once they are sealed.
 func (r apiRig) fill(text string) string {
 	text = strings.NewReplacer(
 		"{from}", fmt.Sprint(r.from.Unix()), "{to}", fmt.Sprint(r.to.Unix()), "{mid}", fmt.Sprint(r.from.Add(r.to.Sub(r.from)/2).Unix()),
 		"{fromRFC}", r.from.UTC().Format(time.RFC3339), "{toRFC}", r.to.UTC().Format(time.RFC3339Nano),
-		"{late}", fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), "{next}", fmt.Sprint(r.to.Add(time.Hour).Unix()),
+		"{late}", fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), "{next}", fmt.Sprint(r.to.Add(25*time.Hour).Unix()),
 	).Replace(text)
 	var out strings.Builder
 	for _, b := range []byte(text) {
