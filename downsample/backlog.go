@@ -1,9 +1,12 @@
 package downsample
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,20 +18,25 @@ import (
 )
 
 // backlog is what an earlier release has sealed without rollups, as it was listed last. Every process that
-// seals lists all of it and works off its own share: a window belongs to a partition, by its number and tenant.
+// seals looks at all of it and works off its own share: a window belongs to a partition, by its number and tenant. Up to most of the windows of its
+// partitions are listed at once: the others are listed when these are done.
 type backlog struct {
 	partitions func() int // how many there are by now
+	most       int
 
 	mu     sync.Mutex
 	listed time.Time // zero: not yet
-	list   []unrolled
+	list   []*unrolled
+	// all is how many windows wait, by partition, with those that aren't listed.
+	all map[int]int
 }
 
 // unrolled is a window that lacks rollups.
 type unrolled struct {
 	storage.Unrolled
 	streak
-	next time.Time // not before
+	next      time.Time // not before
+	partition int
 }
 
 const (
@@ -41,87 +49,132 @@ const (
 	maxTime = math.MaxInt64 / 4
 )
 
+// retryAfter returns how long a window rests after so many failures in a row.
+func retryAfter(failures int) time.Duration { return min(retryMost, retryFirst<<min(failures-1, 10)) }
+
 func (b *backlog) partitionOf(u *storage.Unrolled) int {
 	return int(xxhash.Sum64String(strconv.FormatInt(u.Window, 10)+" "+u.Tenant) % uint64(b.partitions()))
 }
 
-// set replaces the list by a newer one.
-func (b *backlog) set(list []storage.Unrolled, now time.Time) {
+// set replaces the list by a newer one. Where that ends with an error the list stays.
+func (b *backlog) set(found iter.Seq2[storage.Unrolled, error], owns func(int) bool, now time.Time) error {
+	before := map[windowKey]*unrolled{}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := map[storage.Unrolled]unrolled{}
 	for _, u := range b.list {
 		before[u.key()] = u
 	}
-	b.list = make([]unrolled, len(list))
-	for i := range list {
-		b.list[i] = unrolled{Unrolled: list[i]}
-		if u, ok := before[b.list[i].key()]; ok {
-			b.list[i].streak, b.list[i].next = u.streak, u.next
+	b.mu.Unlock()
+	fresh, all := []*unrolled(nil), map[int]int{}
+	for u, err := range found {
+		if err != nil {
+			return err
+		}
+		x := &unrolled{Unrolled: u, partition: b.partitionOf(&u)}
+		all[x.partition]++
+		if !owns(x.partition) {
+			continue
+		}
+		if known, ok := before[x.key()]; ok {
+			x.streak, x.next = known.streak, known.next
+		}
+		if fresh = append(fresh, x); len(fresh) >= 4*b.most {
+			fresh = firstDue(fresh, b.most)
 		}
 	}
-	b.listed = now
-}
-
-// key names the window.
-func (u *unrolled) key() storage.Unrolled {
-	return storage.Unrolled{Tenant: u.Tenant, Window: u.Window}
-}
-
-// stale reports whether it is time to list anew.
-func (b *backlog) stale(now time.Time) bool {
+	fresh = firstDue(fresh, b.most)
+	slices.SortFunc(fresh, compareUnrolled)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.listed.IsZero() || now.Sub(b.listed) >= relist
+	b.list, b.all, b.listed = fresh, all, now
+	return nil
+}
+
+// firstDue returns those of a list that are due first, the oldest of them, and of those that have failed as many: these keep no others out.
+func firstDue(list []*unrolled, most int) []*unrolled {
+	if len(list) <= most {
+		return list
+	}
+	slices.SortFunc(list, func(a, b *unrolled) int { return cmp.Or(a.next.Compare(b.next), compareUnrolled(a, b)) })
+	failing, others := 0, 0
+	return slices.DeleteFunc(list, func(u *unrolled) bool {
+		n := &others
+		if u.failures > 0 {
+			n = &failing
+		}
+		*n++
+		return *n > most
+	})
+}
+
+func compareUnrolled(a, b *unrolled) int {
+	return cmp.Or(cmp.Compare(a.EndMS, b.EndMS), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Window, b.Window))
+}
+
+func (u *unrolled) key() windowKey { return windowKey{u.Tenant, u.Window} }
+
+// stale reports whether it is time to list anew: once a day, and when all that is listed of these partitions is done or has failed and more windows wait.
+func (b *backlog) stale(now time.Time, owns func(int) bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listed.IsZero() || now.Sub(b.listed) >= relist {
+		return true
+	}
+	mine := 0
+	for _, u := range b.list {
+		if owns(u.partition) {
+			if u.failures == 0 {
+				return false
+			}
+			mine++
+		}
+	}
+	return b.countOf(owns) > mine
+}
+
+// countOf returns how many windows of these partitions wait. It needs the lock.
+func (b *backlog) countOf(owns func(int) bool) (n int) {
+	for partition, windows := range b.all {
+		if owns(partition) {
+			n += windows
+		}
+	}
+	return n
 }
 
 // pick returns the oldest window that is due, among those whose partition is owned.
-func (b *backlog) pick(now time.Time, owns func(int) bool) (unrolled, bool) {
+func (b *backlog) pick(now time.Time, owns func(int) bool) (*unrolled, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, u := range b.list {
-		if !u.next.After(now) && owns(b.partitionOf(&u.Unrolled)) {
+		if !u.next.After(now) && owns(u.partition) {
 			return u, true
 		}
 	}
-	return unrolled{}, false
+	return nil, false
 }
 
 // done takes a window off the list, or notes that it failed and reports whether somebody should hear of it now.
 func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.list {
-		x := &b.list[i]
-		if x.key() != u.key() {
-			continue
-		}
-		if err == nil {
-			b.list = append(b.list[:i:i], b.list[i+1:]...)
-			return false
-		}
-		x.fail(err, now)
-		x.next = now.Add(min(retryMost, retryFirst<<min(x.failures-1, 10)))
-		return isLoggedAt(x.failures)
+	i := slices.Index(b.list, u)
+	switch {
+	case i < 0: // It was listed again meanwhile.
+		return false
+	case err == nil:
+		b.list = slices.Delete(b.list, i, i+1)
+		b.all[u.partition]--
+		return false
 	}
-	return false
-}
-
-// mine returns the windows whose partition is owned.
-func (b *backlog) mine(owns func(int) bool) (list []unrolled, listed time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, u := range b.list {
-		if owns(b.partitionOf(&u.Unrolled)) {
-			list = append(list, u)
-		}
-	}
-	return list, b.listed
+	u.fail(err, now)
+	u.next = now.Add(retryAfter(u.failures))
+	return isLoggedAt(u.failures)
 }
 
 func (b *backlog) count(owns func(int) bool) int {
-	list, _ := b.mine(owns)
-	return len(list)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.countOf(owns)
 }
 
 // rollUp makes missing rollups, a window after the other, the oldest first, until the next round is due.
@@ -129,13 +182,10 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 	if l.owned() == 0 {
 		return
 	}
-	if l.backlog.stale(l.opts.Now()) {
-		l.worker.work(ctx, "listing windows without rollups", l.lag, func(func()) {
-			list, err := l.store.Unrolled(ctx, -maxTime, maxTime)
-			l.task(ctx, "listing windows without rollups", err)
-			if err == nil {
-				l.backlog.set(list, l.opts.Now())
-			}
+	if l.backlog.stale(l.opts.Now(), l.owns) {
+		const listing = "listing windows without rollups"
+		l.worker.work(ctx, listing, l.lag, func(pause func()) {
+			l.task(ctx, listing, l.backlog.set(l.store.Unrolled(ctx, -maxTime, maxTime, every(pause)), l.owns, l.opts.Now()))
 		})
 	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
@@ -148,7 +198,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if u.EndMS <= l.store.Horizon(rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
-		l.worker.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, &u, pause) })
+		l.worker.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, u, pause) })
 	}
 }
 
@@ -162,7 +212,7 @@ func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 		l.failed(ctx, "making missing rollups", err, "window", u.Window, "tenant", u.Tenant)
 		if tell {
 			l.opts.Logger.Error("a window's rollups can't be made: its raw rows stay past their retention, or over Cassandra go without rollups",
-				"window", u.Window, "tenant", u.Tenant, "failures", u.failures+1, "err", err, "do", doStuck)
+				"window", u.Window, "tenant", u.Tenant, "failures", u.failures, "err", err, "do", doStuck)
 		}
 		return
 	}

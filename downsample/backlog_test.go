@@ -22,9 +22,7 @@ func (r *rig) days(n int) {
 }
 
 func (r *rig) unrolled() []storage.Unrolled {
-	list, err := r.store.Unrolled(r.t.Context(), -maxTime, maxTime)
-	require.NoError(r.t, err)
-	return list
+	return listed(r.t, r.store.Unrolled(r.t.Context(), -maxTime, maxTime, func() {}))
 }
 
 // TestBacklogIsWorkedOff makes the rollups that are missing, the oldest first, and only once no slot waits.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -67,19 +68,32 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	}
 	slices.SortStableFunc(p.Slots, func(a, b storage.Staged) int { return cmp.Compare(a.Slot, b.Slot) })
 	var err error
-	if p.Windows, err = store.Unrolled(ctx, max(r.MinMS, -maxTime), min(r.MaxMS, maxTime)); err != nil {
+	for u, err := range store.Unrolled(ctx, max(r.MinMS, -maxTime), min(r.MaxMS, maxTime), func() {}) {
+		if err != nil {
+			return nil, err
+		}
+		p.Windows = append(p.Windows, u)
+	}
+	slices.SortStableFunc(p.Windows, func(a, b storage.Unrolled) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	if p.Compact, err = r.within(store.Compactable(ctx, func() {})); err != nil {
 		return nil, err
 	}
-	if p.Compact, err = r.within(store.Compactable(ctx)); err != nil {
-		return nil, err
-	}
-	p.Count, err = r.within(store.Uncounted(ctx))
+	p.Count, err = r.within(store.Uncounted(ctx, func() {}))
 	return p, err
 }
 
-// within returns the windows of a list that touch the range.
-func (r *Range) within(list []storage.OverWindow, err error) ([]storage.OverWindow, error) {
-	return slices.DeleteFunc(list, func(c storage.OverWindow) bool { return c.EndMS < r.MinMS || c.StartMS >= r.MaxMS }), err
+// within returns the windows that touch the range, the oldest first.
+func (r *Range) within(all iter.Seq2[storage.OverWindow, error]) (list []storage.OverWindow, err error) {
+	for w, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		if w.EndMS >= r.MinMS && w.StartMS < r.MaxMS {
+			list = append(list, w)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b storage.OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	return list, nil
 }
 
 // Steps is how many steps there are.
@@ -187,7 +201,7 @@ func (x *run) all(p *Plan) error {
 
 // compact makes long chunks in all windows that are over once the rest is done.
 func (x *run) compact(p *Plan) error {
-	list, err := p.Range.within(x.store.Compactable(x.ctx))
+	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {
 		return err
 	}
@@ -212,7 +226,7 @@ func (x *run) compact(p *Plan) error {
 // count counts the series of all windows that are over once nothing more is written to them. A process whose clock isn't believed leaves
 // that to others: it may not remove counts that are out of date.
 func (x *run) count(p *Plan) error {
-	list, err := p.Range.within(x.store.Uncounted(x.ctx))
+	list, err := p.Range.within(x.store.Uncounted(x.ctx, func() {}))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,10 @@ package downsample
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
+
+	"github.com/cassia-db/cassia/storage"
 )
 
 // compact compacts windows of rollups that are over, the oldest first, until the next round is due.
@@ -11,13 +14,7 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 	if !l.store.Compacts() || l.owned() == 0 {
 		return
 	}
-	l.worker.work(ctx, "listing windows to compact", l.lag, func(func()) {
-		list, err := l.store.Compactable(ctx)
-		l.task(ctx, "listing windows to compact", err)
-		if err == nil {
-			l.compactions.set(list, l.opts.Now())
-		}
-	})
+	l.listResting(ctx, &l.compactions, "listing windows to compact", 0, l.store.Compactable)
 	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // It makes rollups of the same windows.
 		return
 	}
@@ -27,7 +24,30 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 			return
 		}
 		what := fmt.Sprintf("compacting the %s rollups until %s", c.Resolution, shortTime(c.EndMS))
-		l.worker.work(ctx, what, l.lag, func(pause func()) { l.compactOne(ctx, &c, pause) })
+		l.worker.work(ctx, what, l.lag, func(pause func()) { l.compactOne(ctx, c, pause) })
+	}
+}
+
+// listResting lists windows that wait, if that is due; seq yields them, and calls its function as it goes.
+func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[storage.OverWindow, error]) {
+	if !into.due(l.opts.Now(), interval) {
+		return
+	}
+	l.worker.work(ctx, what, l.lag, func(pause func()) {
+		l.task(ctx, what, into.set(seq(ctx, every(pause)), l.opts.Now))
+	})
+}
+
+// restEvery is after how many windows listing rests: most of them take a microsecond.
+const restEvery = 64
+
+// every returns a function that calls pause once in restEvery times.
+func every(pause func()) func() {
+	n := 0
+	return func() {
+		if n++; n%restEvery == 0 {
+			pause()
+		}
 	}
 }
 
@@ -36,7 +56,7 @@ func (l *Loop) compactOne(ctx context.Context, c *restingWindow, pause func()) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.compactions.done(c, err, l.opts.Now())
+	l.compactions.finish(c, err, l.opts.Now())
 	l.task(ctx, "compacting rollups", err)
 	if err != nil {
 		return

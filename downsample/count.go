@@ -12,32 +12,19 @@ const countingPartition = 0
 // count counts the series of windows of raw rows that are over, the oldest first, until the next round is due.
 func (l *Loop) count(ctx context.Context, began time.Time) {
 	if !l.owns(countingPartition) {
-		l.uncounted.set(nil, l.opts.Now())
+		l.uncounted.clear()
 		return
 	}
-	if since := began.Sub(l.uncountedListed); since < 0 || since >= thoroughInterval { // Over a shared engine each listing reads the marks of all.
-		l.listUncounted(ctx)
-	}
+	// Over a shared engine each listing reads the marks of all.
+	l.listResting(ctx, &l.uncounted, "listing windows whose series are to be counted", thoroughInterval, l.store.Uncounted)
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
 		w, ok := l.uncounted.pick(l.opts.Now())
 		if !ok {
 			return
 		}
 		what := fmt.Sprintf("counting the series of the window until %s", shortTime(w.EndMS))
-		l.worker.work(ctx, what, l.lag, func(pause func()) { l.countOne(ctx, &w, pause) })
+		l.worker.work(ctx, what, l.lag, func(pause func()) { l.countOne(ctx, w, pause) })
 	}
-}
-
-func (l *Loop) listUncounted(ctx context.Context) {
-	const listing = "listing windows whose series are to be counted"
-	l.worker.work(ctx, listing, l.lag, func(func()) {
-		list, err := l.store.Uncounted(ctx)
-		l.task(ctx, listing, err)
-		if err == nil {
-			l.uncountedListed = l.opts.Now()
-			l.uncounted.set(list, l.uncountedListed)
-		}
-	})
 }
 
 func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
@@ -45,7 +32,7 @@ func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.uncounted.done(w, err, l.opts.Now())
+	l.uncounted.finish(w, err, l.opts.Now())
 	l.task(ctx, "counting series", err)
 	if err == nil {
 		l.metrics.counted.Inc()

@@ -28,11 +28,12 @@ type Loop struct {
 	backlog     backlog
 	compactions restingWindows
 	uncounted   restingWindows
-	// uncountedListed is when these were listed last, under mu.
-	uncountedListed time.Time
-	metrics         metrics
-	failures        atomic.Int64 // of steps of rounds
+	metrics     metrics
+	failures    atomic.Int64 // of steps of rounds
 }
+
+// maxListed is how many windows of a kind are listed at once.
+const maxListed = 8192
 
 // New makes a loop over a store. The store outlives it.
 func New(store *storage.Store, opts Options) (*Loop, error) {
@@ -42,7 +43,8 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	l := &Loop{store: store, opts: opts, looked: map[int]time.Time{}, pacer: newPacer(opts.Now, opts.Share, opts.Workers)}
 	l.progress = progress{partitions: make([]partition, store.Partitions()), tasks: map[string]*streak{}}
 	l.worker = l.pacer.workers[0]
-	l.backlog.partitions = store.Partitions
+	l.backlog.partitions, l.backlog.most = store.Partitions, maxListed
+	l.compactions.most, l.uncounted.most = maxListed, maxListed
 	if opts.Shared && !opts.Idle {
 		l.leases = newLeases(store, opts.Now)
 	}

@@ -1,7 +1,9 @@
 package downsample
 
 import (
-	"fmt"
+	"cmp"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +17,17 @@ const (
 	overAgainRest = 6 * time.Hour
 )
 
-// restingWindows are windows that are over and wait to be worked on until they rest: of rollups to be compacted, or of raw rows whose series are to be counted.
+// restingWindows are windows that are over and wait to be worked on until they rest: of rollups to be compacted, or of raw rows whose series are to be
+// counted. There may be one per tenant and day, so that up to most of them are listed at once: the others are listed when these are done.
 type restingWindows struct {
-	mu   sync.Mutex
-	list []restingWindow // the oldest first
+	most int
+
+	mu     sync.Mutex
+	list   []*restingWindow // the oldest first
+	all    int              // how many wait, with those that aren't listed
+	done   int              // since the process started
+	listed time.Time        // when the list was begun
+	took   time.Duration    // to list them
 }
 
 // restingWindow is a window, and since when nothing was written to it.
@@ -29,66 +38,140 @@ type restingWindow struct {
 	next  time.Time // not before
 }
 
-// set replaces the list by a newer one.
-func (r *restingWindows) set(list []storage.OverWindow, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := map[string]*restingWindow{}
-	for i := range r.list {
-		before[r.list[i].key()] = &r.list[i]
-	}
-	fresh := make([]restingWindow, len(list))
-	for i := range list {
-		fresh[i] = restingWindow{OverWindow: list[i], since: now}
-		if b, ok := before[fresh[i].key()]; ok {
-			fresh[i].streak, fresh[i].next = b.streak, b.next
-			if b.Same(&list[i]) && !b.since.After(now) { // Else the clock went back.
-				fresh[i].since = b.since
-			}
-		}
-	}
-	r.list = fresh
+// windowKey names a window of a tenant.
+type windowKey struct {
+	tenant string
+	window int64
 }
 
-func (w *restingWindow) key() string { return fmt.Sprint(w.Window, " ", w.Tenant) }
+func (w *restingWindow) key() windowKey { return windowKey{w.Tenant, w.Window} }
 
-// rests reports whether a window has rested for long enough.
-func (w *restingWindow) rests(now time.Time) bool {
+// clear empties the list, which isn't this process' to work on.
+func (r *restingWindows) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list, r.all, r.listed = nil, 0, time.Time{}
+}
+
+// set replaces the list by a newer one. Where that ends with an error the list stays.
+func (r *restingWindows) set(found iter.Seq2[storage.OverWindow, error], now func() time.Time) error {
+	began := now()
+	before := map[windowKey]*restingWindow{}
+	r.mu.Lock()
+	for _, w := range r.list {
+		before[w.key()] = w
+	}
+	r.mu.Unlock()
+	all, fresh := 0, []*restingWindow(nil)
+	for w, err := range found {
+		if err != nil {
+			return err
+		}
+		all++
+		x := &restingWindow{OverWindow: w, since: began}
+		if b, ok := before[x.key()]; ok {
+			x.streak, x.next = b.streak, b.next
+			if b.Same(&w) && !b.since.After(began) { // Else the clock went back.
+				x.since = b.since
+			}
+		}
+		if fresh = append(fresh, x); len(fresh) >= 4*r.most {
+			fresh = firstReady(fresh, r.most)
+		}
+	}
+	fresh = firstReady(fresh, r.most)
+	slices.SortFunc(fresh, compareOver)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list, r.all, r.listed, r.took = fresh, all, began, max(0, now().Sub(began))
+	return nil
+}
+
+// firstReady returns those of a list that can be worked on first, the oldest of them, and of those that have failed as many: these keep no others out.
+func firstReady(list []*restingWindow, most int) []*restingWindow {
+	if len(list) <= most {
+		return list
+	}
+	slices.SortFunc(list, func(a, b *restingWindow) int { return cmp.Or(a.ready().Compare(b.ready()), compareOver(a, b)) })
+	failing, others := 0, 0
+	return slices.DeleteFunc(list, func(w *restingWindow) bool {
+		n := &others
+		if w.failures > 0 {
+			n = &failing
+		}
+		*n++
+		return *n > most
+	})
+}
+
+func compareOver(a, b *restingWindow) int {
+	return cmp.Or(cmp.Compare(a.EndMS, b.EndMS), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Window, b.Window))
+}
+
+// ready returns from when on a window may be worked on, if nothing is written to it.
+func (w *restingWindow) ready() time.Time {
 	rest := overRest
 	if w.Again {
 		rest = overAgainRest
 	}
-	return now.Sub(w.since) >= rest && !w.next.After(now)
+	if at := w.since.Add(rest); at.After(w.next) {
+		return at
+	}
+	return w.next
+}
+
+// listingShare bounds the time that listing takes while there is nothing to do, as a share of all: 1 in so many.
+const listingShare = 200
+
+// due reports whether it is time to list again: after an interval, and as soon as half of what is listed is done if more windows wait. Where a list had
+// nothing, that is later if it took long.
+func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := now.Sub(r.listed)
+	switch {
+	case r.listed.IsZero() || since < 0:
+		return true
+	case r.all == 0:
+		return since >= max(interval, listingShare*r.took)
+	case since >= interval:
+		return true
+	}
+	untried := 0
+	for _, w := range r.list {
+		if w.failures == 0 {
+			untried++
+		}
+	}
+	return r.all > len(r.list) && untried <= r.most/2
 }
 
 // pick returns the oldest window that may be worked on.
-func (r *restingWindows) pick(now time.Time) (restingWindow, bool) {
+func (r *restingWindows) pick(now time.Time) (*restingWindow, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, x := range r.list {
-		if x.rests(now) {
-			return x, true
+	for _, w := range r.list {
+		if !w.ready().After(now) {
+			return w, true
 		}
 	}
-	return restingWindow{}, false
+	return nil, false
 }
 
-// done takes a window off the list, or notes that it failed.
-func (r *restingWindows) done(of *restingWindow, err error, now time.Time) {
+// finish takes a window off the list, or notes that it failed.
+func (r *restingWindows) finish(w *restingWindow, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.list {
-		x := &r.list[i]
-		if x.key() != of.key() {
-			continue
-		}
-		if err == nil {
-			r.list = append(r.list[:i:i], r.list[i+1:]...)
-			return
-		}
-		x.fail(err, now)
-		x.next = now.Add(min(retryMost, retryFirst<<min(x.failures-1, 10)))
-		return
+	i := slices.Index(r.list, w)
+	switch {
+	case i < 0: // It was listed again meanwhile.
+	case err == nil:
+		r.list = slices.Delete(r.list, i, i+1)
+		r.all--
+		r.done++
+	default:
+		w.fail(err, now)
+		w.next = now.Add(retryAfter(w.failures))
 	}
 }
 
@@ -96,7 +179,7 @@ func (r *restingWindows) done(of *restingWindow, err error, now time.Time) {
 func (r *restingWindows) status() RestingStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := RestingStatus{Windows: len(r.list), First: []RestingWindow{}}
+	s := RestingStatus{Listed: utc(r.listed), Windows: r.all, Done: r.done, First: []RestingWindow{}}
 	for _, x := range r.list[:min(len(r.list), shownWindows)] {
 		w := RestingWindow{
 			Tenant: x.Tenant, Resolution: x.Resolution.String(), Start: instant(x.StartMS), End: instant(x.EndMS), Again: x.Again,
@@ -113,5 +196,5 @@ func (r *restingWindows) status() RestingStatus {
 func (r *restingWindows) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.list)
+	return r.all
 }

@@ -3,6 +3,7 @@ package downsample
 import (
 	"bytes"
 	"context"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -97,6 +98,16 @@ func (r *rig) write(at time.Time, v float64) {
 		require.NoError(r.t, b.Float(s, at.UnixMilli(), 0, v))
 	}
 	require.NoError(r.t, b.Commit(context.Background()))
+}
+
+// listed returns what an iterator yields.
+func listed[T any](t *testing.T, all iter.Seq2[T, error]) (list []T) {
+	t.Helper()
+	for x, err := range all {
+		require.NoError(t, err)
+		list = append(list, x)
+	}
+	return list
 }
 
 // check verifies all that is stored, and returns how many samples are sealed.

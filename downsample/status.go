@@ -90,7 +90,10 @@ type WindowStatus struct {
 
 // RestingStatus is which windows of rollups wait to be compacted, or of raw rows wait to have their series counted.
 type RestingStatus struct {
+	// Listed is when the windows were listed last; zero: not yet. Done is how many were worked on since the process started.
+	Listed  time.Time       `json:"listed,omitzero"`
 	Windows int             `json:"windows"`
+	Done    int             `json:"done"`
 	First   []RestingWindow `json:"first"` // some of them, the oldest first
 }
 
@@ -192,9 +195,16 @@ func (p *progress) status(s *Status) {
 }
 
 func (b *backlog) status(owns func(int) bool) RollupStatus {
-	mine, listed := b.mine(owns)
-	s := RollupStatus{Listed: utc(listed), Windows: len(mine), First: []WindowStatus{}}
-	for _, u := range mine[:min(len(mine), shownWindows)] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := RollupStatus{Listed: utc(b.listed), Windows: b.countOf(owns), First: []WindowStatus{}}
+	for _, u := range b.list {
+		if len(s.First) == shownWindows {
+			break
+		}
+		if !owns(u.partition) {
+			continue
+		}
 		w := WindowStatus{Tenant: u.Tenant, Start: instant(u.StartMS), End: instant(u.EndMS), Seals: u.Seals, Failures: u.failures}
 		if u.err != nil {
 			w.LastError, w.LastErrorAt = u.err.Error(), utc(u.at)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -64,68 +65,87 @@ func (s *Store) mayCompact() bool {
 	return !s.sharesRows() && ok && clearing.TakesClear()
 }
 
-// Compactable lists the windows of rollups that are over, and weren't compacted since they were written to, the oldest first.
-func (s *Store) Compactable(ctx context.Context) ([]OverWindow, error) {
+// Compactable yields the windows of rollups that are over, and weren't compacted since they were written to, as Uncounted does.
+func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[OverWindow, error] {
 	if !s.mayCompact() {
-		return nil, nil
+		return func(func(OverWindow, error) bool) {}
 	}
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []OverWindow
-	for _, tenant := range tenants {
+	return s.overWindows(ctx, func(tenant string, yield func(OverWindow) bool) (wanted bool, err error) {
 		done, err := s.compactedOf(ctx, tenant)
-		if err != nil {
-			return nil, err
-		}
 		for _, res := range compactedResolutions {
-			list, err := s.compactableOf(ctx, tenant, res, done)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				wanted, err = s.compactableOf(ctx, tenant, res, done, between, yield)
 			}
-			found = append(found, list...)
+			if err != nil || !wanted {
+				return false, err
+			}
 		}
-	}
-	slices.SortStableFunc(found, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
-	return found, nil
+		return true, nil
+	})
 }
 
 // compactedResolutions are those whose chunks are compacted.
 var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour}
 
-func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows) (found []OverWindow, err error) {
+// overWindows yields windows of all tenants; of yields those of one, and returns whether the caller wants more.
+func (s *Store) overWindows(ctx context.Context, of func(tenant string, yield func(OverWindow) bool) (wanted bool, err error)) iter.Seq2[OverWindow, error] {
+	return func(yield func(OverWindow, error) bool) {
+		tenants, err := s.Tenants(ctx)
+		for i := 0; i < len(tenants) && err == nil; i++ {
+			var wanted bool
+			if wanted, err = of(tenants[i], func(w OverWindow) bool { return yield(w, nil) }); err == nil && !wanted {
+				return
+			}
+		}
+		if err != nil {
+			yield(OverWindow{}, err)
+		}
+	}
+}
+
+// compactableOf yields those of a tenant and resolution.
+func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(OverWindow) bool) (wanted bool, err error) {
 	last := s.period.WindowAt(res, s.opts.Now().Add(-overAfter).UnixMilli()) - 1
 	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	s.known.retain(tenant, format.FirstWindow(res), last, windows)
 	for _, w := range windows {
 		marks, err := s.versionOfMarks(ctx, tenant, w)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		version, again := done[w]
-		if marks == 0 || again && marks == version {
-			continue
+		if marks != 0 && !(again && marks == version) {
+			start, end := s.period.WindowSpan(w)
+			if !yield(OverWindow{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks}) {
+				return false, nil
+			}
 		}
-		start, end := s.period.WindowSpan(w)
-		found = append(found, OverWindow{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks})
+		between()
 	}
-	return found, nil
+	return true, nil
 }
 
-// versionOfMarks returns the version of a window's marks; 0: it has none.
+// versionOfMarks returns the version of a window's marks; 0: it has none. Those that were read are remembered as long as nobody writes any, see
+// windowMemory.
 func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64) (uint64, error) {
-	if m, ok, err := s.recalledMarks(ctx, tenant, window); ok || err != nil {
-		if err != nil {
-			return 0, err
+	at, engineVersion := tenantWindow{tenant, window}, uint64(0) // Where it can't tell.
+	if s.versions != nil {
+		if v, ok := s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant)); ok {
+			engineVersion = v + 1
 		}
-		return m.version, nil
+	}
+	if k := s.known.get(at); engineVersion != 0 && k.engine == engineVersion {
+		return k.marks, nil
 	}
 	m, err := s.scanMarks(ctx, tenant, window, nil)
 	if err != nil {
 		return 0, err
+	}
+	if engineVersion != 0 {
+		s.known.change(at, func(k *knownWindow) { k.engine, k.marks = engineVersion, m.version })
 	}
 	return m.version, nil
 }
@@ -275,11 +295,14 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	if err != nil {
 		return err
 	}
-	listed, err := s.windowsOf(ctx, c.Tenant, -allWindows, allWindows)
+	listed, err := s.knownWindows(ctx, c.Tenant, -allWindows, allWindows, s.noteGap)
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(done, func(window int64, _ uint64) bool { return !slices.Contains(listed, window) })
+	maps.DeleteFunc(done, func(window int64, _ uint64) bool {
+		_, is := slices.BinarySearch(listed, window)
+		return !is
+	})
 	done[c.Window] = c.marks
 	row := compactedRow{Windows: map[int64]string{}}
 	for window, version := range done {

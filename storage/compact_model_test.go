@@ -105,7 +105,7 @@ func (r *pagesRun) compact() {
 		return
 	}
 	r.unchanged(before, seed, "compacted")
-	if list, err := r.Compactable(ctx); err != nil || len(list) > 0 {
+	if list, err := oldestFirst(r.Compactable(ctx, func() {})); err != nil || len(list) > 0 {
 		r.fail("compacted, %d windows may be compacted: %v", len(list), err)
 	}
 }

@@ -34,7 +34,7 @@ func (e *stepEngine) TakesClear() bool { return !e.shared && e.inner.TakesClear(
 
 // compactAll compacts all windows that are over, and calls between between pieces of the work.
 func (s *Store) compactAll(ctx context.Context, between func()) (all paged.Compacted, err error) {
-	list, err := s.Compactable(ctx)
+	list, err := oldestFirst(s.Compactable(ctx, func() {}))
 	for i := 0; i < len(list) && err == nil; i++ {
 		var done paged.Compacted
 		done, err = s.Compact(ctx, list[i], between)

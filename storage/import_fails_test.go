@@ -111,7 +111,7 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 				require.NoError(t, f.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "host", "1")))
 				agree("after a delete")
 				require.Zero(t, f.counts(rollup.Raw)[hostLabels(1).String()])
-				windows, err := f.Unrolled(t.Context(), -format.MaxTime, format.MaxTime)
+				windows, err := listed(f.Unrolled(t.Context(), -format.MaxTime, format.MaxTime, func() {}))
 				require.NoError(t, err)
 				for _, w := range windows {
 					_, err := f.RollUp(t.Context(), w, func() {})

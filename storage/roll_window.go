@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,8 +27,13 @@ type markAt struct {
 
 // marksIn reads the marks of a tenant's window of any resolution.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+	return s.marksBetween(ctx, tenant, window, nil, nil)
+}
+
+// marksBetween reads those with keys from one to another, which is as in engine.Range.
+func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
 		}
@@ -52,7 +59,7 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]ma
 // unrolledOf is unrolled for some of the tenant's deletes.
 func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted format.Tombstones) ([]markAt, error) {
 	raw, err := s.marksIn(ctx, tenant, window)
-	if err != nil {
+	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
 	for _, m := range slices.Collect(maps.Keys(raw)) {
@@ -60,13 +67,19 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 			raw[markOf(m.slot, d)] = true
 		}
 	}
+	// A window of rollups has marks of up to 30 days: those of the slots of this one are read.
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for m := range raw {
+		first, last = min(first, m.slot), max(last, m.slot)
+	}
+	from, to := engine.Key{engine.Int(first)}, engine.Key{engine.Int(last)}
 	byWindow := map[int64]map[markAt]bool{}
 	var missing []markAt
 	for m := range raw {
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
-				if byWindow[w], err = s.marksIn(ctx, tenant, w); err != nil {
+				if byWindow[w], err = s.marksBetween(ctx, tenant, w, from, to); err != nil {
 					return nil, err
 				}
 			}
@@ -239,33 +252,44 @@ type Unrolled struct {
 	Seals int
 }
 
-// Unrolled lists the windows between two times, milliseconds, that lack rollups, the oldest first.
-func (s *Store) Unrolled(ctx context.Context, minT, maxT int64) ([]Unrolled, error) {
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []Unrolled
-	for _, tenant := range tenants {
-		windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
+// Unrolled yields the windows between two times, milliseconds, that lack rollups, tenant by tenant, of each the oldest first. between is called after each
+// window that is looked at, so that a caller can rest. After an error nothing more is yielded.
+func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) iter.Seq2[Unrolled, error] {
+	return func(yield func(Unrolled, error) bool) {
+		tenants, err := s.Tenants(ctx)
+		for i := 0; i < len(tenants) && err == nil; i++ {
+			var wanted bool
+			if wanted, err = s.unrolledWindows(ctx, tenants[i], minT, maxT, between, func(u Unrolled) bool { return yield(u, nil) }); err == nil && !wanted {
+				return
+			}
+		}
 		if err != nil {
-			return nil, err
-		}
-		for _, w := range windows {
-			missing, err := s.unrolled(ctx, tenant, w)
-			if err != nil {
-				return nil, err
-			}
-			if len(missing) > 0 {
-				end := s.period.RawWindowEnd(w)
-				found = append(found, Unrolled{
-					Tenant: tenant, Window: w, StartMS: end - s.period.OfRawWindow(w).RawWindowMS, EndMS: end, Seals: len(missing),
-				})
-			}
+			yield(Unrolled{}, err)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Unrolled) int { return cmp.Compare(a.EndMS, b.EndMS) })
-	return found, nil
+}
+
+// unrolledWindows yields those of a tenant, and returns whether the caller wants more.
+func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT int64, between func(), yield func(Unrolled) bool) (wanted bool, err error) {
+	windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
+	if err != nil {
+		return false, err
+	}
+	for _, w := range windows {
+		missing, err := s.unrolled(ctx, tenant, w)
+		if err != nil {
+			return false, err
+		}
+		if len(missing) > 0 {
+			end := s.period.RawWindowEnd(w)
+			u := Unrolled{Tenant: tenant, Window: w, StartMS: end - s.period.OfRawWindow(w).RawWindowMS, EndMS: end, Seals: len(missing)}
+			if !yield(u) {
+				return false, nil
+			}
+		}
+		between()
+	}
+	return true, nil
 }
 
 // RollUp makes the rollups that a window lacks. It returns how many series it worked off, each counted once a

@@ -34,7 +34,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			ask("sealed without rollups, and unsealed")
 			require.NoError(t, ts.SealAll(t.Context()))
 			ask("sealed")
-			list, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
+			list, err := listed(ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
 			require.NoError(t, err)
 			require.NotEmpty(t, list)
 			for i, u := range list {
@@ -44,7 +44,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 					ask("half rolled up")
 				}
 			}
-			left, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
+			left, err := listed(ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
 			require.NoError(t, err)
 			require.Empty(t, left)
 			ask("rolled up")

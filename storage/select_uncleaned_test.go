@@ -74,7 +74,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 
 // rollUpAll makes the rollups of all windows that lack some, or of some of them.
 func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
-	list, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
+	list, err := listed(ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
 	require.NoError(t, err)
 	for _, u := range list {
 		if some && r.IntN(2) == 0 {

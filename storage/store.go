@@ -273,7 +273,7 @@ type Store struct {
 	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
-	counted     countedMemory
+	known       windowMemory
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error

@@ -362,7 +362,7 @@ func (p *waysProcess) round(faulty bool) {
 // rollUp makes the rollups that windows lack, as a server does when a day is over.
 func (p *waysProcess) rollUp(faulty bool) {
 	ctx := context.Background()
-	windows, err := p.Unrolled(ctx, -format.MaxTime, format.MaxTime)
+	windows, err := listed(p.Unrolled(ctx, -format.MaxTime, format.MaxTime, func() {}))
 	for i := 0; i < len(windows) && err == nil; i++ {
 		_, err = p.RollUp(ctx, windows[i], func() {})
 	}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -41,40 +41,8 @@ type countedBefore struct {
 	state  uint64
 }
 
-// countedMemory remembers which windows are counted. It is bounded: when full it forgets all.
-type countedMemory struct {
-	mu sync.Mutex
-	of map[tenantWindow]countedState
-}
-
-// countedState are the states of a window that is counted, and of the one before; 0: there is none. lost is true if its counts can't be read.
-type countedState struct {
-	state, before uint64
-	lost          bool
-}
-
-const maxCountedMemory = 1 << 16
-
-func (m *countedMemory) has(at tenantWindow, of countedState) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	have, ok := m.of[at]
-	return ok && have == of
-}
-
-func (m *countedMemory) set(at tenantWindow, of countedState) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.of == nil || len(m.of) >= maxCountedMemory {
-		m.of = map[tenantWindow]countedState{}
-	}
-	m.of[at] = of
-}
-
-// lose has a window counted anew whose counts can't be read.
-func (m *countedMemory) lose(at tenantWindow) { m.set(at, countedState{lost: true}) }
-
-func (m *countedMemory) isLost(at tenantWindow) bool { return m.has(at, countedState{lost: true}) }
+// countedState are the states of a window that is counted, and of the one before; 0: there is none.
+type countedState struct{ state, before uint64 }
 
 // states are the states of a window whose series are counted.
 func (u *OverWindow) states() countedState {
@@ -84,33 +52,27 @@ func (u *OverWindow) states() countedState {
 	return countedState{state: u.marks, before: u.before.state}
 }
 
-// Uncounted lists the windows of raw rows that are over and whose series aren't counted, the oldest first.
-func (s *Store) Uncounted(ctx context.Context) ([]OverWindow, error) {
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []OverWindow
-	for _, tenant := range tenants {
-		if all, err = s.appendUncounted(ctx, all, tenant); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortStableFunc(all, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
-	return all, nil
+// Uncounted yields the windows of raw rows that are over and whose series aren't counted, tenant by tenant, of each the oldest first. between is called
+// after each window that is looked at, so that a caller can rest. After an error nothing more is yielded.
+func (s *Store) Uncounted(ctx context.Context, between func()) iter.Seq2[OverWindow, error] {
+	return s.overWindows(ctx, func(tenant string, yield func(OverWindow) bool) (wanted bool, err error) {
+		return s.uncountedOf(ctx, tenant, between, yield)
+	})
 }
 
-func (s *Store) appendUncounted(ctx context.Context, all []OverWindow, tenant string) ([]OverWindow, error) {
+// uncountedOf yields those of a tenant.
+func (s *Store) uncountedOf(ctx context.Context, tenant string, between func(), yield func(OverWindow) bool) (wanted bool, err error) {
 	hidden, err := s.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
-	last := s.period.WindowAt(rollup.Raw, s.opts.Now().Add(-overAfter).UnixMilli()) - 1
-	windows, err := s.knownWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, s.noteGap)
+	first, last := s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), s.period.WindowAt(rollup.Raw, s.opts.Now().Add(-overAfter).UnixMilli())-1
+	windows, err := s.knownWindows(ctx, tenant, first, last, s.noteGap)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	s.known.retain(tenant, format.FirstWindow(rollup.Raw), last, windows)
 	var before *countedBefore
 	for _, w := range windows {
 		u := OverWindow{Tenant: tenant, Window: w}
@@ -121,16 +83,17 @@ func (s *Store) appendUncounted(ctx context.Context, all []OverWindow, tenant st
 		before = nil
 		waits, err := s.needsCounts(ctx, &u)
 		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
-			return nil, err
+			return false, err
 		}
-		if waits {
-			all = append(all, u)
+		if waits && !yield(u) {
+			return false, nil
 		}
 		if err == nil && u.marks != 0 {
 			before = &countedBefore{w, u.marks}
 		}
+		between()
 	}
-	return all, nil
+	return true, nil
 }
 
 // needsCounts finds the state of a window, and reports whether its series are to be counted, or compared with those of the window before. The state is left
@@ -145,8 +108,14 @@ func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
 		return false, err
 	}
 	u.marks = state
-	if s.counted.has(at, u.states()) {
+	switch s.known.countsOf(at, u.states()) {
+	case countsThere:
 		return false, nil
+	case countsWait:
+		return true, nil
+	case countsWaitAgain:
+		u.Again = true
+		return true, nil
 	}
 	if missing, err := s.unrolledOf(ctx, u.Tenant, u.Window, nil); err != nil || len(missing) > 0 {
 		u.marks = 0
@@ -156,12 +125,16 @@ func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if found.counts && found.change {
-		s.counted.set(at, u.states())
-		return false, nil
+	switch u.Again = found.others; {
+	case found.lost: // Until they are made.
+	case found.counts && found.change:
+		s.known.setCounts(at, u.states(), countsThere)
+	case u.Again:
+		s.known.setCounts(at, u.states(), countsWaitAgain)
+	default:
+		s.known.setCounts(at, u.states(), countsWait)
 	}
-	u.Again = found.others
-	return true, nil
+	return !found.counts || !found.change, nil
 }
 
 // windowState returns the state of a window of a tenant: see stateOf.
@@ -189,6 +162,7 @@ func (s *Store) countsVanish(window int64) time.Time {
 type foundCounts struct {
 	counts, change bool     // as far as they are needed
 	others         bool     // there are some of other states, or some that can't be read
+	lost           bool     // they can't be read
 	keys           []string // of those of other states
 }
 
@@ -210,8 +184,8 @@ func (s *Store) findCounts(ctx context.Context, u *OverWindow) (f foundCounts, e
 		}
 		return nil
 	})
-	if s.counted.isLost(tenantWindow{u.Tenant, u.Window}) {
-		f.counts, f.change, f.others = false, u.before == nil, true
+	if s.known.countsOf(tenantWindow{u.Tenant, u.Window}, u.states()) == countsLost {
+		f.counts, f.change, f.others, f.lost = false, u.before == nil, true, true
 	}
 	return f, err
 }
@@ -235,7 +209,8 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 	if err != nil {
 		return 0, err
 	}
-	if found.counts && found.change {
+	if found.counts && found.change { // Another process has counted it.
+		s.known.setCounts(tenantWindow{u.Tenant, u.Window}, u.states(), countsThere)
 		return 0, nil
 	}
 	c, err := s.newWindowCount(ctx, &u, between)
@@ -251,7 +226,7 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 	case err != nil:
 		return 0, fmt.Errorf("storage: counting the series of window %d of %q: %w", u.Window, u.Tenant, err)
 	}
-	s.counted.set(tenantWindow{u.Tenant, u.Window}, u.states())
+	s.known.setCounts(tenantWindow{u.Tenant, u.Window}, u.states(), countsThere)
 	return int64(c.counts.Series), nil
 }
 

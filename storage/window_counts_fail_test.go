@@ -29,7 +29,7 @@ func (ts *testStore) countedDays(days int) {
 
 func (ts *testStore) uncounted() []OverWindow {
 	ts.t.Helper()
-	list, err := ts.Uncounted(ts.t.Context())
+	list, err := oldestFirst(ts.Uncounted(ts.t.Context(), func() {}))
 	require.NoError(ts.t, err)
 	return list
 }
@@ -63,7 +63,7 @@ func TestCountsAreStoredWholeOrNot(t *testing.T) {
 				if kind != "cancel" {
 					left.Store(int64(at))
 				}
-				list, err := ts.Uncounted(ctx)
+				list, err := oldestFirst(ts.Uncounted(ctx, func() {}))
 				for i := 0; i < len(list) && err == nil; i++ {
 					_, err = ts.CountWindow(ctx, list[i], between)
 				}
@@ -93,7 +93,7 @@ func (ts *testStore) forgetCounts() {
 	for _, w := range windows {
 		require.NoError(ts.t, ts.eng.Drop(ts.t.Context(), engine.Catalog, format.CountsPartition(w, "ann")))
 	}
-	ts.counted.of, ts.cache = nil, newCache(1<<20)
+	ts.known, ts.cache = windowMemory{}, newCache(1<<20)
 }
 
 // TestWindowsThatChangeAreNotCounted has samples come late, or the window be dropped, while its series are counted.
@@ -299,7 +299,7 @@ func TestTwoProcessesCountTheSame(t *testing.T) {
 	other := openReady(t, ts.eng, ts.opts)
 	defer func() { require.NoError(t, other.Close()) }()
 	lists := [][]OverWindow{ts.uncounted()}
-	second, err := other.Uncounted(t.Context())
+	second, err := oldestFirst(other.Uncounted(t.Context(), func() {}))
 	require.NoError(t, err)
 	lists = append(lists, second)
 	require.Equal(t, lists[0], lists[1])
@@ -311,7 +311,7 @@ func TestTwoProcessesCountTheSame(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Empty(t, ts.uncounted())
-	rest, err := other.Uncounted(t.Context())
+	rest, err := oldestFirst(other.Uncounted(t.Context(), func() {}))
 	require.NoError(t, err)
 	require.Empty(t, rest)
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 1)))

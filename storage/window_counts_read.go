@@ -85,7 +85,7 @@ func (s *Store) readCounts(ctx context.Context, tenant string, window int64, sta
 
 // badCounts names counts that can't be read, once, and has the series counted anew.
 func (s *Store) badCounts(tenant string, window int64, bad error) {
-	s.counted.lose(tenantWindow{tenant, window})
+	s.known.setCounts(tenantWindow{tenant, window}, countedState{}, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
 		s.noteOnce(engine.Catalog, fmt.Errorf("storage: counts of the series of window %d of tenant %q, which are counted instead: %w", window, tenant, bad))
 	}

@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -15,9 +17,27 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
+// listed returns what an iterator yields.
+func listed[T any](all iter.Seq2[T, error]) (list []T, err error) {
+	for x, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, x)
+	}
+	return list, nil
+}
+
+// oldestFirst returns the windows that an iterator yields, in the order in which they are worked on.
+func oldestFirst(all iter.Seq2[OverWindow, error]) ([]OverWindow, error) {
+	list, err := listed(all)
+	slices.SortStableFunc(list, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	return list, err
+}
+
 // countWindows counts all windows that wait for it, and returns how many.
 func (s *Store) countWindows(ctx context.Context) (n int, err error) {
-	list, err := s.Uncounted(ctx)
+	list, err := oldestFirst(s.Uncounted(ctx, func() {}))
 	for i := 0; i < len(list) && err == nil; i++ {
 		_, err = s.CountWindow(ctx, list[i], func() {})
 		n++

@@ -83,7 +83,7 @@ func TestStoredCountsNeedNoLabels(t *testing.T) {
 			ts.writeSeries("ann", 5000, 5003, 2*day+time.Hour)
 			require.NoError(t, ts.SealAll(t.Context()))
 			ts.requireCounts("ann", rand.New(rand.NewPCG(1, 2)))
-			list, err := ts.Uncounted(t.Context())
+			list, err := oldestFirst(ts.Uncounted(t.Context(), func() {}))
 			require.NoError(t, err)
 			require.Len(t, list, 2, "the window, and the one after, which is compared with it")
 			require.True(t, list[0].Again)

@@ -10,8 +10,9 @@ import (
 
 // versions count the writes to partitions of tables that are remembered; partitions share counters. A write is begun before it is
 // applied and over when it is synced, or has failed, also if its caller has left. An applied write can be seen before it is over,
-// and a reader that has seen it may act on it; so while one is under way there is no version.
-type versions [1024]writeCount
+// and a reader that has seen it may act on it; so while one is under way there is no version. There are so many because the work in the
+// background looks at all windows of all tenants: it reads those again whose counters others have changed.
+type versions [16384]writeCount
 
 type writeCount struct{ begun, over atomic.Uint64 }
 

@@ -9,12 +9,12 @@ import (
 func (e *Engine) Copy() *Engine {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	c := &Engine{tables: maps.Clone(e.tables), writes: e.writes, now: e.now}
+	c := &Engine{tables: maps.Clone(e.tables), drops: e.drops, now: e.now}
 	for id, partitions := range c.tables {
 		c.tables[id] = make([]*partition, len(partitions))
 		for i, p := range partitions {
 			// Rows and ranges never change in place: the slices do.
-			c.tables[id][i] = &partition{key: p.key, rows: slices.Clone(p.rows), ranges: slices.Clone(p.ranges)}
+			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows), ranges: slices.Clone(p.ranges)}
 		}
 	}
 	return c

@@ -20,7 +20,7 @@ type Engine struct {
 	mu     sync.RWMutex
 	tables map[byte][]*partition // by table ID; partitions in the order of their keys
 	closed bool
-	writes uint64 // how many there were
+	drops  uint64 // how many there were
 	// now is the clock by which rows expire; nil: they don't.
 	now func() time.Time
 }
@@ -32,8 +32,9 @@ var (
 )
 
 type partition struct {
-	key  engine.Key
-	rows []row // in the order of their keys
+	key    engine.Key
+	rows   []row  // in the order of their keys
+	writes uint64 // how many there were
 	// ranges are the deleted ranges: a write that comes later with an earlier timestamp is void.
 	ranges []deletedRange
 }
@@ -67,9 +68,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.check(batches); err != nil {
 		return err
 	}
-	e.writes++
 	for _, b := range batches {
 		p := e.partition(b.Table, b.Partition)
+		p.writes++
 		for _, m := range b.Mutations {
 			if m.Op == engine.Clear {
 				p.clear(m.Clustering, m.To)
@@ -283,7 +284,7 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	if e.now != nil {
 		return nil
 	}
-	e.writes++
+	e.drops++
 	e.tables[t.ID] = slices.DeleteFunc(e.tables[t.ID], func(p *partition) bool {
 		return engine.Compare(p.key, prefix) == 0
 	})
@@ -303,7 +304,6 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 	if err := engine.CheckCompareAndSet(t, key, clustering, value); err != nil {
 		return false, nil, err
 	}
-	e.writes++
 	p := e.partition(t, key)
 	i, found := p.find(clustering)
 	written := row{key: clustering.Clone(), value: append([]byte{}, value...)}
@@ -324,7 +324,14 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.writes, t.Remembered && e.now == nil && engine.CheckKey(t.Partition, partition, false) == nil
+	if !t.Remembered || e.now != nil || engine.CheckKey(t.Partition, partition, false) != nil {
+		return 0, false
+	}
+	version = e.drops << 32
+	if i, found := findPartition(e.tables[t.ID], partition); found {
+		version += e.tables[t.ID][i].writes
+	}
+	return version, true
 }
 
 // Close implements engine.Engine.
