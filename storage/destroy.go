@@ -80,9 +80,6 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 		prefix = append(prefix, engine.Text(d.tenant))
 	}
 	err = s.dropRows(ctx, format.ResolutionOf(d.window), prefix)
-	if err == nil {
-		s.gone.add(d)
-	}
 	return err == nil, err
 }
 

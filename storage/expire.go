@@ -32,29 +32,40 @@ type dropped struct {
 
 const wholeWindow = -1
 
-// dropMemory remembers which classes' rows this process has dropped from windows that stand, so that it happens
-// once. It is bounded: when full it forgets all.
+// dropMemory holds up to where this process has dropped the rows of classes from windows that stand, so that it happens once. It has an entry for each
+// tenant, class and resolution, however many windows stand.
 type dropMemory struct {
-	mu   sync.Mutex
-	done map[dropped]struct{}
+	mu sync.Mutex
+	to map[horizonAt]int64
 }
 
-const maxDropMemory = 1 << 16
-
-func (m *dropMemory) has(d dropped) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.done[d]
-	return ok
+// horizonAt names a horizon.
+type horizonAt struct {
+	tenant string
+	class  int64
+	res    rollup.Resolution
 }
 
-func (m *dropMemory) add(d dropped) {
+// has reports whether the rows of a class were dropped from the windows up to a time.
+func (m *dropMemory) has(at horizonAt, end int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.done) >= maxDropMemory || m.done == nil {
-		m.done = map[dropped]struct{}{}
+	to, ok := m.to[at]
+	return ok && end <= to
+}
+
+// set notes up to where rows of all tenants' classes were dropped.
+func (m *dropMemory) set(of map[string]*tenantHorizons) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.to = map[horizonAt]int64{}
+	for tenant, t := range of {
+		for i := range t.Horizons {
+			if h := &t.Horizons[i]; h.DroppedMS > never {
+				m.to[horizonAt{tenant, h.Class, h.Resolution}] = h.DroppedMS
+			}
+		}
 	}
-	m.done[d] = struct{}{}
 }
 
 // Expire brings the horizons of all tenants to their retentions, and drops windows that have been hidden for a week. It
@@ -82,8 +93,12 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		}
 	}
 	expired, err := s.expired(ctx, tenants, of)
-	if err != nil || len(expired) == 0 {
+	if err != nil {
 		return 0, errors.Join(failed, err)
+	}
+	if len(expired) == 0 {
+		s.gone.set(of)
+		return 0, failed
 	}
 	for i := range s.sealMu {
 		s.sealMu[i].Lock()
@@ -106,6 +121,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			s.metrics.droppedWindows.Inc()
 		}
 	}
+	s.gone.set(of)
 	return parts, failed
 }
 
@@ -172,25 +188,28 @@ func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
 	return true
 }
 
-// expiredClasses adds the classes that are dropped from a window that some tenants keep: for all of them at once where
+// expiredClasses adds the classes that are dropped from a window that some tenants keep, unless they were before: for all of them at once where
 // it is.
 func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*tenantHorizons, d drops) {
+	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
 	for class := range s.classes.count() {
-		var from []string
+		var from, due []string
 		for _, tenant := range tenants {
-			if s.period.WindowEnd(window) <= of[tenant].dropped(class, format.ResolutionOf(window)) {
-				from = append(from, tenant)
+			if end > of[tenant].dropped(class, res) {
+				continue
+			}
+			from = append(from, tenant)
+			if !s.gone.has(horizonAt{tenant, class, res}, end) {
+				due = append(due, tenant)
 			}
 		}
-		if len(from) == len(tenants) {
-			if part := (dropped{window, class, ""}); !s.gone.has(part) {
-				d[part] = from
-			}
-			continue
-		}
-		for _, tenant := range from {
-			if part := (dropped{window, class, tenant}); !s.gone.has(part) {
-				d.add(part, tenant)
+		switch {
+		case len(due) == 0:
+		case len(from) == len(tenants):
+			d[dropped{window, class, ""}] = from
+		default:
+			for _, tenant := range due {
+				d.add(dropped{window, class, tenant}, tenant)
 			}
 		}
 	}

@@ -2,10 +2,16 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -90,16 +96,94 @@ func (s *Store) rollHidden(ctx context.Context, tenant string, h *horizon, targe
 	switch {
 	case err != nil:
 		return from, err
-	case len(ds) == 0 && target <= h.HiddenMS:
-		return target, nil
-	case len(ds) > 0:
-		if _, err := s.rollUntil(ctx, tenant, h.LackingMS, from, rolled); err != nil {
+	case len(ds) == 0:
+		s.rolled.replace(tenant, h.Class, nil)
+		if target <= h.HiddenMS {
+			return target, nil
+		}
+	default:
+		if err := s.rollAgain(ctx, tenant, h, from, ds, rolled); err != nil {
 			return from, err
 		}
 	}
 	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, target+1))
 	to, err := s.rollUntil(ctx, tenant, from, next, rolled)
 	return min(to, target), err
+}
+
+// rolledMemory holds the hidden windows of the tenants that have uncleaned deletes, with a stamp of their marks and of the deletes when nothing was missing
+// of their rollups: an Expire a minute later reads no marks of them.
+type rolledMemory struct {
+	mu sync.Mutex
+	of map[rolledOf]map[int64]uint64
+}
+
+type rolledOf struct {
+	tenant string
+	class  int64
+}
+
+func (m *rolledMemory) get(tenant string, class int64) map[int64]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[rolledOf{tenant, class}]
+}
+
+// replace remembers other windows; nil: none.
+func (m *rolledMemory) replace(tenant string, class int64, windows map[int64]uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case windows == nil:
+		delete(m.of, rolledOf{tenant, class})
+	case m.of == nil:
+		m.of = map[rolledOf]map[int64]uint64{{tenant, class}: windows}
+	default:
+		m.of[rolledOf{tenant, class}] = windows
+	}
+}
+
+// rollAgain makes the rollups of hidden windows that lack some, up to a time, but for those to which nothing was written since it found nothing missing.
+func (s *Store) rollAgain(ctx context.Context, tenant string, h *horizon, to int64, ds format.Tombstones, rolled map[tenantWindow]bool) error {
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, h.LackingMS+1), s.period.WindowAt(rollup.Raw, to))
+	if err != nil {
+		return err
+	}
+	before, now := s.rolled.get(tenant, h.Class), make(map[int64]uint64, len(windows))
+	for _, w := range windows {
+		stamp, ok := s.stampOfMarks(tenant, w, ds)
+		if known, is := before[w]; !ok || !is || known != stamp {
+			if err := s.rollFirst(ctx, w, tenant, rolled); err != nil {
+				return err
+			}
+		}
+		if ok { // Of the marks before: those that were written just now are looked at once more.
+			now[w] = stamp
+		}
+	}
+	s.rolled.replace(tenant, h.Class, now)
+	return nil
+}
+
+// stampOfMarks returns a number that changes when marks of a raw window, or of its rollups, are written, or with the deletes; ok is false if that
+// isn't known.
+func (s *Store) stampOfMarks(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
+	if s.versions == nil {
+		return 0, false
+	}
+	var b []byte
+	start, _ := s.period.WindowSpan(window)
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		version, ok := s.versions.Version(engine.Sealed, format.SealedPartition(s.period.WindowAt(res, start+1), tenant))
+		if !ok {
+			return 0, false
+		}
+		b = binary.LittleEndian.AppendUint64(b, version)
+	}
+	for _, d := range ds {
+		b = append(b, d.ID...)
+	}
+	return xxhash.Sum64(b), true
 }
 
 // dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,

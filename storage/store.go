@@ -249,6 +249,7 @@ type Store struct {
 	metadata  *metadataKeeper
 	windows   windowList
 	gone      dropMemory
+	rolled    rolledMemory
 	// horizonMemory caches the tenants' horizons.
 	horizonMemory horizonMemory
 	// noted counts logged changes of retentions besides those that Expire logs.
