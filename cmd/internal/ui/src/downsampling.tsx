@@ -26,6 +26,14 @@ interface Partition {
   do?: string;
 }
 
+/** Resting are windows that are over, and wait to be worked on. */
+interface Resting {
+  listed?: string;
+  windows: number;
+  done: number;
+  first: { tenant: string; resolution: string; start: string; end: string; last_error?: string }[];
+}
+
 interface Work {
   halted?: string;
   alarm: boolean;
@@ -39,7 +47,8 @@ interface Work {
   doing?: string;
   worked_seconds: number;
   rested_seconds: number;
-  compaction: { windows: number; first: { tenant: string; resolution: string; start: string; end: string; last_error?: string }[] };
+  compaction: Resting;
+  counting: Resting;
   rollups: { windows: number; first: { tenant: string; start: string; end: string; seals: number; last_error?: string }[] };
   failing_chores: { chore: string; failures: number; last_error: string }[];
   partitions: Partition[] | null;
@@ -65,7 +74,8 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Sealed" value={w ? count(w.sealed_slots) : '…'} note="slots, since the start" />
         <Stat name="Repaired" value={w ? count(w.repaired_slots) : '…'} note="slots, for late data" />
         <Stat name="Without rollups" value={w ? count(w.rollups.windows) : '…'} note="windows, to be worked off" />
-        <Stat name="To compact" value={w ? count(w.compaction.windows) : '…'} note="windows of rollups that are over" />
+        <Stat name="To compact" value={w ? count(w.compaction.windows) : '…'} note={progress(w?.compaction, 'windows of rollups that are over')} />
+        <Stat name="To count" value={w ? count(w.counting.windows) : '…'} note={progress(w?.counting, 'days whose series are to be counted')} />
         <Stat name="At work" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)} %` : '…'} note={w?.doing || (w?.last_round ? `looked ${since(w.last_round)}` : 'of the time')} />
       </div>
       {w && <Troubles work={w} />}
@@ -88,8 +98,13 @@ export function Downsampling({ tenant }: ViewProps) {
   );
 }
 
+/** progress is the note of windows that wait: how many were worked on, once some were. */
+function progress(r: Resting | undefined, words: string): string {
+  return r?.done ? `${words}; ${count(r.done)} done since the start` : words;
+}
+
 function Troubles({ work: w }: { work: Work }) {
-  const none = !w.halted && !w.alarm && !w.stuck_partitions.length && !w.failing_chores.length && !w.rollups.first.some((f) => f.last_error) && !w.compaction.first.some((f) => f.last_error);
+  const none = !w.halted && !w.alarm && !w.stuck_partitions.length && !w.failing_chores.length && !w.rollups.first.some((f) => f.last_error) && !w.compaction.first.some((f) => f.last_error) && !w.counting.first.some((f) => f.last_error);
   if (none) return null;
   return (
     <div>
@@ -98,6 +113,7 @@ function Troubles({ work: w }: { work: Work }) {
       {w.stuck_partitions.length > 0 && <Notice tone="warning" title={`The work of ${plural(w.stuck_partitions.length, 'partition')} fails again and again: ${w.stuck_partitions.join(', ')}.`} />}
       {w.failing_chores.map((c) => <Notice key={c.chore} tone="warning" title={`${c.chore} has failed ${plural(c.failures, 'time')}.`}>{c.last_error}</Notice>)}
       {w.compaction.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.resolution + f.start} tone="warning" title={`Compacting the ${f.resolution} rollups from ${day(f.start)} on of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
+      {w.counting.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Counting the series of ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
       {w.rollups.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Rolling up ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
     </div>
   );
