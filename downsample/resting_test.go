@@ -108,7 +108,7 @@ func TestWorkIsLinearInWindows(t *testing.T) {
 	require.Less(t, many/4_000, uint64(2000), "bytes per window")
 }
 
-// TestWindowsAreListedInParts lists no more than so many windows at once, the oldest first, and knows how many wait in all.
+// TestWindowsAreListedInParts lists no more than so many windows at once, the oldest first, and counts all that wait.
 func TestWindowsAreListedInParts(t *testing.T) {
 	l := newListing(t, 10)
 	l.list1(overDays(5, 20))

@@ -39,7 +39,9 @@
 //
 // Where the window is in another state now, as after late samples, labels are counted.
 //
-// window_counts.go, value_counts.go, series_walk.go; window_counts_read.go, count_series.go, churn.go
+// What lists these windows, and those of rollups, remembers what it has found out of each as long as nothing is written there.
+//
+// window_counts.go, value_counts.go, series_walk.go, window_memory.go; window_counts_read.go, count_series.go, churn.go
 //
 // # The way of a query
 //
