@@ -62,12 +62,16 @@ type aggregator struct {
 	memory  arena
 	builder *labels.Builder
 	buffer  []byte
+	// ordered: the groups are to be in the order in which they would be met in the order of the labels that are stored.
+	ordered bool
 }
 
 // group is the state of a group so far, as columns with one entry per step; which there are depends on the
 // operator.
 type group struct {
 	metric labels.Labels
+	// first are the first labels, in their order, of the series that are stored.
+	first labels.Labels
 	// value is none where no sample was seen.
 	value []float64
 	// compensation is Kahan's of the value, or of the mean; mean and count are those of the samples seen.
@@ -83,14 +87,17 @@ func newAggregator(a *aggregation, n int, b *budget) *aggregator {
 	return &aggregator{aggregation: a, n: n, budget: b, index: map[uint64]int{}, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
-// add takes the values of the next series.
-func (a *aggregator) add(metric labels.Labels, v *values) error {
+// add takes the values of the next series, which is made of the one that is stored with these labels.
+func (a *aggregator) add(stored, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
 		return errHistograms
 	}
 	g, err := a.group(metric)
 	if err != nil {
 		return err
+	}
+	if a.ordered && (g.first.IsEmpty() || labels.Compare(stored, g.first) < 0) {
+		g.first = stored
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -172,9 +179,12 @@ func (g *group) begin(op parser.ItemType, n int) int {
 	return max(1, len(columns))
 }
 
-// results returns the aggregated series: groups in the order in which they were met, and of topk and bottomk at
+// results returns the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
 func (a *aggregator) results() []*fragmentSeries {
+	if a.ordered {
+		slices.SortFunc(a.groups, func(x, y *group) int { return labels.Compare(x.first, y.first) })
+	}
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:
 		return a.ranked()

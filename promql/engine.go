@@ -143,9 +143,13 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 	}
 	ours, ok := q.(*Queryable)
 	if !ok || e.opts.NoPlanner {
-		inner, err := with(q)
+		limited := &orderedQueryable{Queryable: q}
+		inner, err := with(limited)
 		if err != nil {
 			return nil, err
+		}
+		if stmt, ok := inner.Statement().(*parser.EvalStmt); ok {
+			limited.ordered = hasLimitK(stmt.Expr)
 		}
 		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}

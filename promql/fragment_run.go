@@ -51,8 +51,9 @@ type fragmentRun struct {
 	readers   [][]fragmentReader
 }
 
-// do calls use for every series that has values. Values are only valid during the call.
-func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) error) error {
+// do calls use for every series that has values, with the labels that are stored and those of the result. Values are only valid during the
+// call.
+func (r *fragmentRun) do(ctx context.Context, use func(stored, metric labels.Labels, v *values) error) error {
 	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
@@ -77,7 +78,7 @@ func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) e
 			if b.values[k].size == 0 {
 				continue
 			}
-			if err := use(b.metrics[k], &b.values[k]); err != nil {
+			if err := use(r.series[i*size+k].labels, b.metrics[k], &b.values[k]); err != nil {
 				return err
 			}
 		}

@@ -73,6 +73,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	r := resolution.Request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
+		Recent: store.Recent(),
 	}
 	// Segments read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
 	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})

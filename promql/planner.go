@@ -111,7 +111,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 		return nil, err
 	}
 	p.operate()
-	return planQuerier{q, p.results}, nil
+	return planQuerier{q, p.results, dependsOnOrder(p.stmt)}, nil
 }
 
 // computeAll computes all candidates of the query, see compute.
@@ -195,9 +195,10 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	}
 	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
-	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
+	into := &collector{budget: &p.budget, all: p.wholeOf(c), ordered: c.ordered}
 	if c.over != nil {
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
+		into.sum.ordered = c.ordered && (c.over.expr.Without || len(c.over.grouping) > 0)
 	}
 	err = run.do(p.ctx, into.add)
 	run.release()
@@ -270,6 +271,8 @@ func (p *plan) restore() {
 type planQuerier struct {
 	promstorage.Querier
 	results map[*labels.Matcher]*fragmentResult
+	// ordered: other series come in the order of their labels.
+	ordered bool
 }
 
 // Select implements promstorage.Querier.
@@ -279,5 +282,5 @@ func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage
 			return &fragmentSet{result: result}
 		}
 	}
-	return q.Querier.Select(ctx, sorted, hints, matchers...)
+	return q.Querier.Select(ctx, sorted || q.ordered, hints, matchers...)
 }

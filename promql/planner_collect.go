@@ -14,20 +14,26 @@ type collector struct {
 	all    *whole // nil: the fragment isn't all of the query
 	series []*fragmentSeries
 	memory arena
+	// ordered: the series are to be in the order of the labels that are stored. They are in kept then.
+	ordered bool
+	kept    []storedSeries
 }
 
-// add returns errHistograms where only a later series has histograms: the fragment must be computed again then.
-func (c *collector) add(metric labels.Labels, v *values) error {
+// add takes a series with the labels of the one that is stored. It returns errHistograms where only a later series has histograms: the fragment must be computed again then.
+func (c *collector) add(stored, metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
 		if !c.inner {
 			c.folded = true
-			return c.sum.add(metric, v)
+			return c.sum.add(stored, metric, v)
 		}
 	}
-	if c.all != nil && c.sum == nil {
+	switch {
+	case c.all != nil && c.sum == nil:
 		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
-	} else {
+	case c.ordered:
+		c.kept = append(c.kept, storedSeries{stored, c.memory.keep(metric, v)})
+	default:
 		c.series = append(c.series, c.memory.keep(metric, v))
 	}
 	return c.budget.charge(v.size)
@@ -35,6 +41,9 @@ func (c *collector) add(metric labels.Labels, v *values) error {
 
 // finish puts the collected series into result. It returns the answer to the whole query, or nil.
 func (c *collector) finish(result *fragmentResult) *whole {
+	if c.ordered {
+		c.series = inLabelOrder(c.kept)
+	}
 	result.series, result.inner = c.series, c.inner
 	if c.inner {
 		return nil

@@ -22,6 +22,8 @@ type candidate struct {
 	// place of the fragment itself.
 	over  *aggregation
 	inner *parser.Expr
+	// ordered: the order of its series shows in the answer, see surroundings.
+	ordered bool
 }
 
 // finder finds fragments in a preprocessed query.
@@ -45,6 +47,9 @@ type surroundings struct {
 	skewed bool
 	// named: the expression around may see the names of series that the expression removes at the end.
 	named bool
+	// ordered: the answer depends on the order of the expression's series, so they come in the order of the labels that are stored, as
+	// Prometheus' storage returns them.
+	ordered bool
 }
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
@@ -58,8 +63,9 @@ func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
 		return nil
 	}
 	f.visit(&s.Expr, surroundings{
-		grid: steps{from, step, int((to-from)/step) + 1},
-		from: timestamp.FromTime(s.Start),
+		grid:    steps{from, step, int((to-from)/step) + 1},
+		from:    timestamp.FromTime(s.Start),
+		ordered: isInstant(s),
 	})
 	return f.found
 }
@@ -78,6 +84,7 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	case *parser.BinaryExpr:
 		children.named = in.named || sees(e)
 		f.visit(&e.LHS, children)
+		children.ordered = in.ordered && showsRight(e)
 		f.visit(&e.RHS, children)
 	case *parser.SubqueryExpr:
 		if inside, ok := f.inside(e, children); ok {
@@ -88,10 +95,12 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	case *parser.Call:
 		if !f.take(at, in) {
 			children.named = in.named || callSees(e)
+			children.ordered = in.ordered && e.Func.Name != "absent" && e.Func.Name != "scalar"
 			f.visitCall(e, children)
 		}
 	case *parser.AggregateExpr:
 		if children.named = in.seenBy(e); !f.takeAggregation(at, e, in) {
+			children.ordered = in.orderedIn(e)
 			f.visitAggregation(e, children)
 		}
 	}
@@ -104,7 +113,7 @@ func (f *finder) take(at *parser.Expr, in surroundings) bool {
 	}
 	p, ok := f.fragmentOf(*at, in)
 	if ok {
-		f.found = append(f.found, candidate{at: at, fragment: p})
+		f.found = append(f.found, candidate{at: at, fragment: p, ordered: in.ordered})
 	}
 	return ok
 }
@@ -120,7 +129,7 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 	in.named = in.seenBy(e)
 	p, ok := f.fragmentOf(e.Expr, in)
 	if ok {
-		f.found = append(f.found, candidate{at: at, fragment: p, over: over, inner: &e.Expr})
+		f.found = append(f.found, candidate{at: at, fragment: p, over: over, inner: &e.Expr, ordered: in.ordered})
 	}
 	return ok
 }

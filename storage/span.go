@@ -93,6 +93,11 @@ func (s *Store) SlotWidth(t int64) time.Duration {
 	return time.Duration(s.period.At(t).SlotMS) * time.Millisecond
 }
 
+// Recent returns the start of the slot before the current one, milliseconds. Most samples after it aren't sealed yet.
+func (s *Store) Recent() int64 {
+	return s.period.SlotStart(s.period.SlotOf(s.opts.Now().UnixMilli()) - 1)
+}
+
 // Oldest returns the start of the first slot of which anything sealed is kept of a tenant, at any resolution,
 // milliseconds; math.MaxInt64 if nothing is.
 func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {

@@ -26,6 +26,8 @@ func (d *decoder) decodeV1(body []byte) error {
 		}
 		var err error
 		switch {
+		case (number == v2Symbols || number == v2Timeseries) && wire == wireBytes:
+			return errBodyOfV2
 		case number != v1Timeseries && number != v1Metadata:
 			i = skip(body, next, wire)
 		case wire != wireBytes:

@@ -9,6 +9,7 @@ import (
 
 // Fields of io.prometheus.write.v2.Request and TimeSeries.
 const (
+	v2Reserved   = 3 // and all before, which 1.0 uses
 	v2Symbols    = 4
 	v2Timeseries = 5
 
@@ -70,6 +71,9 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 		number, wire, next := tag(body, i)
 		if next < 0 {
 			return 0, errMalformed
+		}
+		if number <= v2Reserved {
+			return 0, errBodyOfV1
 		}
 		if number != v2Symbols && number != v2Timeseries {
 			next = skip(body, next, wire)

@@ -1,6 +1,7 @@
 package remotewrite
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -17,6 +18,10 @@ func compareV1(t *testing.T, body []byte) {
 	r := newRecorder()
 	d := newTestDecoder(r)
 	got := d.decodeV1(body)
+	if errors.Is(got, errBodyOfV2) { // To the generated decoder these fields are unknown.
+		d.release()
+		return
+	}
 	require.Equal(t, want == nil, got == nil, "generated: %v, ours: %v", want, got)
 	if got != nil {
 		return
@@ -39,7 +44,7 @@ func compareV2(t *testing.T, body []byte) {
 	d := newTestDecoder(r)
 	if got := d.decodeV2(body); got != nil {
 		d.release()
-		if want == nil {
+		if want == nil && !errors.Is(got, errBodyOfV1) {
 			// Encoded anew it is sound, and only the first symbol may still be wrong.
 			if len(req.Symbols) > 0 {
 				req.Symbols[0] = ""

@@ -9,7 +9,7 @@ import (
 )
 
 func overRate(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSlope(b, w, out, Slope{Counter: true, PerSecond: w.seconds()})
+	f.overSlope(b, w, out, Slope{Counter: true, PerSecond: secondsOf(w.Span)})
 }
 
 func overIncrease(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
@@ -30,13 +30,17 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 	}
 	resets := s.Counter && f.corrections(b)
 	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
-	n := running{of: [][]uint32{b.Count}}
+	n, width := running{of: [][]uint32{b.Count}}, w.Span
 	f.overEach(b, w, out, most, func(step, lo, hi int) {
 		count := n.in(lo, hi)
 		if count < 2 {
 			return
 		}
 		from, to := w.Window(step)
+		if s.PerSecond != 0 && to-from != width { // The windows that end after Windows.SnapUntil are longer.
+			width = to - from
+			s = Slope{Counter: true, PerSecond: secondsOf(width)}
+		}
 		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
 		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
 			h := f.riseOfHistograms(b, lo, hi)

@@ -8,6 +8,7 @@ import "time"
 //	asked       (......]            right edges at First + k*Step
 //	     |--------|--------|        multiples of Snap
 //	snapped (.....]                 both edges moved to an earlier one
+//	recent  (..........]            after SnapUntil only the left edge is moved
 type Windows struct {
 	// First is the right edge of the first window, and Step the distance to the next, milliseconds.
 	First, Step int64
@@ -18,6 +19,9 @@ type Windows struct {
 	// Snap moves each right edge to the greatest multiple of it that isn't later, milliseconds. 0 leaves the edges as
 	// they are.
 	Snap int64
+	// SnapUntil is the last right edge that Snap moves, milliseconds. Windows that end later keep their right edge, and their left edge is
+	// that of the window moved as a whole. 0 moves all right edges.
+	SnapUntil int64
 	// Scale is the length of the window that was asked for divided by Span, if windows were widened. The results of
 	// functions that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
 	Scale float64
@@ -26,14 +30,23 @@ type Windows struct {
 // Window returns the edges of the window of step k.
 func (w Windows) Window(k int) (a, b int64) {
 	b = w.First + int64(k)*w.Step
-	if w.Snap > 0 {
-		b = FloorTo(b, w.Snap)
+	if w.Snap <= 0 {
+		return b - w.Span, b
 	}
-	return b - w.Span, b
+	moved := FloorTo(b, w.Snap)
+	if w.MovesRight(b) {
+		b = moved
+	}
+	return moved - w.Span, b
 }
 
-// seconds returns the length of the windows as Prometheus' rate divides by it.
-func (w Windows) seconds() float64 { return (time.Duration(w.Span) * time.Millisecond).Seconds() }
+// MovesRight reports whether Snap moves a right edge.
+func (w Windows) MovesRight(b int64) bool {
+	return w.Snap > 0 && (w.SnapUntil == 0 || b <= w.SnapUntil)
+}
+
+// secondsOf returns the length of a window as Prometheus' rate divides by it.
+func secondsOf(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
 
 // scale returns the factor for functions that grow with the length of a window.
 func (w Windows) scale() float64 {

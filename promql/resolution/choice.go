@@ -67,6 +67,9 @@ type Request struct {
 	// Oldest is the time of the first sample that was ever written, so that nothing is missing before it;
 	// math.MinInt64 if it is unknown.
 	Oldest int64
+	// Recent is a time after which samples are cheap to read since most are unsealed: windows that end later aren't moved to an earlier
+	// end unasked, which would hide a series that is younger than a bucket. 0: there is no such time.
+	Recent int64
 	// Slot is the length of the slot that a raw chunk covers.
 	Slot int64
 }
@@ -90,7 +93,7 @@ const (
 	Aligned Fit = iota
 	// Ragged windows are those that were asked for. If an edge cuts a bucket, the raw samples of its slot are read.
 	Ragged
-	// Snapped windows were moved to the edges of buckets.
+	// Snapped windows were moved to the edges of buckets, those that end after Request.Recent by their left edge only.
 	Snapped
 	// Widened windows were moved, and are longer than those that were asked for.
 	Widened
@@ -154,7 +157,7 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
 	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
-		a.Span == b.Span && a.Snap == b.Snap && a.Scale == b.Scale
+		a.Span == b.Span && a.Snap == b.Snap && a.SnapUntil == b.SnapUntil && a.Scale == b.Scale
 }
 
 // choice is a choice under way.
@@ -292,7 +295,7 @@ func (c *choice) piece(from, to int) (Segment, error) {
 	if c.maySnap() {
 		for _, res := range kept {
 			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) <= c.Range/snapShare {
-				return s, nil
+				return c.keepRecent(s), nil
 			}
 		}
 	}
@@ -334,7 +337,7 @@ func (c *choice) pieceWithRaw(from, to int) Segment {
 		least := c.Range/snapShare + 1
 		for _, res := range kept { // The coarsest of those that move them least.
 			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) < least {
-				best, least = s, c.drifts(s)
+				best, least = c.keepRecent(s), c.drifts(s)
 			}
 		}
 	}
@@ -381,6 +384,12 @@ func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 			s.Windows.Scale = float64(c.Range) / float64(s.Windows.Span)
 		}
 	}
+	return s
+}
+
+// keepRecent returns a snapped segment that leaves the right edges of recent windows where they are.
+func (c *choice) keepRecent(s Segment) Segment {
+	s.Windows.SnapUntil = c.Recent
 	return s
 }
 

@@ -42,6 +42,7 @@ func keptFor(raw, five, one int64) [3]int64 {
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name      string
+		recent    int64 // before midnight
 		fn        string
 		window    int64 // range or lookback
 		days      int64
@@ -71,6 +72,15 @@ func TestChoose(t *testing.T) {
 		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: ModeExact, want: "0-90 1h ragged 24h0m0s"},
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
 		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of windows of 24h0m0s are moved by up to 2m0s (0.14 % of the range)"},
+		{
+			name: "the newest windows end where they are asked to", recent: 4 * hour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T20:00:00Z", info: "edges of windows of 720h0m0s are moved by up to 1h34m0.002s (0.22 % of the range)",
+		},
+		{
+			name: "so do all that are new", recent: day, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T00:00:00Z", info: "edges of windows of 720h0m0s are moved by up to 47m0.001s (0.11 % of the range)",
+		},
+		{name: "a resolution that is asked for has its own edges", recent: 4 * hour, mode: ModeOneHour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute, want: "0-48 1h snapped 720h0m0s"},
 		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
 		{name: "so does what hangs on single samples", fn: "delta", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h ragged 24h0m0s"},
 		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m0s"},
@@ -183,6 +193,9 @@ func TestChoose(t *testing.T) {
 			if r.To = r.From; c.step > 0 {
 				r.To = r.From + c.days*day - c.step
 			}
+			if c.recent > 0 {
+				r.Recent = someDay - c.recent
+			}
 			if c.horizon == [3]int64{} {
 				r.Horizon = keptFor(0, 0, 0)
 			}
@@ -224,6 +237,9 @@ func written(segments []Segment) string {
 		if s.Approximate {
 			text += " approximate"
 		}
+		if s.Windows.SnapUntil != 0 {
+			text += " until " + FormatTime(s.Windows.SnapUntil)
+		}
 	}
 	return text
 }
@@ -254,6 +270,9 @@ func generateRequest(r *rand.Rand) Request {
 		Oldest: math.MinInt64, Horizon: keptFor(0, 0, 0),
 	}
 	q.Still = r.IntN(4) == 0
+	if r.IntN(3) == 0 {
+		q.Recent = someDay - r.Int64N(2*day)
+	}
 	if r.IntN(5) == 0 {
 		q.Coarsest = rollup.Resolution(1 + r.IntN(2))
 	}
@@ -340,7 +359,7 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 		require.Less(t, right-b, width, "%s: the nearest bucket", context)
 		require.GreaterOrEqual(t, b-a, min(q.Range, width), context)
 		if s.Fit != Ragged && !s.Approximate {
-			require.Zero(t, b%width, context)
+			require.True(t, b%width == 0 || b == right && s.Fit == Snapped && right > q.Recent, context)
 			require.True(t, fn.Newest || a%width == 0, context)
 		}
 		if s.Fit == Ragged || s.Fit != Aligned && q.Mode == ModeExact {

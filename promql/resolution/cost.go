@@ -126,12 +126,16 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 
 // AppendCuts appends, ascending, the edges of the segment's windows that cut a bucket of its resolution and lie
 // in (from, to). Around these, raw samples are read, and become cells that end at the edges (see
-// rollup.AppendCells). Segments whose Fit isn't Ragged have none.
+// rollup.AppendCells). A snapped segment has only the right edges that weren't moved, all others whose Fit isn't Ragged have none.
 func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
+	start := len(dst)
+	if s.Fit == Snapped && s.Windows.SnapUntil != 0 {
+		dst = s.appendEdges(dst, s.Windows.First, max(from, s.Windows.SnapUntil), to)
+		return dst[:start+len(sortedOnce(dst[start:]))]
+	}
 	if s.Fit != Ragged {
 		return dst
 	}
-	start := len(dst)
 	dst = s.appendEdges(dst, s.Windows.First, from, to)
 	if !s.newest {
 		dst = s.appendEdges(dst, s.Windows.First-s.Windows.Span, from, to)

@@ -14,9 +14,10 @@ import (
 var errBucketIndex = errors.New("chunk: histogram's spans reach beyond the range of bucket indices")
 
 // Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no
-// valid histogram. Histograms that mean the same have the same canonical form:
+// valid histogram. Spans and buckets stay as they were sent, empty buckets included: which buckets exist shows in quantiles within the
+// zero bucket, and remote read returns them. Beyond that,
 //
-//   - empty buckets are left out, neighbouring spans are one, empty slices are nil;
+//   - empty slices are nil;
 //   - a finer resolution than Prometheus supports is reduced to the finest that it supports;
 //   - of the reset hints, GaugeType and CounterReset are kept, NotCounterReset becomes UnknownCounterReset;
 //   - of a stale marker (its sum is one), nothing else is kept;
@@ -56,7 +57,6 @@ func canonicalInt(h Histogram) (Histogram, error) {
 	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
 		return Histogram{}, err
 	}
-	c.Compact(0)
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
 	c.ZeroThreshold = positiveZero(c.ZeroThreshold)
 	c.CustomValues = canonicalBounds(c.CustomValues)
@@ -84,7 +84,6 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
 		return Histogram{}, err
 	}
-	c.Compact(0)
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
 	c.ZeroThreshold = positiveZero(c.ZeroThreshold)
 	c.CustomValues = canonicalBounds(c.CustomValues)

@@ -187,11 +187,9 @@ func TestCanonical(t *testing.T) {
 	require.Equal(t, int64(2), c.ST)
 	require.Equal(t, &histogram.Histogram{
 		Schema: 1, Count: h.Count, ZeroCount: 5, Sum: h.Sum,
-		PositiveSpans:   []histogram.Span{{Offset: 2, Length: 1}, {Offset: 2, Length: 1}},
-		PositiveBuckets: []int64{1, 1},
-		NegativeSpans:   []histogram.Span{{Offset: 2, Length: 1}, {Offset: 2, Length: 1}},
-		NegativeBuckets: []int64{7, 2},
-	}, c.Int)
+		PositiveSpans: h.PositiveSpans, PositiveBuckets: h.PositiveBuckets, NegativeSpans: h.NegativeSpans, NegativeBuckets: h.NegativeBuckets,
+	}, c.Int, "buckets stay as they were sent, empty ones, too")
+	require.NotSame(t, &h.PositiveSpans[0], &c.Int.PositiveSpans[0])
 	require.False(t, math.Signbit(c.Int.ZeroThreshold))
 
 	again, err := Canonical(c)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,17 +87,20 @@ func (r apiRig) send(t *testing.T, url string, body []byte) {
 }
 
 // apiData is a request with counters, gauges with all there is among floats, names and values outside of ASCII,
-// native histograms of both kinds and with bounds of their own, and exemplars.
+// native histograms of both kinds and with bounds of their own, and exemplars. The series come in the order of their labels: Prometheus'
+// head returns them in the order in which they came, its blocks in that of their labels.
 func apiData(t *testing.T, from time.Time) []byte {
 	t.Helper()
 	symbols := writev2.NewSymbolTable()
 	var request writev2.Request
+	var all []labels.Labels // of the series
 	add := func(ls labels.Labels, meta writev2.Metadata, fill func(s *writev2.TimeSeries, i int, ts int64)) {
 		s := writev2.TimeSeries{LabelsRefs: symbols.SymbolizeLabels(ls, nil), Metadata: meta}
 		for i := range apiSamples {
 			fill(&s, i, from.Add(time.Duration(i)*apiInterval).UnixMilli())
 		}
 		request.Timeseries = append(request.Timeseries, s)
+		all = append(all, ls)
 	}
 	float := func(v func(i int) float64) func(*writev2.TimeSeries, int, int64) {
 		return func(s *writev2.TimeSeries, i int, ts int64) {
@@ -149,10 +153,39 @@ func apiData(t *testing.T, from time.Time) []byte {
 			Schema: histogram.CustomBucketsSchema, Count: 3 * n, Sum: n, CustomValues: []float64{0.5, 2}, PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []float64{n, 2 * n},
 		}))
 	})
-	request.Symbols = symbols.Symbols()
+	for _, ls := range orderedSeries() {
+		add(ls, writev2.Metadata{}, float(func(i int) float64 { return float64(ls.Hash()%1000) + float64(i) }))
+	}
+	places := make([]int, len(all))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return labels.Compare(all[a], all[b]) })
+	sorted := make([]writev2.TimeSeries, len(all))
+	for i, at := range places {
+		sorted[i] = request.Timeseries[at]
+	}
+	request.Timeseries, request.Symbols = sorted, symbols.Symbols()
 	body, err := request.Marshal()
 	require.NoError(t, err)
 	return snappy.Encode(nil, body)
+}
+
+// orderedSeries are series of two metrics whose order differs by which labels they are sorted, with labels that others lack, and with
+// one that comes before the name.
+func orderedSeries() (all []labels.Labels) {
+	for i := range 24 {
+		b := labels.NewBuilder(labels.FromStrings(
+			"__name__", []string{"order_a", "order_b"}[i%2], "host", fmt.Sprint("h", i*7%12), "zone", []string{"west", "east", "north"}[i/2*5%3]))
+		if i%5 == 0 {
+			b.Set("Rack", fmt.Sprint(9-i%7))
+		}
+		if i%3 == 0 {
+			b.Set("disk", fmt.Sprint("d", (24-i)%4))
+		}
+		all = append(all, b.Labels())
+	}
+	return all
 }
 
 // apiCall is one call of the table, as both are sent it.

@@ -57,9 +57,13 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 	out *bucketfn.Result, context string,
 ) int {
 	t.Helper()
-	at, left, args := 0, 0, argsOf(t, name, w.Span)
+	at, left, width, args := 0, 0, w.Span, argsOf(t, name, w.Span)
 	for k := range w.Steps {
 		from, to := w.Window(k)
+		if to-from != width { // After SnapUntil.
+			width = to - from
+			args = argsOf(t, name, width)
+		}
 		c := fmt.Sprintf("%s: %q over (%d, %d]", context, name, from, to)
 		if left < len(out.Unanswered) && out.Unanswered[left] == int32(k) {
 			left++
