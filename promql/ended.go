@@ -81,10 +81,15 @@ func (e notLetIn) Unwrap() error { return e.error }
 
 // Insert implements promql.QueryTracker.
 func (q queued) Insert(ctx context.Context, text string) (int, error) {
-	i, err := q.QueryTracker.Insert(ctx, text)
+	insert := func(ctx context.Context) (int, error) { return q.QueryTracker.Insert(ctx, text) }
+	computes, runs := ctx.Value(activeKey{}).(func())
+	if g, ok := q.QueryTracker.(*gate); ok && !runs { // The evaluator also calls this before it parses a query.
+		insert = g.parse
+	}
+	i, err := insert(ctx)
 	switch {
 	case err == nil:
-		if computes, ok := ctx.Value(activeKey{}).(func()); ok {
+		if runs {
 			computes()
 		}
 		return i, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 // fairQueue shares a number of places fairly among tenants. Each tenant that waits has a queue of its own, and a free place
@@ -14,14 +15,17 @@ import (
 //	waiting  a: ▪▪▪▪▪▪▪▪   b: ▪   c: ▪▪              └────────────┘
 //
 // A tenant that has nothing running may also take one of the extra places, so that it doesn't wait until a long query of
-// another tenant ends.
+// another tenant ends. Queries whose answers are expected to be small have further places, the small ones, before other queries of their
+// tenant.
 type fairQueue struct {
-	places, extra int
+	places, extra, small int
 	// most bounds the number of waiters of all tenants.
 	most int
 	// bytes bounds the bytes that are held by queries that have run (see hold): at or above it no other query starts. For a
-	// tenant that holds nothing the bound is a quarter higher. 0 means that there is no bound.
+	// tenant that holds nothing the bound is a quarter higher, and for small queries it is half higher. 0 means that there is no bound.
 	bytes int64
+	// onWait is called every waitInterval while a query waits; may be nil.
+	onWait func()
 
 	mu sync.Mutex
 	// tight is set while memory is short: then a query starts only if none is running.
@@ -45,6 +49,7 @@ type tenantQueue struct {
 // waiter is a query that waits. A query of several tenants counts in all of their queues, and waits in the first.
 type waiter struct {
 	queues []*tenantQueue
+	small  bool
 	ready  chan error // has room for one
 }
 
@@ -62,21 +67,24 @@ func newFairQueue(places, extra, most int) *fairQueue {
 // errQueueFull is returned if a tenant's own queue is full.
 var errQueueFull = errors.New("promql: too many queries of the tenant are waiting")
 
-// enter waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
-// context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
+// waitInterval is how often a query that waits calls fairQueue.onWait.
+const waitInterval = 250 * time.Millisecond
+
+// enter waits for a place as a query that isn't small.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
-	w, err := f.start(shares)
+	return f.enterAs(ctx, shares, false)
+}
+
+// enterAs waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
+// context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
+func (f *fairQueue) enterAs(ctx context.Context, shares []share, small bool) error {
+	w, err := f.start(shares, small)
 	if err != nil {
 		return err
 	}
 	if w != nil {
-		select {
-		case err = <-w.ready:
-		case <-ctx.Done():
-			if f.dropped(w) {
-				return ctx.Err()
-			}
-			err = <-w.ready
+		if err = f.await(ctx, w); err != nil && ctx.Err() != nil {
+			return err
 		}
 	}
 	if err == nil && ctx.Err() != nil { // It was given a place when nobody waited for its answer any more.
@@ -84,6 +92,27 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 		return ctx.Err()
 	}
 	return err
+}
+
+// await returns what the waiter was answered, or the context's error.
+func (f *fairQueue) await(ctx context.Context, w *waiter) error {
+	tick := time.NewTicker(waitInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-w.ready:
+			return err
+		case <-ctx.Done():
+			if f.dropped(w) {
+				return ctx.Err()
+			}
+			return <-w.ready
+		case <-tick.C:
+			if f.onWait != nil {
+				f.onWait()
+			}
+		}
+	}
 }
 
 // dropped takes a waiter out of its queue; false: it was answered just now.
@@ -98,7 +127,7 @@ func (f *fairQueue) dropped(w *waiter) bool {
 }
 
 // start takes a place if one is free; otherwise it returns the waiter that it has queued.
-func (f *fairQueue) start(shares []share) (*waiter, error) {
+func (f *fairQueue) start(shares []share, small bool) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	queues := make([]*tenantQueue, 0, usualTenants)
@@ -108,7 +137,7 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 		queues = append(queues, q)
 	}
 	first := queues[0]
-	if len(first.waiters) == 0 && f.mayRun(queues) {
+	if first.firstOf(small) < 0 && f.mayRun(queues, small) {
 		f.run(queues)
 		return nil, nil
 	}
@@ -120,7 +149,7 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 		f.tidy(queues)
 		return nil, ErrTooManyQueries
 	}
-	w := &waiter{queues: slices.Clone(queues), ready: make(chan error, 1)}
+	w := &waiter{queues: slices.Clone(queues), small: small, ready: make(chan error, 1)}
 	if len(first.waiters) == 0 {
 		f.order = append(f.order, first)
 	}
@@ -142,8 +171,13 @@ func (f *fairQueue) queueOf(name string) *tenantQueue {
 	return q
 }
 
+// firstOf returns the index of the first waiter that a new one must not overtake, or -1.
+func (q *tenantQueue) firstOf(small bool) int {
+	return slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.small || !small })
+}
+
 // mayRun returns true if a query of these tenants may start now.
-func (f *fairQueue) mayRun(queues []*tenantQueue) bool {
+func (f *fairQueue) mayRun(queues []*tenantQueue, small bool) bool {
 	idle, empty := true, true
 	for _, q := range queues {
 		if q.limit > 0 && q.running >= q.limit {
@@ -151,13 +185,23 @@ func (f *fairQueue) mayRun(queues []*tenantQueue) bool {
 		}
 		idle, empty = idle && q.running == 0, empty && q.held == 0
 	}
-	if f.bytes > 0 && f.held >= f.bytes && (!empty || f.held >= f.bytes+f.bytes/4) {
+	bytes, places, alone := f.bytes, f.places, 1
+	if empty {
+		bytes += f.bytes / 4
+	}
+	if idle {
+		places += f.extra
+	}
+	if small {
+		bytes, places, alone = f.bytes+f.bytes/2, f.places+f.extra+f.small, max(1, f.small)
+	}
+	if f.bytes > 0 && f.held >= bytes {
 		return false
 	}
-	if f.tight && f.running > 0 {
+	if f.tight && f.running >= alone {
 		return false
 	}
-	return f.running < f.places || idle && f.running < f.places+f.extra
+	return f.running < places
 }
 
 func (f *fairQueue) run(queues []*tenantQueue) {
@@ -265,14 +309,17 @@ func (f *fairQueue) holding() int64 {
 	return f.held
 }
 
-// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if there is none.
+// next starts the first waiter that may run, where small ones may overtake others of their tenant, and moves its tenant to the end of the order. It returns false if there is none.
 func (f *fairQueue) next() bool {
 	for i, q := range f.order {
-		w := q.waiters[0]
-		if !f.mayRun(w.queues) {
-			continue
+		at := 0
+		if !f.mayRun(q.waiters[0].queues, q.waiters[0].small) {
+			if at = q.firstOf(true); at <= 0 || !f.mayRun(q.waiters[at].queues, true) {
+				continue
+			}
 		}
-		q.waiters = slices.Delete(q.waiters, 0, 1)
+		w := q.waiters[at]
+		q.waiters = slices.Delete(q.waiters, at, at+1)
 		f.waiting--
 		f.order = slices.Delete(f.order, i, i+1)
 		if len(q.waiters) > 0 {

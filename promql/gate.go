@@ -29,7 +29,11 @@ type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
 	workers *fairQueue
+	// parsing has the queries that are parsed. They don't wait for others' answers to be read.
+	parsing *fairQueue
 	texts   texts
+	readers answerReaders
+	large   largeAnswers
 
 	mu      sync.Mutex
 	entered map[int]entry // by what Insert returned
@@ -40,6 +44,7 @@ type gate struct {
 type entry struct {
 	shares []share
 	stays  bool // until its stay ends
+	queue  *fairQueue
 }
 
 func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *gate {
@@ -48,8 +53,12 @@ func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *ga
 		limiter: limiter, entered: map[int]entry{},
 		queries: newFairQueue(places, max(1, places/4), places*waitingPerRunning),
 		workers: newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+		parsing: newFairQueue(places, 0, math.MaxInt),
 	}
 	g.queries.bytes, g.texts.bytes = unreadBytes, unreadBytes
+	g.queries.small = max(1, places/4)
+	g.queries.onWait = g.dropUnread
+	g.texts.onWait = g.dropUnread
 	return g
 }
 
@@ -60,7 +69,7 @@ func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 // the context's error.
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
-	switch err := g.queries.enter(ctx, shares); {
+	switch err := g.queries.enterAs(ctx, shares, isSmall(ctx)); {
 	case errors.Is(err, errQueueFull):
 		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
 		return notInserted, &tenant.LimitError{
@@ -72,15 +81,34 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	case err != nil:
 		return notInserted, err
 	}
+	e := entry{shares: shares, queue: g.queries}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.last++
-	e := entry{shares: shares}
 	if s, ok := ctx.Value(heldPlaceKey{}).(*heldPlace); ok && s.place == 0 {
-		s.place, e.stays = g.last, true
+		s.place, e.stays = g.last+1, true
 	}
+	return g.add(e), nil
+}
+
+// parse waits until a query may be parsed. The caller must call Delete.
+func (g *gate) parse(ctx context.Context) (int, error) {
+	e := entry{shares: g.sharesOf(ctx), queue: g.parsing}
+	for i := range e.shares {
+		e.shares[i] = share{name: e.shares[i].name}
+	}
+	if err := g.parsing.enter(ctx, e.shares); err != nil {
+		return notInserted, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.add(e), nil
+}
+
+// add needs the lock.
+func (g *gate) add(e entry) int {
+	g.last++
 	g.entered[g.last] = e
-	return g.last, nil
+	return g.last
 }
 
 // notInserted is what Insert returns beside an error.
@@ -98,7 +126,7 @@ func (g *gate) Delete(inserted int) {
 // leave needs the lock.
 func (g *gate) leave(inserted int, e entry) {
 	delete(g.entered, inserted)
-	g.queries.leave(e.shares)
+	e.queue.leave(e.shares)
 }
 
 // heldPlace is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited

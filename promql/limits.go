@@ -56,6 +56,9 @@ func rangeOf(node parser.Node) time.Duration {
 // a context for this one, all of whose reads count together. Unless there is an error, the caller calls leave once it is
 // done. Errors are as those of queries. Who has the answer and is about to send it calls Answered with that context.
 func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
+	if x := expectationOf(ctx); x != nil {
+		ctx = e.gate.expect(ctx, x)
+	}
 	place, err := e.gate.Insert(ctx, "")
 	if err != nil {
 		return ctx, func() {}, err

@@ -65,6 +65,9 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 // evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
 // places come to be beyond what may be unread.
 func (q *query) evaluate(ctx context.Context) *promengine.Result {
+	if x := expectationOf(ctx); x != nil && looksSmall(q.Statement()) {
+		ctx = q.engine.gate.expect(ctx, x)
+	}
 	ctx, leave := q.engine.gate.holdPlace(ctx)
 	defer leave()
 	result := q.Query.Exec(ctx)
@@ -87,6 +90,10 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 	bytes := unreadBytes(result.Value)
 	if most := q.engine.opts.Memory / mostOfMemory; most > 0 && bytes > most {
 		*result = promengine.Result{Err: fmt.Errorf("%w: the answer takes %d bytes, and at most %d may go to one", storage.ErrQueryTooLarge, bytes, most)}
+		return
+	}
+	if isSmall(ctx) && !q.engine.gate.isStillSmall(ctx, bytes) {
+		*result = promengine.Result{Err: unavailable(errUnread)}
 		return
 	}
 	q.unread = q.engine.gate.hold(ctx, bytes)

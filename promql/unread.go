@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -60,11 +61,12 @@ type unread struct {
 	shares []share
 	bytes  int64
 	roomy  bool // it has room
+	reader *answerReader
 }
 
 // hold counts a result until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
-	u := &unread{gate: g, shares: g.sharesOf(ctx), bytes: bytes}
+	u := &unread{gate: g, shares: g.sharesOf(ctx), bytes: bytes, reader: g.readers.add(ctx)}
 	g.queries.hold(u.shares, u.bytes)
 	return u
 }
@@ -86,6 +88,7 @@ func (u *unread) give() {
 			if u.roomy {
 				u.gate.texts.give(u.shares[0].name, u.bytes)
 			}
+			u.gate.readers.remove(u.reader)
 			u.gate.queries.hold(u.shares, -u.bytes)
 		})
 	}
@@ -97,6 +100,8 @@ const roomless = 1 << 20
 // texts bound what answers take that are being written. One may always be; a tenant that has none there may have a quarter more.
 type texts struct {
 	bytes int64 // 0: nothing bounds them
+	// onWait is called every waitInterval while an answer waits; may be nil.
+	onWait func()
 
 	mu      sync.Mutex
 	taken   int64
@@ -105,6 +110,8 @@ type texts struct {
 }
 
 func (t *texts) take(ctx context.Context, tenant string, bytes int64) error {
+	tick := time.NewTicker(waitInterval)
+	defer tick.Stop()
 	for {
 		more := t.try(tenant, bytes)
 		if more == nil {
@@ -112,6 +119,10 @@ func (t *texts) take(ctx context.Context, tenant string, bytes int64) error {
 		}
 		select {
 		case <-more:
+		case <-tick.C:
+			if t.onWait != nil {
+				t.onWait()
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -150,50 +161,5 @@ func (t *texts) give(tenant string, bytes int64) {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil
-	}
-}
-
-// externalRead is a read that isn't a query of the evaluator's, see Engine.Enter.
-type externalRead struct {
-	gate   *gate
-	place  int
-	shares []share
-
-	mu    sync.Mutex
-	bytes int64 // of its answer
-	left  bool  // the place
-}
-
-type externalReadKey struct{}
-
-// Answered notes that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
-// compute any more: its place is another's.
-func Answered(ctx context.Context, bytes int64) {
-	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
-	if !ok {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.bytes += bytes
-	t.gate.queries.hold(t.shares, bytes)
-	t.leave()
-}
-
-// leave needs the lock.
-func (t *externalRead) leave() {
-	if !t.left {
-		t.left = true
-		t.gate.Delete(t.place)
-	}
-}
-
-func (t *externalRead) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leave()
-	if t.bytes > 0 {
-		t.gate.queries.hold(t.shares, -t.bytes)
-		t.bytes = 0
 	}
 }

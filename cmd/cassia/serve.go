@@ -28,6 +28,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/membership"
@@ -318,7 +319,7 @@ func (p *process) listen(ctx context.Context, o server.Options, listening func([
 		files.Add("--rule.files", p.ruler.Reload)
 	}
 	files.OnHangup(ctx)
-	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(o), o.Logger)
+	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(o), o.HTTP, o.Logger)
 	if err != nil {
 		return err
 	}
@@ -335,7 +336,15 @@ func (p *process) only(role, what string, h http.Handler) http.Handler {
 	if !p.does(role) {
 		return server.Elsewhere(what, p.c.Target)
 	}
-	return h
+	if role != "read" {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e := server.ExchangeOf(r); e != nil {
+			r = r.WithContext(promql.WithClient(r.Context(), e))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // buildCollector makes the build part of the metrics.

@@ -84,7 +84,10 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
-	promql.Answered(ctx, newestBytes(samples))
+	if err := promql.Answered(ctx, newestBytes(samples)); err != nil {
+		http.Error(w, storage.Plain(err.Error()), refusal(w, err))
+		return
+	}
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range families(samples, format.FormatType() != expfmt.TypeTextPlain) {
 		if err := encoder.Encode(family); err != nil {

@@ -28,6 +28,8 @@ type authorizer struct {
 	federation bool
 	origins    origins
 	bodies     bodies
+	// requests bounds those under way, watchers those of /metrics, which have places of their own.
+	requests, watchers *requests
 }
 
 // Errors of who asks for what. The text around them has the rest.
@@ -58,6 +60,12 @@ func (a *authorizer) guard(route Route) http.Handler {
 			reject(w, r, err)
 			return
 		}
+		leave, err := a.enter(route, inner)
+		if err != nil {
+			reject(w, r, err)
+			return
+		}
+		defer leave()
 		if route.Role == Write || route.OwnBounds { // It bounds what it takes itself.
 			route.Handler.ServeHTTP(w, inner)
 			return
@@ -94,6 +102,28 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 	return r.WithContext(ctx), nil
 }
 
+// enter takes a place among the requests under way. The caller must call leave.
+func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err error) {
+	e := ExchangeOf(r)
+	if e != nil && route.Role == Write {
+		e.merit = meritWritten
+	} else if e != nil && route.Role != Open {
+		e.merit = meritAnswered
+	}
+	vital := isVital(strings.TrimPrefix(route.Path, "GET "))
+	if vital && route.Role == Open {
+		return func() {}, nil
+	}
+	client := clientOf(r.RemoteAddr)
+	if user := UserOf(r.Context()); user != nil {
+		client = "user " + user.Name() // No address is spelled like that.
+	}
+	if vital {
+		return a.watchers.enter(client, e)
+	}
+	return a.requests.enter(client, e)
+}
+
 func has(u *auth.User, role Role) bool {
 	switch role {
 	case Open:
@@ -124,6 +154,9 @@ func reject(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, auth.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, "unavailable", plain(err))
+	case errors.Is(err, errCrowded):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "unavailable", plain(err))
 	case errors.Is(err, ErrForbidden):
 		refuse(w, http.StatusForbidden, "forbidden", plain(err))
 	case errors.Is(err, ErrTenant):

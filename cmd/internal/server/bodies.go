@@ -17,24 +17,7 @@ const (
 	maxBody = 10 << 20
 	// maxBodies bounds what all requests under way have sent, bytes.
 	maxBodies = 256 << 20
-	// maxRequests bounds the requests under way: with HTTP/2 a connection has many.
-	maxRequests = 2048
 )
-
-// limitRequests bounds the requests under way.
-func limitRequests(limit int, next http.Handler) http.Handler {
-	places := make(chan struct{}, limit)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			next.ServeHTTP(w, r)
-		default:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d requests are under way, try again", limit))
-		}
-	})
-}
 
 // bodies bounds what requests send.
 type bodies struct {
@@ -68,6 +51,9 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case errors.Is(err, adapter.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, "unavailable", "the requests under way have sent as many bytes as they may, try again")
+	case errors.Is(err, errGivenUp):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "unavailable", plain(err))
 	case errors.Is(err, errSlow):
 		refuse(w, http.StatusRequestTimeout, "timeout", plain(err))
 	case err != nil:

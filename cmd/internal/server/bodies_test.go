@@ -90,20 +90,3 @@ func TestSlowBodiesSayWhy(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
-func TestLimitRequests(t *testing.T) {
-	release, inside := make(chan struct{}), make(chan struct{})
-	h := limitRequests(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-release }))
-	ended := make(chan int, 2)
-	for range 2 {
-		go func() { ended <- do(h, "GET", "/").Code }()
-		<-inside
-	}
-	w := do(h, "GET", "/")
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Equal(t, "1", w.Header().Get("Retry-After"))
-	close(release)
-	require.Equal(t, []int{200, 200}, []int{<-ended, <-ended})
-	go func() { <-inside }()
-	require.Equal(t, http.StatusOK, do(h, "GET", "/").Code)
-}

@@ -52,9 +52,10 @@ type Options struct {
 func NewHandler(o Options) http.Handler {
 	h := &handler{Options: o, authorizer: authorizer{
 		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.AuthRequired || o.Auth != nil),
-		bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
+		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
+		requests: newRequests(maxRequests, maxClientRequests), watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
-	return recovering(o.HTTP, o.Logger, limitRequests(maxRequests, decoded(h.elsewhere(h.mux()))))
+	return recovering(o.HTTP, o.Logger, decoded(h.elsewhere(h.mux())))
 }
 
 type handler struct {

@@ -18,6 +18,7 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	panics   prometheus.Counter
+	evicted  prometheus.Counter
 }
 
 // NewMetrics registers the metrics of requests; nil: they are kept nowhere.
@@ -30,6 +31,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Time that requests took, by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
 		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
 			Help: "Requests that were given up because of a bug."}),
+		evicted: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_connections_evicted_total",
+			Help: "Connections that were closed for new ones, because all were taken and their clients kept them waiting."}),
 	}
 }
 

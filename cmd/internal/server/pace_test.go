@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +45,7 @@ func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes))
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
 		s := newServer(h, usualPace(), quiet)
-		go func() { _ = s.Serve(limitConnections(p, maxConnections)) }()
+		go func() { _ = s.Serve(limitConnections(p, maxConnections, spareConnections, noMetrics().evicted, quiet)) }()
 		defer func() { require.NoError(t, s.Close()) }()
 		do(t, p)
 	})
@@ -184,7 +183,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		require.NoError(t, err)
 		total := 0
 		for buffer := make([]byte, 48<<10); ; {
-			n, err := c.Read(buffer)
+			n, err := io.ReadFull(c, buffer)
 			total += n
 			if err != nil {
 				break
@@ -194,82 +193,6 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		require.NoError(t, <-written)
 		require.Greater(t, total, 1<<20)
 	})
-}
-
-// Silent connections, however many, keep nobody out; requests under way are never given up for new ones.
-func TestManyConnections(t *testing.T) {
-	release := make(chan struct{})
-	s, err := Listen([]string{"127.0.0.1:0"}, "", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/long" {
-			<-release
-		}
-		_, _ = io.WriteString(w, r.URL.Path)
-	}), quiet)
-	require.NoError(t, err)
-	l := s.listeners[0].(*connections)
-	l.limit = 8
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	ask := func(path string) string {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := client.Get("http://" + s.Addresses()[0] + path)
-		if err != nil {
-			return err.Error()
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		return fmt.Sprint(string(body), err)
-	}
-	long := make(chan string, 8)
-	for range 7 {
-		go func() { long <- ask("/long") }()
-	}
-	require.Eventually(t, func() bool { return l.busy() == 7 }, waitLong, waitShort)
-	for range 50 {
-		c, err := net.Dial("tcp", s.Addresses()[0])
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nX: ")
-		require.NoError(t, err)
-	}
-	require.Equal(t, "/quick<nil>", ask("/quick"))
-	go func() { long <- ask("/long") }()
-	require.Eventually(t, func() bool { return l.busy() == 8 }, waitLong, waitShort)
-	last := make(chan string)
-	go func() { last <- ask("/quick") }()
-	select {
-	case answer := <-last:
-		t.Fatalf("there was no connection left, and it got %s", answer)
-	default:
-	}
-	close(release)
-	for range 8 {
-		require.Equal(t, "/long<nil>", <-long)
-	}
-	require.Equal(t, "/quick<nil>", <-last)
-	l.mu.Lock()
-	require.Greater(t, l.evicted, int64(40))
-	l.mu.Unlock()
-	stop()
-	require.NoError(t, <-served)
-}
-
-// How long and how often a condition is waited for.
-const (
-	waitLong  = time.Minute
-	waitShort = time.Millisecond
-)
-
-func (l *connections) busy() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		if c.requests > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // With HTTP/2 a request that dribbles is given up, and the others of its connection go on.

@@ -44,6 +44,17 @@ type Route struct {
 	Preflight bool
 }
 
+// Paths that are answered, too, while all connections and all places of requests are taken.
+const (
+	healthyPath = "/-/healthy"
+	readyPath   = "/-/ready"
+	metricsPath = "/metrics"
+)
+
+func isVital(path string) bool {
+	return path == healthyPath || path == readyPath || path == metricsPath
+}
+
 // routes are all that the process answers, but for those of Options.Routes.
 func (h *handler) routes() []Route {
 	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -63,13 +74,13 @@ func (h *handler) routes() []Route {
 		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/self_metrics", Role: Watch, Handler: h.API, Preflight: true},
 
-		{Path: "GET /-/healthy", Name: "/-/healthy", Role: Open, Handler: http.HandlerFunc(h.healthy)},
-		{Path: "GET /-/ready", Name: "/-/ready", Role: Open, Handler: http.HandlerFunc(h.ready)},
+		{Path: "GET " + healthyPath, Name: healthyPath, Role: Open, Handler: http.HandlerFunc(h.healthy)},
+		{Path: "GET " + readyPath, Name: readyPath, Role: Open, Handler: http.HandlerFunc(h.ready)},
 		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.seal)},
 		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.reload)},
 		// Its errors may name series of any tenant.
 		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
-		{Path: "GET /metrics", Name: "/metrics", Role: Watch, Handler: metrics},
+		{Path: "GET " + metricsPath, Name: metricsPath, Role: Watch, Handler: metrics},
 
 		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
 		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},

@@ -16,7 +16,7 @@ import (
 
 // Bounds of every listener.
 const (
-	// maxConnections bounds the open connections of one listener.
+	// maxConnections bounds the open connections of one listener, but for spareConnections.
 	maxConnections = 1024
 	// maxHeaderBytes bounds a request's line and headers: queries may come as part of the URL.
 	maxHeaderBytes = 256 << 10
@@ -42,7 +42,7 @@ type Server struct {
 
 // Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. The
 // error has the remedy.
-func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logger) (*Server, error) {
+func Listen(addresses []string, webConfig string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
 	s := &Server{webConfig: webConfig, log: log}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
@@ -50,7 +50,7 @@ func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logg
 			s.close()
 			return nil, listenError(address, err)
 		}
-		s.listeners = append(s.listeners, limitConnections(l, maxConnections))
+		s.listeners = append(s.listeners, limitConnections(l, maxConnections, spareConnections, m.evicted, log))
 		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
 		s.servers = append(s.servers, newServer(h, usualPace(), log))
 	}
@@ -59,7 +59,7 @@ func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logg
 
 func newServer(h http.Handler, p pace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: marking(p.handler(h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
+		Handler: p.handler(marking(h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One client can't take all places, and requests whose clients keep the process waiting make room.
+func TestPlacesOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRequests(4, 3)
+		enter := func(client string, e *Exchange) func() {
+			t.Helper()
+			leave, err := q.enter(client, e)
+			require.NoError(t, err)
+			return leave
+		}
+		waiting := func() *Exchange { return &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})} }
+		leaveFirst := enter("a", &Exchange{})
+		enter("a", &Exchange{})
+		slow := waiting()
+		slow.toRead = true
+		leaveSlow := enter("a", slow)
+		_, err := q.enter("a", &Exchange{})
+		require.EqualError(t, err, "server: too many requests are under way: 3 of this client, try again", "it hasn't been waited for long")
+		enter("b", &Exchange{})
+		_, err = q.enter("b", &Exchange{})
+		require.EqualError(t, err, "server: too many requests are under way: 4, try again")
+		time.Sleep(minWait)
+		enter("b", &Exchange{})
+		require.True(t, slow.givenUp())
+		leaveSlow()
+		require.Len(t, q.places, 4)
+		_, err = q.enter("c", &Exchange{})
+		require.ErrorIs(t, err, errCrowded)
+		leaveFirst()
+		leaveFirst()
+		enter("c", &Exchange{})
+		require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 1}, q.clients)
+	})
+}
+
+// Bodies under way take nobody's place.
+func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRequests(4, 2)
+		var sending []*Exchange
+		for range 4 {
+			e := &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})}
+			sending = append(sending, e)
+			_, err := q.enter("a", e)
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+		}
+		for i, client := range []string{"a", "b", "b"} {
+			_, err := q.enter(client, &Exchange{})
+			require.NoError(t, err)
+			require.True(t, sending[i].givenUp())
+			require.False(t, sending[i+1].givenUp())
+		}
+		_, err := q.enter("c", &Exchange{})
+		require.EqualError(t, err, "server: too many requests are under way: 4, try again")
+	})
+}
+
+// nowhere is a ResponseWriter with deadlines.
+type nowhere struct{ http.ResponseWriter }
+
+func (nowhere) SetReadDeadline(time.Time) error  { return nil }
+func (nowhere) SetWriteDeadline(time.Time) error { return nil }
