@@ -38,6 +38,7 @@ var laws = []law{
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
+	{folder: "storage/panics"},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
@@ -47,7 +48,8 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/rollup", "storage/tenant",
+	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/panics", "storage/rollup",
+	"storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
