@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -51,7 +52,7 @@ const MaxAhead = 10 * time.Minute
 // LabelError is why labels can't name a series.
 type LabelError struct {
 	// Reason is a short constant for counters: duplicate_label, empty_label_name, missing_metric_name,
-	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long.
+	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long, series_too_long.
 	Reason string
 	// Detail names the label, and the limit where one was broken.
 	Detail string
@@ -332,7 +333,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	go s.metadata.run(s.background)
 	s.running.Go(func() {
 		defer close(s.rebuilt)
-		s.rebuildErr = s.rebuild(s.background)
+		s.rebuildErr = panics.Do("rebuilding the head", func() error { return s.rebuild(s.background) })
 	})
 	return s, nil
 }
