@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // countingPartition is the partition whose owner counts series: one process of all.
@@ -41,7 +43,8 @@ func (l *Loop) listUncounted(ctx context.Context) {
 }
 
 func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
-	series, err := l.store.CountWindow(ctx, w.OverWindow, pause)
+	series := int64(0)
+	err := panics.Do("counting series", func() (err error) { series, err = l.store.CountWindow(ctx, w.OverWindow, pause); return err })
 	if ctx.Err() != nil {
 		return
 	}

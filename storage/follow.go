@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -166,7 +167,7 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Unlock()
 		err := ctx.Err()
 		if err == nil {
-			err = f.pass(ctx, t != nil)
+			err = panics.Do("following", func() error { return f.pass(ctx, t != nil) })
 		}
 		if t != nil {
 			t.err = err
