@@ -173,6 +173,9 @@ func DefaultOptions() Options {
 // defaultSeams are those of DefaultOptions: this package's tests change them before they begin.
 var defaultSeams seams
 
+// maxLimit bounds the limits of bytes, so that sums of shares of them can be computed.
+const maxLimit = 1 << 50
+
 func (o *Options) validate() error {
 	switch {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
@@ -181,6 +184,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
+	case max(o.QueueBytes, o.CacheBytes, o.QueryBytes, o.HeadBytes) > maxLimit:
+		return fmt.Errorf("storage: a limit of bytes is above %d", int64(maxLimit))
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
 		return fmt.Errorf("storage: limits of labels must lie in 1 to %d", engine.MaxKeyText)
 	case o.Now == nil || o.Logger == nil:
