@@ -143,7 +143,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 // start begins to follow, until ctx ends, when the head is rebuilt.
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
-		f.s.running.Go(func() { f.run(ctx) })
+		f.s.running.Go(func() { panics.Repeat(ctx, "following", func() { f.run(ctx) }) })
 	}
 }
 

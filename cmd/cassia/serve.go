@@ -56,7 +56,7 @@ func addServe(app *kingpin.Application) subcommand {
 			flags[f.Name] = f.Value.String()
 		}
 		p := newProcess(c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}))
-		defer panics.Recover(p.log, p.registry)()
+		defer p.recovery.Start()()
 		return p.run(ctx, func([]string) {})
 	}}
 }
@@ -78,6 +78,7 @@ type process struct {
 	flags    map[string]string
 	log      *slog.Logger
 	registry *panics.Registry
+	recovery *panics.Recovery
 	started  time.Time
 	// fail ends the process with an error, as soon as it can do so in order.
 	fail context.CancelCauseFunc
@@ -99,7 +100,8 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 }
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
-	return &process{c: c, flags: flags, log: log, registry: panics.NewRegistry(), started: time.Now()}
+	registry := panics.NewRegistry()
+	return &process{c: c, flags: flags, log: log, registry: registry, recovery: panics.New(log, registry), started: time.Now()}
 }
 
 func (p *process) run(ctx context.Context, listening func([]string)) (err error) {

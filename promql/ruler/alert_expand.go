@@ -124,7 +124,7 @@ func (x *expansion) grow(bytes int) error {
 	return nil
 }
 
-// show counts what is shown.
+// show counts the text of a value in the result.
 func (x *expansion) show(v any) (string, error) {
 	return "", x.grow(length(v))
 }
@@ -218,7 +218,7 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 	return x.make(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
 }
 
-// replaceAll bounds what is made of a text by its matches, each with all of the replacement, whose references are the longest they can be.
+// replaceAll bounds the result by the matches, each replaced by the whole replacement with references as long as the text.
 func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
 	re := regexp.MustCompile(pattern) // It panics as Prometheus' own, which makes an error of that.
 	matches := len(re.FindAllStringIndex(text, -1))

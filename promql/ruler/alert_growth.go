@@ -100,7 +100,7 @@ func nodeGrowth(n syntax.Node) growth {
 func branchGrowth(n *syntax.BranchNode) growth {
 	condition := pipeGrowth(n.Pipe)
 	if condition.times > 1 || condition.fixed > 4*callText {
-		return grows // A dot that is longer than what is shown.
+		return grows // The dot may be longer than everything that is shown.
 	}
 	return condition.add(nodeGrowth(n.List)).add(nodeGrowth(n.ElseList))
 }

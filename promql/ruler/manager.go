@@ -67,11 +67,11 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 		panics.Contained(evaluating, m.Run)()
 	}()
 	ctx, m.stopResuming = context.WithCancel(ctx)
-	m.resuming.Go(func() {
+	m.resuming.Go(panics.Contained(evaluating, func() {
 		for _, g := range m.RuleGroups() {
 			m.contain(g, func() { m.resume(ctx, g) })
 		}
-	})
+	}))
 	return m
 }
 

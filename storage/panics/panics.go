@@ -5,7 +5,7 @@
 //	go panics.Repeat(ctx, "following", f) ─► the loop starts again a minute later
 //	panics.Do("sealing", f) ─► a panic in the caller's own goroutine is an error
 //
-// Each panic is logged with its stack and counted by the name of the work, once Recover was called: a server does that. In tests, in
+// Each panic is logged with its stack and counted by the name of the work, once a Recovery was started: a server does that. In tests, in
 // commands and in programs that embed the packages, a panic stays a panic, so that no bug is overlooked.
 //
 // Work that holds a lock without defer, or that leaves shared state half changed, must not be recovered: the rest of the process would
@@ -30,31 +30,35 @@ var ErrPanicked = errors.New("panics: a bug in cassia, please report it with the
 // restartDelay is how long after a panic Repeat calls its function again: a bug that input provokes must not occupy the processor.
 const restartDelay = time.Minute
 
-// recovery logs and counts panics.
-type recovery struct {
+// Recovery logs and counts panics.
+type Recovery struct {
 	log   *slog.Logger
 	count *prometheus.CounterVec
 	delay time.Duration
 }
 
-// current is the process' recovery; nil: panics aren't recovered. What happens to a panic is a property of the process, as the runtime's
-// own treatment is.
-var current atomic.Pointer[recovery]
+// current is the process' recovery; nil: panics aren't recovered. The treatment of a panic is a property of the process, as the runtime's
+// own is.
+var current atomic.Pointer[Recovery]
 
-// Recover has panics recovered from now on, logged to log and counted in r. The returned function ends that, for tests.
-func Recover(log *slog.Logger, r prometheus.Registerer) (stop func()) {
-	return recoverAfter(log, r, restartDelay)
-}
-
-func recoverAfter(log *slog.Logger, r prometheus.Registerer, delay time.Duration) (stop func()) {
-	to := &recovery{log: log, delay: delay, count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cassia_panics_total",
+// New returns a recovery that logs to log and counts in r, which may be nil. It has no effect before Start.
+func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
+	to := &Recovery{log: log, delay: restartDelay, count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cassia_panics_total",
 		Help: "Pieces of work in the background, or parts of queries, that were given up because of a bug, by the work."}, []string{"work"})}
 	if r != nil {
 		r.MustRegister(to.count)
 	}
-	before := current.Swap(to)
+	return to
+}
+
+// Start has panics of the process recovered from now on. The returned function ends that, for tests.
+func (r *Recovery) Start() (stop func()) {
+	before := current.Swap(r)
 	return func() { current.Store(before) }
 }
+
+// Recover is New and Start.
+func Recover(log *slog.Logger, r prometheus.Registerer) (stop func()) { return New(log, r).Start() }
 
 // Do calls f and returns its error. A panic is logged and counted as that of the work, a short constant, and is returned as an error that wraps
 // ErrPanicked.
@@ -109,18 +113,20 @@ type Registry struct{ *prometheus.Registry }
 func NewRegistry() *Registry { return &Registry{prometheus.NewRegistry()} }
 
 // Register implements prometheus.Registerer.
-func (r *Registry) Register(c prometheus.Collector) error { return r.Registry.Register(collector{c}) }
+func (r *Registry) Register(c prometheus.Collector) error {
+	return r.Registry.Register(containedCollector{c})
+}
 
 // MustRegister implements prometheus.Registerer.
 func (r *Registry) MustRegister(list ...prometheus.Collector) {
 	for _, c := range list {
-		r.Registry.MustRegister(collector{c})
+		r.Registry.MustRegister(containedCollector{c})
 	}
 }
 
-type collector struct{ prometheus.Collector }
+type containedCollector struct{ prometheus.Collector }
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(to chan<- prometheus.Metric) {
+func (c containedCollector) Collect(to chan<- prometheus.Metric) {
 	Contained("collecting metrics", func() { c.Collector.Collect(to) })()
 }

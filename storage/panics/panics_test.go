@@ -25,7 +25,9 @@ func TestPanicsStay(t *testing.T) {
 func TestRecover(t *testing.T) {
 	var said bytes.Buffer
 	registry := prometheus.NewRegistry()
-	defer recoverAfter(slog.New(slog.NewTextHandler(&said, nil)), registry, time.Nanosecond)()
+	recovery := New(slog.New(slog.NewTextHandler(&said, nil)), registry)
+	recovery.delay = time.Nanosecond
+	defer recovery.Start()()
 
 	own := errors.New("its own")
 	require.NoError(t, Do("work", func() error { return nil }))
