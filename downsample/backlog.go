@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -203,7 +204,8 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 }
 
 func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
-	series, err := l.store.RollUp(ctx, u.Unrolled, pause)
+	series := 0
+	err := panics.Do("making rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err })
 	if ctx.Err() != nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // compact compacts windows of rollups that are over, the oldest first, until the next round is due.
@@ -52,18 +53,23 @@ func every(pause func()) func() {
 }
 
 func (l *Loop) compactOne(ctx context.Context, c *restingWindow, pause func()) {
-	stats, err := l.store.Compact(ctx, c.OverWindow, pause)
+	err := panics.Do("compacting rollups", func() error { return l.compactWindow(ctx, c, pause) })
 	if ctx.Err() != nil {
 		return
 	}
 	l.compactions.finish(c, err, l.opts.Now())
 	l.task(ctx, "compacting rollups", err)
+}
+
+func (l *Loop) compactWindow(ctx context.Context, c *restingWindow, pause func()) error {
+	stats, err := l.store.Compact(ctx, c.OverWindow, pause)
 	if err != nil {
-		return
+		return err
 	}
 	l.metrics.compacted.Inc()
 	if stats.Chunks > 0 || stats.Left > 0 {
 		l.opts.Logger.Info("compacted rollups", "tenant", c.Tenant, "resolution", c.Resolution, "until", instant(c.EndMS), "series", stats.Series,
 			"chunks", stats.Chunks, "left", stats.Left)
 	}
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // countingPartition is the partition whose owner counts series: one process of all.
@@ -28,7 +30,8 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 }
 
 func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
-	series, err := l.store.CountWindow(ctx, w.OverWindow, pause)
+	series := int64(0)
+	err := panics.Do("counting series", func() (err error) { series, err = l.store.CountWindow(ctx, w.OverWindow, pause); return err })
 	if ctx.Err() != nil {
 		return
 	}

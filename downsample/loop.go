@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Loop works off what waits.
@@ -56,7 +57,7 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 func (l *Loop) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { l.watch(ctx) })
+	beside.Go(func() { panics.Repeat(ctx, "watching the work", func() { l.watch(ctx) }) })
 	if err := l.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
 			l.progress.halt(err)
@@ -66,12 +67,12 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 	more := make(chan struct{}, 1)
 	if l.leases != nil {
-		beside.Go(func() { l.keepLeases(ctx, more) })
+		beside.Go(func() { panics.Repeat(ctx, "keeping leases", func() { l.keepLeases(ctx, more) }) })
 	}
 	ticker := time.NewTicker(l.opts.Interval)
 	defer ticker.Stop()
 	for {
-		l.Round(ctx)
+		_ = panics.Do("downsampling", func() error { l.Round(ctx); return nil }) // It is logged, and the next round is due later.
 		if !l.rest(ctx, ticker.C, more) {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -122,7 +123,8 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			continue
 		}
 		l.worker.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
-			found, err := l.look(ctx, p, settle)
+			var found []storage.Staged
+			err := panics.Do("listing waiting work", func() (err error) { found, err = l.look(ctx, p, settle); return err })
 			if err != nil {
 				l.progress.fail(p, err)
 				l.failed(ctx, "listing waiting work", err, "partition", p)
@@ -169,7 +171,9 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 				if more := len(pass) - 1; more > 0 {
 					what += fmt.Sprintf(", and %d more of its day", more)
 				}
-				h.work(ctx, what, l.lag, func(func()) { l.sealPass(ctx, pass) })
+				h.work(ctx, what, l.lag, func(func()) {
+					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil }) // What failed is sealed in the next round.
+				})
 			}
 		})
 	}
@@ -210,7 +214,12 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	for i, w := range pass {
 		works[i] = w.Work
 	}
-	stats, err := l.store.SealTogether(ctx, works)
+	stats := make([]storage.SealStats, len(works))
+	err := panics.Do("sealing", func() error {
+		sealed, err := l.store.SealTogether(ctx, works)
+		copy(stats, sealed)
+		return err
+	})
 	now := l.opts.Now()
 	var left []*storage.Staged
 	for i, w := range pass {
@@ -263,7 +272,7 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := l.store.Advance(ctx, p); err != nil {
+		if err := panics.Do("moving the marks", func() error { return l.store.Advance(ctx, p) }); err != nil {
 			l.progress.fail(p, err)
 			l.failed(ctx, "moving the marks", err, "partition", p)
 		}
@@ -276,7 +285,8 @@ func (l *Loop) tidy(ctx context.Context) {
 }
 
 func (l *Loop) expire(ctx context.Context) {
-	n, err := l.store.Expire(ctx)
+	n := 0
+	err := panics.Do("dropping windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
 	l.task(ctx, "dropping windows past their retention", err)
 	if n > 0 {
 		l.opts.Logger.Info("dropped windows past their retention", "windows", n)

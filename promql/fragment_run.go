@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/util/annotations"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -197,7 +199,7 @@ func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i 
 	}
 	var next atomic.Int64
 	for worker := range workers {
-		g.Go(func() error {
+		g.Go(panics.AsError("evaluating a query", func() error {
 			for {
 				select {
 				case <-free:
@@ -213,7 +215,7 @@ func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i 
 				}
 				done[i%ahead] <- struct{}{}
 			}
-		})
+		}))
 	}
 	for i := range n {
 		select {

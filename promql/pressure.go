@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Each query is bounded, and so is how many there are; all of them together could still take more than the machine has. So
@@ -50,7 +51,7 @@ func (p *pressure) begin() (end func()) {
 	defer p.mu.Unlock()
 	if p.queries++; !p.watching {
 		p.watching = true
-		go p.watch()
+		go panics.Repeat(context.Background(), "watching memory", p.watch)
 	}
 	return func() {
 		p.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -87,7 +88,8 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 		return nil
 	}
 	s.running.Go(func() {
-		if err := s.WorkOffDeletes(s.background, tenant); err != nil && s.background.Err() == nil {
+		err := panics.Do("making rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
+		if err != nil && s.background.Err() == nil {
 			s.opts.Logger.Warn("making rollups anew after a delete failed; until it succeeds they are answered from samples", "tenant", tenant, "err", err)
 		}
 	})

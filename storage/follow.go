@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -142,7 +143,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 // start begins to follow, until ctx ends, when the head is rebuilt.
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
-		f.s.running.Go(func() { f.run(ctx) })
+		f.s.running.Go(func() { panics.Repeat(ctx, "following", func() { f.run(ctx) }) })
 	}
 }
 
@@ -166,7 +167,7 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Unlock()
 		err := ctx.Err()
 		if err == nil {
-			err = f.pass(ctx, t != nil)
+			err = panics.Do("following", func() error { return f.pass(ctx, t != nil) })
 		}
 		if t != nil {
 			t.err = err

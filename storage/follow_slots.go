@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // readTogether is how many rows that are known already may be read once more for each read that is saved.
@@ -33,7 +34,7 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
-		g.Go(func() error {
+		g.Go(panics.AsError("following", func() error {
 			for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
 				if err != nil {
 					return fmt.Errorf("storage: reading the tails of writer %x: %w", writer, err)
@@ -50,7 +51,7 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 				mu.Unlock()
 			}
 			return nil
-		})
+		}))
 	}
 	return tails, g.Wait()
 }
@@ -60,12 +61,12 @@ func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]st
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range tails {
-		g.Go(func() error {
+		g.Go(panics.AsError("following", func() error {
 			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return f.onward(ctx, c, list, awaited, begun)
-		})
+		}))
 	}
 	return g.Wait()
 }

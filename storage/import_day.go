@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -212,7 +213,7 @@ func (d *importDay) seal(list []*importedDay) error {
 	for i := range workers {
 		w := newImportWorker(ctx, d)
 		workers[i] = w
-		g.Go(func() error {
+		g.Go(panics.AsError("importing", func() error {
 			for {
 				at := next.Add(1) - 1
 				if at >= int64(len(pieces)) {
@@ -222,7 +223,7 @@ func (d *importDay) seal(list []*importedDay) error {
 					return err
 				}
 			}
-		})
+		}))
 	}
 	err = g.Wait()
 	for _, w := range workers {

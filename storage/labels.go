@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
@@ -93,7 +94,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
 	for _, w := range windows {
-		g.Go(func() error {
+		g.Go(panics.AsError("listing labels", func() error {
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
 				metrics, err := t.r.catalog().allMetrics(ctx, w)
 				for _, m := range metrics {
@@ -106,7 +107,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 				t.add(list...)
 			}
 			return err
-		})
+		}))
 	}
 	return g.Wait()
 }

@@ -26,6 +26,9 @@ func (o *Options) labelBounds(name string) labelBounds {
 	return b
 }
 
+// MaxLabelValue returns how many bytes the value of a tenant's label may have.
+func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(tenant).value }
+
 // anyLabels bound what any tenant may have stored, whatever its limits were.
 func (o *Options) anyLabels() labelBounds {
 	return labelBounds{max(o.MaxLabels, tenant.MaxLabels), engine.MaxKeyText, engine.MaxKeyText}

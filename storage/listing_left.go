@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 			if _, is := slices.BinarySearch(have, w); is {
 				continue
 			}
-			g.Go(func() error {
+			g.Go(panics.AsError("listing windows", func() error {
 				rows, err := s.hasRows(ctx, tenant, w)
 				if rows {
 					mu.Lock()
@@ -56,7 +57,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 					mu.Unlock()
 				}
 				return err
-			})
+			}))
 		}
 	}
 	err = g.Wait()

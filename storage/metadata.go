@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -117,7 +118,7 @@ func (k *metadataKeeper) write() {
 	k.mu.Unlock()
 	const group = 1000
 	for batch := range slices.Chunk(queue, group) {
-		err := k.writeGroup(batch)
+		err := panics.Do("writing metadata", func() error { return k.writeGroup(batch) })
 		if err == nil {
 			continue
 		}

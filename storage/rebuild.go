@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -60,7 +61,7 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {
-		g.Go(func() error { return s.rebuildPartition(ctx, p) })
+		g.Go(panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p) }))
 	}
 	return g.Wait()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -339,7 +340,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
-		g.Go(func() error {
+		g.Go(panics.AsError("making rollups", func() error {
 			m := rollMemory{chunks: map[format.SeriesID][]rollupChunk{}, unread: map[format.SeriesID]bool{}}
 			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {
@@ -350,7 +351,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 				}
 			}
 			return nil
-		})
+		}))
 	}
 	return g.Wait()
 }

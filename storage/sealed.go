@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -55,10 +56,10 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 				continue
 			}
 		}
-		g.Go(func() (err error) {
+		g.Go(panics.AsError("reading", func() (err error) {
 			found[i], err = r.marks(ctx, window, p.SlotOf(minT), p.SlotOf(r.maxT))
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // windowMetric is a metric in one window.
@@ -46,10 +47,10 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
 	for i, w := range windows {
-		g.Go(func() (err error) {
+		g.Go(panics.AsError("reading", func() (err error) {
 			names[i], err = r.metrics(ctx, w)
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -105,12 +106,12 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 	g, ctx := errgroup.WithContext(outer)
 	var next atomic.Int64
 	for range min(readWorkers, len(rest)) { // Not a goroutine a metric: a new stack takes long to grow.
-		g.Go(func() (err error) {
+		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(rest)) && err == nil && ctx.Err() == nil; i = next.Add(1) - 1 {
 				err = r.match(ctx, &q, list, rest[i], visit)
 			}
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // An index of all series of a metric in a window answers any matchers, and takes long to make where the series are many. Matchers that name
@@ -217,12 +218,12 @@ func eachPlace(ctx context.Context, places []format.ClassShard, do func(ctx cont
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(placeWorkers)
 	for i, at := range places {
-		g.Go(func() error {
+		g.Go(panics.AsError("reading", func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			return do(ctx, i, at)
-		})
+		}))
 	}
 	return g.Wait()
 }

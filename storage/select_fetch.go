@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -144,7 +145,7 @@ func (g *groups) ask(at int) (load *groupLoad, mine bool) {
 				continue
 			}
 			if next, isNew := g.begin(ahead); isNew {
-				go g.run(next, ahead)
+				go panics.Contained("reading", func() { g.run(next, ahead) })()
 			}
 		}
 	}
@@ -244,12 +245,12 @@ func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
 	for range min(readWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
-		g.Go(func() (err error) {
+		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
 				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
 			}
 			return err
-		})
+		}))
 	}
 	return g.Wait()
 }

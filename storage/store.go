@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -51,7 +52,7 @@ const MaxAhead = 10 * time.Minute
 // LabelError is why labels can't name a series.
 type LabelError struct {
 	// Reason is a short constant for counters: duplicate_label, empty_label_name, missing_metric_name,
-	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long.
+	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long, series_too_long.
 	Reason string
 	// Detail names the label, and the limit where one was broken.
 	Detail string
@@ -172,6 +173,9 @@ func DefaultOptions() Options {
 // defaultSeams are those of DefaultOptions: this package's tests change them before they begin.
 var defaultSeams seams
 
+// maxLimit bounds the limits of bytes, so that sums of shares of them can be computed.
+const maxLimit = 1 << 50
+
 func (o *Options) validate() error {
 	switch {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
@@ -180,6 +184,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
+	case max(o.QueueBytes, o.CacheBytes, o.QueryBytes, o.HeadBytes) > maxLimit:
+		return fmt.Errorf("storage: a limit of bytes is above %d", int64(maxLimit))
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
 		return fmt.Errorf("storage: limits of labels must lie in 1 to %d", engine.MaxKeyText)
 	case o.Now == nil || o.Logger == nil:
@@ -333,7 +339,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	go s.metadata.run(s.background)
 	s.running.Go(func() {
 		defer close(s.rebuilt)
-		s.rebuildErr = s.rebuild(s.background)
+		s.rebuildErr = panics.Do("rebuilding the head", func() error { return s.rebuild(s.background) })
 	})
 	return s, nil
 }

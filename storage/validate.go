@@ -71,6 +71,11 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 	return err
 }
 
+// Of returns the error as that of a series.
+func (e *LabelError) Of(ls labels.Labels) *LabelError {
+	return &LabelError{Reason: e.Reason, Detail: e.Detail, Series: shorten(ls)}
+}
+
 // shorten returns a series as text of a bounded length that is valid UTF-8.
 func shorten(ls labels.Labels) string {
 	const limit = 256

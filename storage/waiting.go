@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // What a partition's row of table low is about: the names of its rows.
@@ -190,10 +191,10 @@ func (s *Store) pendingIn(ctx context.Context, partition int, hours []int64) ([]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
 	for i := range byHour {
-		g.Go(func() (err error) {
+		g.Go(panics.AsError("listing waiting work", func() (err error) {
 			byHour[i], err = s.pendingOf(ctx, partition, hours[i])
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err

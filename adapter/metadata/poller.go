@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Options set the sources, and how often they are asked. Fields without a default must be set.
@@ -68,7 +70,7 @@ func New(o Options) *Poller {
 func (p *Poller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range p.o.Sources {
-		running.Go(func() { p.poll(ctx, s) })
+		running.Go(func() { panics.Repeat(ctx, "asking for metadata", func() { p.poll(ctx, s) }) })
 	}
 	running.Wait()
 }

@@ -1,6 +1,8 @@
 package relabeling
 
 import (
+	"errors"
+
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -45,9 +47,17 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 	if b.builder == nil {
 		b.builder = labels.NewBuilder(labels.EmptyLabels())
 	}
-	changed, rule := b.rules.apply(ls, b.builder)
+	changed, rule, err := b.rules.apply(ls, b.builder)
+	if refused := (*storage.LabelError)(nil); errors.As(err, &refused) {
+		b.counts.refused[rule].Add(1)
+		return nil, refused.Of(ls)
+	}
 	if rule == kept {
-		return b.Batch.Define(alias, changed)
+		series, err := b.Batch.Define(alias, changed)
+		if refused := (*storage.LabelError)(nil); errors.As(err, &refused) && !labels.Equal(ls, changed) {
+			refused.Detail += " (after relabeling)"
+		}
+		return series, err
 	}
 	if alias != nil {
 		b.cache.add(b.KeyOf(alias), rule)

@@ -19,7 +19,7 @@ type Live struct {
 	setting sync.Mutex
 	forget  func(of func(tenant string) bool)
 
-	samples, exemplars *prometheus.Desc
+	samples, exemplars, refused *prometheus.Desc
 }
 
 // NewLive returns one without rules, whose metrics go to r.
@@ -32,6 +32,8 @@ func NewLive(r prometheus.Registerer) *Live {
 			"Samples and histograms that a rule dropped. rules is the tenant whose rules they are, empty for those of everybody; rule is the rule's number, from 1.", labels, nil),
 		exemplars: prometheus.NewDesc("cassia_relabel_dropped_exemplars_total",
 			"Exemplars of series that a rule dropped, likewise.", labels, nil),
+		refused: prometheus.NewDesc("cassia_relabel_refused_total",
+			"How often samples, histograms and exemplars were refused because a rule makes the labels of their series too long, by rule as above.", labels, nil),
 	}
 	if r != nil {
 		r.MustRegister(l)
@@ -133,16 +135,17 @@ func (l *Live) Status(tenant string) Status {
 func (l *Live) Describe(to chan<- *prometheus.Desc) {
 	to <- l.samples
 	to <- l.exemplars
+	to <- l.refused
 }
 
 // Collect implements prometheus.Collector.
 func (l *Live) Collect(to chan<- prometheus.Metric) {
 	for _, r := range l.table.Load().all() {
 		for i := range r.configs {
-			samples, exemplars := r.total(i)
-			number := strconv.Itoa(i + 1)
-			to <- prometheus.MustNewConstMetric(l.samples, prometheus.CounterValue, float64(samples), r.owner, number)
-			to <- prometheus.MustNewConstMetric(l.exemplars, prometheus.CounterValue, float64(exemplars), r.owner, number)
+			t, number := r.total(i), strconv.Itoa(i+1)
+			to <- prometheus.MustNewConstMetric(l.samples, prometheus.CounterValue, float64(t.samples), r.owner, number)
+			to <- prometheus.MustNewConstMetric(l.exemplars, prometheus.CounterValue, float64(t.exemplars), r.owner, number)
+			to <- prometheus.MustNewConstMetric(l.refused, prometheus.CounterValue, float64(t.refused), r.owner, number)
 		}
 	}
 }

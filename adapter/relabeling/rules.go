@@ -29,11 +29,17 @@ type Rules struct {
 	others counts
 }
 
-// counts are what rules have dropped, by rule.
-type counts struct{ samples, exemplars []atomic.Int64 }
+// counts are what rules have dropped, by rule, and how often a series was refused because of one.
+type counts struct{ samples, exemplars, refused []atomic.Int64 }
 
 func newCounts(n int) *counts {
-	return &counts{samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n)}
+	return &counts{samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n), refused: make([]atomic.Int64, n)}
+}
+
+func (c *counts) addTo(t *total, rule int) {
+	t.samples += c.samples[rule].Load()
+	t.exemplars += c.exemplars[rule].Load()
+	t.refused += c.refused[rule].Load()
 }
 
 // Len returns how many rules there are.
@@ -67,42 +73,45 @@ func (r *Rules) countsOf(tenant string) *counts {
 	return c
 }
 
-// total returns what a rule has dropped of all tenants.
-func (r *Rules) total(rule int) (samples, exemplars int64) {
+// total is what a rule has dropped and refused.
+type total struct{ samples, exemplars, refused int64 }
+
+// total returns what a rule has dropped and refused of all tenants.
+func (r *Rules) total(rule int) (t total) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.counts {
-		samples += c.samples[rule].Load()
-		exemplars += c.exemplars[rule].Load()
+		c.addTo(&t, rule)
 	}
 	if r.others.samples != nil {
-		samples += r.others.samples[rule].Load()
-		exemplars += r.others.exemplars[rule].Load()
+		r.others.addTo(&t, rule)
 	}
-	return samples, exemplars
+	return t
 }
 
 // apply returns the labels that the rules make of others, which have no empty values, or the number of the rule that drops
-// the series. A series without any label is dropped, by the rule that took the last one, as in Prometheus.
-func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (labels.Labels, int) {
+// the series. A series without any label is dropped, by the rule that took the last one, as in Prometheus. An error is a
+// *storage.LabelError, and rule the one because of which the series is refused.
+func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, rule int, err error) {
 	b.Reset(ls)
+	a := newApplied(b)
 	for i, c := range r.configs {
-		if !relabel.ProcessBuilder(b, c) {
-			return labels.EmptyLabels(), i
+		if keep, err := a.process(i+1, c); err != nil || !keep {
+			return labels.EmptyLabels(), i, err
 		}
 	}
-	out := b.Labels()
+	out = b.Labels()
 	if !out.IsEmpty() || ls.IsEmpty() {
-		return out, kept
+		return out, kept, nil
 	}
 	b.Reset(ls)
 	for i, c := range r.configs {
 		relabel.ProcessBuilder(b, c)
 		if b.Labels().IsEmpty() {
-			return out, i // Later rules may have added labels and removed them again: this one was the first.
+			return out, i, nil // Later rules may have added labels and removed them again: this one was the first.
 		}
 	}
-	return out, len(r.configs) - 1
+	return out, len(r.configs) - 1, nil
 }
 
 // metadata returns the family of which metadata is to be stored as of another one; ok is false where the rules drop it.
@@ -138,7 +147,8 @@ func endingsOf(kind string) []string {
 // rename applies the rules that read only names.
 func (r *Rules) rename(name string) (string, bool) {
 	b := labels.NewBuilder(labels.FromStrings(labels.MetricName, name))
-	for _, c := range r.configs {
+	a := newApplied(b)
+	for i, c := range r.configs {
 		switch {
 		case len(c.SourceLabels) != 1 || string(c.SourceLabels[0]) != labels.MetricName:
 			continue
@@ -146,7 +156,7 @@ func (r *Rules) rename(name string) (string, bool) {
 		case c.TargetLabel != labels.MetricName || c.Action == relabel.DropEqual || c.Action == relabel.KeepEqual:
 			continue
 		}
-		if !relabel.ProcessBuilder(b, c) {
+		if keep, err := a.process(i+1, c); err != nil || !keep { // Series of that name are refused, too.
 			return "", false
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/relabel"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -193,7 +192,12 @@ func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 	for i, c := range t.rules.configs {
 		t.builder.Reset(now)
 		rule := &t.Rules[i]
-		keep := relabel.ProcessBuilder(t.builder, c)
+		a := newApplied(t.builder)
+		keep, err := a.process(i+1, c)
+		if err != nil {
+			t.refuse(samples, bytes, err)
+			return
+		}
 		next := t.builder.Labels()
 		if !keep || next.IsEmpty() {
 			t.Dropped.add(samples, bytes)
@@ -208,10 +212,7 @@ func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 		now = next
 	}
 	if err := t.store.CheckLabels(t.Tenant, now); err != nil {
-		t.Refused.add(samples, bytes)
-		if t.Refusal == "" {
-			t.Refusal = err.Error()
-		}
+		t.refuse(samples, bytes, err)
 		return
 	}
 	if !labels.Equal(ls, now) {
@@ -222,6 +223,13 @@ func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 		t.Merged++
 	} else if len(t.results) < maxTold {
 		t.results[hash] = struct{}{}
+	}
+}
+
+func (t *trial) refuse(samples int, bytes float64, err error) {
+	t.Refused.add(samples, bytes)
+	if t.Refusal == "" {
+		t.Refusal = err.Error()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -29,7 +30,7 @@ func (p *process) startBackups(ctx context.Context) (schedule *backups.Schedule,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { schedule.Run(ctx) })
+	running.Go(func() { panics.Repeat(ctx, "backing up", func() { schedule.Run(ctx) }) })
 	return schedule, func() { cancel(); running.Wait() }
 }
 

@@ -207,7 +207,7 @@ func TestBackupFlags(t *testing.T) {
 		{[]string{"backup", "--storage.path=" + dir, "--to=" + dir, "--key-file=x"}, "a key is for backups in a bucket"},
 		{[]string{"restore", "--storage.path=" + dir, "--from=s3://b"}, "must have 3 to 63"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.keep=3"}, "need --backup.to"},
-		{[]string{"serve", "--storage.path=" + dir, "--backup.to=x", "--backup.every=1s"}, "must be at least 1m"},
+		{[]string{"serve", "--storage.path=" + dir, "--backup.to=x", "--backup.every=1s"}, "from 1m to 1y"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.to=s3://bucket?secret_key=x"}, "must not have credentials"},
 		{[]string{"serve", "--storage.engine=cassandra", "--cassandra.hosts=x", "--backup.to=x"}, "over Cassandra, docker/cassandra/snapshot"},
 	} {

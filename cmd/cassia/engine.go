@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -98,7 +99,7 @@ type inspectedEngine struct {
 func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *inspectedEngine {
 	l := &inspectedEngine{Engine: e}
 	ctx, l.cancel = context.WithCancel(ctx)
-	l.inspection.Go(func() {
+	l.inspection.Go(panics.Contained("examining the cluster", func() {
 		found, err := e.Findings(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.Warn("the cluster could not be looked at", "err", oneLine(err))
@@ -106,7 +107,7 @@ func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) 
 		for _, f := range found {
 			log.Warn(f.What, "do", f.Do)
 		}
-	})
+	}))
 	return l
 }
 

@@ -68,12 +68,6 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 	if err != nil {
 		return nil, err
 	}
-	if f.batchBytes < 1<<10 || f.batchBytes > 1<<30 {
-		return nil, fmt.Errorf("--kairosdb.batch-bytes=%s: must be between 1KiB and 1GiB", f.batchBytes)
-	}
-	if f.readers < 1 || f.readers > 128 {
-		return nil, fmt.Errorf("--kairosdb.readers=%d: must be between 1 and 128", f.readers)
-	}
 	o := f.cassandra
 	o.Hosts = nil
 	for _, list := range f.hosts {

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
+	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 )
 
@@ -87,9 +89,20 @@ func newApplication() (*kingpin.Application, []subcommand) {
 // parse finds the subcommand that the arguments name.
 func parse(args []string) (subcommand, error) {
 	app, commands := newApplication()
+	return parseWith(app, commands, args)
+}
+
+func parseWith(app *kingpin.Application, commands []subcommand, args []string) (subcommand, error) {
 	name, err := app.Parse(args)
 	if err != nil {
-		return subcommand{}, cli.Explain(app, args, err)
+		return subcommand{}, cmp.Or(config.WrongValue(app, args), cli.Explain(app, args, err))
+	}
+	for _, c := range app.Model().FlattenedCommands() {
+		if c.FullCommand == name {
+			if err := config.CheckRanges(c.Flags); err != nil {
+				return subcommand{}, err
+			}
+		}
 	}
 	for _, c := range commands {
 		if c.name == name {

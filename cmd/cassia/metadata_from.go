@@ -6,6 +6,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/metadata"
 	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // startMetadata starts what asks other servers for metadata, where there are any. The returned function ends it. Only a configuration
@@ -27,6 +28,6 @@ func (p *process) startMetadata(ctx context.Context) (stop func(), err error) {
 	poller := metadata.New(o)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { poller.Run(ctx) })
+	running.Go(panics.Contained("asking for metadata", func() { poller.Run(ctx) }))
 	return func() { cancel(); running.Wait() }, nil
 }

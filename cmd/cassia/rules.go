@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/ruler"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // startRules starts what evaluates rules, where there are any. The returned function ends it, before the evaluator is
@@ -49,7 +50,7 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { p.ruler.Run(ctx) })
+	running.Go(func() { panics.Repeat(ctx, "evaluating rules", func() { p.ruler.Run(ctx) }) })
 	return func() { cancel(); running.Wait(); closeAlerts() }, nil
 }
 

@@ -185,7 +185,7 @@ func (r *ruleRig) run() {
 	for ; r.now.Sub(r.start) <= time.Duration(last); r.now = r.now.Add(r.every) {
 		r.load()
 		for _, g := range r.groups {
-			g.Eval(r.ctx, r.now)
+			ruler.Evaluate(r.ctx, g, r.now)
 			for _, rule := range g.Rules() {
 				require.NoError(r.t, rule.LastError(), "%s at %s", rule.Name(), r.now)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/adapter/selfmonitoring"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // startSelfMonitoring stores the process' own metrics until the returned function is called. A process that only reads
@@ -24,7 +25,7 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	monitor := selfmonitoring.New(p.store, o)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { monitor.Run(ctx) })
+	running.Go(func() { panics.Repeat(ctx, "storing own metrics", func() { monitor.Run(ctx) }) })
 	return func() { cancel(); running.Wait() }
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -55,7 +56,9 @@ func addServe(app *kingpin.Application) subcommand {
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()
 		}
-		return serve(ctx, c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}), func([]string) {})
+		p := newProcess(c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}))
+		defer p.recovery.Start()()
+		return p.run(ctx, func([]string) {})
 	}}
 }
 
@@ -75,7 +78,8 @@ type process struct {
 	c        *config.Config
 	flags    map[string]string
 	log      *slog.Logger
-	registry *prometheus.Registry
+	registry *panics.Registry
+	recovery *panics.Recovery
 	started  time.Time
 	// fail ends the process with an error, as soon as it can do so in order.
 	fail context.CancelCauseFunc
@@ -97,7 +101,8 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 }
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
-	return &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
+	registry := panics.NewRegistry()
+	return &process{c: c, flags: flags, log: log, registry: registry, recovery: panics.New(log, registry), started: time.Now()}
 }
 
 func (p *process) run(ctx context.Context, listening func([]string)) (err error) {
@@ -147,7 +152,7 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	p.registry.MustRegister(p.engine)
 	if e, ok := p.engine.(interface{ HeapBytes() int64 }); ok {
-		go boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent)
+		go panics.Repeat(ctx, "bounding garbage", func() { boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent) })
 	}
 
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
@@ -155,13 +160,13 @@ func (p *process) openStore(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
 	p.logStore()
-	go p.watchRoom(ctx)
-	go p.sweepSnapshots(ctx)
-	go p.giveBack(ctx)
+	go panics.Repeat(ctx, "watching free space", func() { p.watchRoom(ctx) })
+	go panics.Repeat(ctx, "removing old snapshots", func() { p.sweepSnapshots(ctx) })
+	go panics.Repeat(ctx, "returning memory", func() { p.giveBack(ctx) })
 	if err := p.store.LogRetentionChange(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
-	go p.logReady(ctx)
+	go panics.Contained("logging that queries are answered", func() { p.logReady(ctx) })()
 	return nil
 }
 
@@ -252,7 +257,7 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { p.loop.Run(ctx) })
+	running.Go(func() { panics.Repeat(ctx, "downsampling", func() { p.loop.Run(ctx) }) })
 	return running.Wait, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -127,7 +128,7 @@ func New(o Options) http.Handler {
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
 	// request should wait for that.
 	rest := sync.OnceValue(a.router)
-	go rest()
+	go panics.Contained("describing the API", func() { rest() })()
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/prometheus/discovery/targetgroup"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/notifier"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Bounds of what waits for an Alertmanager, as Prometheus has them.
@@ -83,7 +85,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	once := make(chan map[string][]*targetgroup.Group)
 	go func() {
 		defer close(a.ended)
-		a.Run(once)
+		panics.Contained("sending alerts", func() { a.Run(once) })()
 	}()
 	once <- targets
 	close(once)

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/rules"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -29,7 +31,7 @@ func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
 			continue
 		}
-		if err := r.keepFiringOf(ctx, g, rule, at); err != nil {
+		if err := panics.Do(evaluating, func() error { return r.keepFiringOf(ctx, g, rule, at) }); err != nil {
 			g.Logger().Warn("which alerts fire by keep_firing_for isn't known; those whose expression doesn't hold end", "alert", rule.Name(), "err", err)
 		}
 	}
@@ -51,7 +53,7 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 		return err
 	}
 	for _, t := range times {
-		if _, err := rule.Eval(ctx, g.QueryOffset(), t, r.query, r.o.ExternalURL, 0); err != nil {
+		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery, r.o.ExternalURL, 0); err != nil {
 			return err
 		}
 		rule.ForEachActiveAlert(func(a *rules.Alert) {

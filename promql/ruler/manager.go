@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	promstorage "github.com/prometheus/prometheus/storage"
 
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -23,6 +24,8 @@ type manager struct {
 	ended  chan struct{}
 	// files are for Prometheus' manager, while it is updated.
 	files rulesOf
+	// evaluations are the metrics of Prometheus' manager.
+	evaluations *rules.Metrics
 
 	// mu guards what follows, by rules.GroupKey.
 	mu sync.Mutex
@@ -51,7 +54,8 @@ func (r *Ruler) emptyManager(name string) *manager {
 func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
 	m := r.emptyManager(name)
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
-	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable, r}))
+	m.evaluations = r.evaluationMetrics(name)
+	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations, notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
 		log.Error("rules of files that were fine can't be used", "tenant", name, "err", err)
 	}
@@ -60,23 +64,23 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	}
 	go func() {
 		defer close(m.ended)
-		m.Run()
+		panics.Contained(evaluating, m.Run)()
 	}()
 	ctx, m.stopResuming = context.WithCancel(ctx)
-	m.resuming.Go(func() {
+	m.resuming.Go(panics.Contained(evaluating, func() {
 		for _, g := range m.RuleGroups() {
-			m.resume(ctx, g)
+			m.contain(g, func() { m.resume(ctx, g) })
 		}
-	})
+	}))
 	return m
 }
 
 // options are those of Prometheus' manager. ctx belongs to the tenant.
 func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics, into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
-		ExternalURL: m.r.o.ExternalURL, QueryFunc: m.r.query, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
+		ExternalURL: m.r.o.ExternalURL, QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
 		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
-		OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod, ResendDelay: resendDelay,
+		RuleConcurrencyController: turns{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod, ResendDelay: resendDelay,
 		GroupLoader: loader{func() rulesOf { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
 
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -33,6 +34,6 @@ func (r *Ruler) notify(name string) rules.NotifyFunc {
 			}
 			current = append(current, a)
 		}
-		send(ctx, expr, current...)
+		_ = panics.Do("sending alerts", func() error { send(ctx, expr, current...); return nil }) // They are sent again while they fire.
 	}
 }

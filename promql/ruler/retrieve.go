@@ -65,7 +65,7 @@ type view struct {
 	groups     []*rules.Group
 }
 
-func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, evaluate bool) []*rules.Group {
+func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, elsewhere bool) []*rules.Group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := r.o.Now()
@@ -79,7 +79,7 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 		r.o.Logger.Warn("the rules can't be shown", "tenant", name, "err", err)
 		return nil
 	}
-	if !evaluate { // Soon this process or another one will.
+	if !elsewhere { // Soon this process or another one will.
 		return groups
 	}
 	for _, g := range groups {
@@ -89,9 +89,9 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 			since = last // So that alerts aren't later by what the other process hasn't evaluated yet.
 		}
 		r.keepFiring(ctx, g, since)
-		g.Eval(ctx, since)
+		evaluate(ctx, g, since, evalOnce, nil)
 		g.RestoreForState(since)
-		rules.DefaultEvalIterationFunc(ctx, g, at)
+		evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 	}
 	if v.of == nil {
 		v.of = map[string]view{}

@@ -14,14 +14,17 @@ import (
 	"github.com/prometheus/prometheus/util/logging"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Ruler evaluates rules while it owns their lease.
 type Ruler struct {
-	o       Options
-	store   *storage.Store
-	owner   *owner
+	o     Options
+	store *storage.Store
+	owner *owner
+	// query evaluates; see ruleQuery. growths has the growth of texts of alerts.
 	query   rules.QueryFunc
+	growths sync.Map
 	metrics metrics
 	// evaluations are the metrics of Prometheus' managers, by tenant. They outlive the managers.
 	evaluations map[string]*rules.Metrics
@@ -88,6 +91,7 @@ func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() 
 func (r *Ruler) Run(ctx context.Context) {
 	log := logging.Dedupe(r.o.Logger, repeatLog)
 	defer log.Stop()
+	defer r.stop() // Also where it panics: it is called again then.
 	if !r.settle(ctx) {
 		return
 	}
@@ -179,7 +183,7 @@ func (r *Ruler) stop() {
 	r.set(nil)
 	var stopping sync.WaitGroup
 	for _, m := range running {
-		stopping.Go(m.stop)
+		stopping.Go(panics.Contained("evaluating rules", m.stop))
 	}
 	stopping.Wait()
 	r.metrics.changes.WithLabelValues("elsewhere").Inc()
@@ -206,6 +210,7 @@ func (r *Ruler) Reload() error {
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	r.growths.Clear()
 	r.mu.Lock()
 	r.files = files
 	r.generation++

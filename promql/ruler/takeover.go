@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/rules"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // resumeAhead is how far ahead the next evaluation of a group must be for it to be taken over at once, instead of then.
@@ -18,7 +20,6 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	if due.Add(g.Interval()).Sub(now) < resumeAhead {
 		return
 	}
-	defer m.lock(g)()
 	if ctx.Err() != nil || !m.r.confirmed() || !m.isFresh(g) {
 		return
 	}
@@ -37,7 +38,18 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 // iterate evaluates a group at a time when it is due. Before the first time it makes up for those that nobody evaluated,
 // as it does after this process was stopped where it stood, or the machine slept.
 func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
+	m.contain(g, func() { m.iterateLocked(ctx, g, due) })
+}
+
+// contain gives up what it does with a group where that panics outside of a rule. The group goes on when it is due again.
+func (m *manager) contain(g *rules.Group, f func()) {
 	defer m.lock(g)()
+	if err := panics.Do(evaluating, func() error { f(); return nil }); err != nil {
+		g.Logger().Error("the evaluation of a group panicked; it goes on when it is due again", "err", err)
+	}
+}
+
+func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Time) {
 	if !m.r.confirmed() {
 		// Another process may evaluate by now. If none does, this is made up for.
 		m.freshen(g)
@@ -55,7 +67,7 @@ func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 		// second evaluation would give that time another value.
 		return
 	default:
-		rules.DefaultEvalIterationFunc(ctx, g, due)
+		evaluate(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
 		m.setBehind(g, missed)
 	}
 	if m.r.refused.Load() != refused {
@@ -152,14 +164,14 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		// are found by a first evaluation, and stored by a second one at the same time. There was no outage as far as they are
 		// concerned: they have been active all the time.
 		m.r.keepFiring(ctx, g, first)
-		g.Eval(noting(ctx, m.stored(ctx, g, first)), first)
+		evaluate(noting(ctx, m.stored(ctx, g, first)), g, first, evalOnce, m.evaluations)
 		g.RestoreForState(first)
 	}
 	var left []leftover
 	for at := first; isDue(at) && ctx.Err() == nil && m.r.confirmed(); at = at.Add(g.Interval()) {
 		newest = at
 		seen := m.stored(ctx, g, at)
-		rules.DefaultEvalIterationFunc(noting(ctx, seen), g, at)
+		evaluate(noting(ctx, seen), g, at, rules.DefaultEvalIterationFunc, m.evaluations)
 		switch {
 		case found && at.Equal(last):
 			left = seen.left

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // nodesAtOnce is how many nodes are asked for facts at the same time.
@@ -85,7 +86,7 @@ func (o *Options) askNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) 
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			facts[i].Err = o.askNode(ctx, &facts[i])
+			facts[i].Err = panics.Do("examining the cluster", func() error { return o.askNode(ctx, &facts[i]) })
 		})
 	}
 	asking.Wait()

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -188,7 +189,13 @@ func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.
 // prefetch asks for the next page while this one is read.
 func (s *scanner) prefetch(ctx context.Context, from []byte) {
 	coming := make(chan page, 1)
-	go func() { coming <- s.fetch(ctx, from) }()
+	go func() {
+		var p page
+		if err := panics.Do("reading", func() error { p = s.fetch(ctx, from); return nil }); err != nil {
+			p = page{err: err}
+		}
+		coming <- p
+	}()
 	s.coming = coming
 }
 

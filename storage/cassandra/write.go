@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -54,7 +55,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 				if i >= len(batches) {
 					return
 				}
-				if err := e.writeBatch(ctx, &batches[i]); err != nil {
+				if err := panics.Do("writing", func() error { return e.writeBatch(ctx, &batches[i]) }); err != nil {
 					once.Do(func() { first = err })
 					cancel()
 					return

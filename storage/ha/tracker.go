@@ -15,6 +15,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 var (
@@ -144,7 +145,7 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
 	if !opts.Still {
-		r.running.Go(func() { r.run(background) })
+		r.running.Go(func() { panics.Repeat(background, "electing replicas", func() { r.run(background) }) })
 	}
 	return r, nil
 }
@@ -203,13 +204,13 @@ func (r *Tracker) Look(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(replicaWorkers)
 	for _, c := range r.all() {
-		g.Go(func() error {
+		g.Go(panics.AsError("electing replicas", func() error {
 			if err := c.look(ctx); err != nil && ctx.Err() == nil {
 				r.env.Logger.Warn("looking after the replicas of a cluster; it is tried again",
 					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 			return nil
-		})
+		}))
 	}
 	_ = g.Wait() // No function returns an error.
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -232,7 +233,7 @@ func (x *examiner) waiting(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(examineWorkers)
 	for p := range x.Period().Partitions() {
-		g.Go(func() error {
+		g.Go(panics.AsError("examining the store", func() error {
 			work, err := x.Waiting(ctx, p)
 			if err != nil {
 				return err
@@ -251,7 +252,7 @@ func (x *examiner) waiting(ctx context.Context) error {
 				mu.Unlock()
 			}
 			return nil
-		})
+		}))
 	}
 	err := g.Wait()
 	slices.SortFunc(x.c.Waiting, func(a, b WaitingSlot) int {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 const (
@@ -98,9 +99,9 @@ func (m *Member) Open(ctx context.Context) error {
 	switch {
 	case m.o.Still:
 	case m.beats != nil: // To look at it needs the others' settings and the engine's clock, too.
-		m.running.Go(func() { m.beats.run(background) })
+		m.running.Go(func() { panics.Repeat(background, "announcing this process", func() { m.beats.run(background) }) })
 	case !m.o.ReadOnly:
-		m.running.Go(func() { m.Clock.run(background) })
+		m.running.Go(func() { panics.Repeat(background, "observing the clock", func() { m.Clock.run(background) }) })
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // ledgerName is a file that notes how much of the others was synced. Pebble takes a log, or a manifest, that ends early
@@ -194,7 +196,7 @@ func (l *ledger) run(failed func(error)) {
 				return
 			case <-t.C:
 			}
-			err := l.note()
+			err := panics.Do("writing the ledger", l.note)
 			if err != nil && !fails {
 				failed(err)
 			}

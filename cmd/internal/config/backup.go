@@ -31,9 +31,6 @@ func (c *Config) checkBackup() error {
 	if err := duration("backup.every", b.every, false, &b.Every); err != nil {
 		return err
 	}
-	if b.Every < time.Minute {
-		return flagError("backup.every", b.every, "must be at least 1m")
-	}
 	err := b.Place.Validate()
 	if b.Place.At == "" {
 		if b.Place.KeyFile != "" || !b.Place.Keep.All() {

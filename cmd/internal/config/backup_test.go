@@ -15,7 +15,7 @@ func TestBackupFlags(t *testing.T) {
 	require.Equal(t, 3, c.Backup.Place.Keep.Last)
 	for want, args := range map[string][]string{
 		"--backup.every=soon":       {"--backup.to=backups", "--backup.every=soon"},
-		"must be at least 1m":       {"--backup.to=backups", "--backup.every=59s"},
+		"from 1m to 1y":             {"--backup.to=backups", "--backup.every=59s"},
 		"need --backup.to":          {"--backup.keep=3"},
 		"… need --backup.to":        {"--backup.key-file=key"},
 		"is for a directory":        {"--backup.to=backups", "--storage.engine=cassandra", "--cassandra.hosts=h"},

@@ -82,13 +82,14 @@ type Config struct {
 
 	externalURL, corsOrigin, slot, settle, timeout, lookback, slower string
 	retention                                                        retentionText
+	cmd                                                              *kingpin.CmdClause
 	features                                                         []string
 	locks                                                            webAuth
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
-	c := &Config{Engine: RegisterEngine(cmd), Memory: memory}
+	c := &Config{Engine: RegisterEngine(cmd), Memory: memory, cmd: cmd}
 	shares := sharesOf(memory)
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)

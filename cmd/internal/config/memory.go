@@ -114,6 +114,9 @@ type bytesValue int64
 
 func (b *bytesValue) String() string { return units.Base2Bytes(*b).String() }
 
+// Get implements kingpin.Getter.
+func (b *bytesValue) Get() any { return int64(*b) }
+
 func (b *bytesValue) Set(s string) error {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		*b = bytesValue(n)

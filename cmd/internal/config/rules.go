@@ -74,9 +74,6 @@ func (c *Config) checkRules() error {
 	if err := duration("rule.evaluation-interval", r.interval, false, &r.Interval); err != nil {
 		return err
 	}
-	if r.Interval < time.Second {
-		return flagError("rule.evaluation-interval", r.interval, "must be at least 1s")
-	}
 	external := map[string]string{}
 	for _, text := range r.external {
 		name, value, found := strings.Cut(text, "=")

@@ -41,8 +41,8 @@ func TestRulesFlags(t *testing.T) {
 	for flags, told := range map[string]string{
 		"--rule.files=":                                                "no files are named",
 		"--rule.files=a/b=c.yml":                                       "must be tenant=glob",
-		"--rule.evaluation-interval=0s":                                "longer than 0",
-		"--rule.evaluation-interval=10ms":                              "at least 1s",
+		"--rule.evaluation-interval=0s":                                "from 1s to 1y",
+		"--rule.evaluation-interval=10ms":                              "from 1s to 1y",
 		"--rule.external-label=zone":                                   "must be name=value",
 		"--rule.external-label=__name__=a":                             "must be name=value",
 		"--alertmanager.url=alerts:9093":                               "must be a URL such as",

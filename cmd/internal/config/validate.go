@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -16,6 +15,9 @@ import (
 
 // Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
 func (c *Config) Validate() error {
+	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
+		return err
+	}
 	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
 		if err := check(); err != nil {
 			return err
@@ -103,9 +105,6 @@ func (c *Config) checkStorage() error {
 	if c.slot == "" {
 		c.slot = "2h"
 	}
-	if c.Partitions < 0 || c.Partitions > 4096 {
-		return flagError("storage.partitions", strconv.Itoa(c.Partitions), "must be a number from 1 to 4096")
-	}
 	for _, d := range []struct {
 		flag, value string
 		into        *time.Duration
@@ -121,18 +120,12 @@ func (c *Config) checkStorage() error {
 	if c.Slot%time.Hour != 0 || (24*time.Hour)%c.Slot != 0 {
 		return flagError("storage.slot", c.slot, "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h")
 	}
-	if c.Settle > 24*time.Hour {
-		return flagError("storage.settle", c.settle, "must not be longer than 1d")
-	}
 	var err error
 	if c.Retention, err = c.retention.parse(); err != nil {
 		return err
 	}
 	c.SetRetention(c.Retention)
-	return atLeast(
-		limit{"storage.head-bytes", c.HeadBytes, 16 << 20, " (16MiB)"},
-		limit{"storage.cache-bytes", c.CacheBytes, 8 << 20, " (8MiB)"},
-	)
+	return nil
 }
 
 func (c *Config) checkQuery() error {
@@ -146,36 +139,17 @@ func (c *Config) checkQuery() error {
 		return err
 	}
 	var err error
-	if c.Features, err = parseFeatures(c.features); err != nil {
-		return err
-	}
-	return atLeast(
-		limit{"query.max-samples", int64(c.MaxSamples), 1, ""},
-		limit{"query.max-concurrency", int64(c.MaxConcurrency), 1, ""},
-		limit{"query.max-bytes", c.QueryBytes, 1 << 20, " (1MiB)"},
-		limit{"query.unread-bytes", c.UnreadBytes, 1 << 20, " (1MiB)"},
-	)
-}
-
-type limit struct {
-	flag       string
-	value, min int64
-	inWords    string
-}
-
-func atLeast(limits ...limit) error {
-	for _, l := range limits {
-		if l.value < l.min {
-			return flagError(l.flag, strconv.FormatInt(l.value, 10), fmt.Sprintf("must be at least %d%s", l.min, l.inWords))
-		}
-	}
-	return nil
+	c.Features, err = parseFeatures(c.features)
+	return err
 }
 
 // duration parses a duration as Prometheus writes them.
 func duration(flag, value string, zero bool, into *time.Duration) error {
 	d, err := model.ParseDuration(value)
 	if err != nil {
+		if r, ok := ranges[flag]; ok {
+			return flagError(flag, value, r.mustBe())
+		}
 		return flagError(flag, value, "must be a duration such as 90s, 15m, 2h, 30d or 1y")
 	}
 	if d == 0 && !zero {

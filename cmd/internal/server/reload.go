@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Reloaders are the files that are read again while the process runs. Each is added before the first reload.
@@ -88,7 +90,7 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 		for {
 			select {
 			case <-hangups:
-				_ = l.Reload() // It is logged.
+				_ = panics.Do("reading files again", l.Reload) // It is logged.
 			case <-ctx.Done():
 				return
 			}

@@ -30,14 +30,15 @@ var laws = []law{
 	{folder: "storage", may: append([]string{"storage/head", "storage/page", "storage/paged"}, storageWithoutDrivers...)},
 	{folder: "storage/engine"},
 	{folder: "storage/paged", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/page", "storage/rollup"}},
-	{folder: "storage/pebble", may: []string{"storage/engine"}},
-	{folder: "storage/cassandra", may: []string{"storage/engine"}},
+	{folder: "storage/pebble", may: []string{"storage/engine", "storage/panics"}},
+	{folder: "storage/cassandra", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/chunk"},
 	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
-	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/rollup"}},
-	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership"}},
-	{folder: "storage/membership", may: []string{"storage/engine", "storage/format"}},
+	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/rollup"}},
+	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
+	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
+	{folder: "storage/panics"},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
@@ -47,7 +48,8 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/rollup", "storage/tenant",
+	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/panics", "storage/rollup",
+	"storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in

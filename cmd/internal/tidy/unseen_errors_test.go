@@ -23,7 +23,7 @@ var unseenErrors = map[string][]string{
 	},
 	"only a mistake in the program leads to it": {
 		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
-		"storage.errLoadPanicked",
+		"ruler.errNoTurn", "storage.errLoadPanicked",
 	},
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -272,13 +273,13 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 		g, copying := errgroup.WithContext(ctx)
 		g.SetLimit(max(1, b.Workers))
 		for i := range m.Files {
-			g.Go(func() (err error) {
+			g.Go(panics.AsError("backing up", func() (err error) {
 				if b.isThere(m.Files[i]) {
 					return copying.Err()
 				}
 				m.Files[i], b.damaged[i], err = b.copy(copying, m.Files[i].Name)
 				return err
-			})
+			}))
 		}
 		if err := g.Wait(); err != nil {
 			return listed, err

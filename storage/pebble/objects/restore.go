@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -46,10 +47,10 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 	for _, f := range m.Files {
 		stats.Files++
 		stats.Bytes += f.Size
-		g.Go(func() error {
+		g.Go(panics.AsError("restoring", func() error {
 			write := func(from io.Reader) error { return to.Write(f.Name, from) }
 			return download(gctx, bucket, l.folder("files"), f, write, o.Key)
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		err = errors.Join(err, to.Undo())

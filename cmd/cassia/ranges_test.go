@@ -1,0 +1,93 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+)
+
+// needed are arguments without which commands aren't parsed.
+func needed(c *kingpin.CmdModel) (args []string) {
+	for _, f := range c.Flags {
+		if f.Required {
+			args = append(args, "--"+f.Name+"=csv") // A format, where only some words are possible.
+		}
+	}
+	for _, a := range c.Args {
+		if a.Required {
+			args = append(args, "x")
+		}
+	}
+	return args
+}
+
+// Every flag of every command that is a number, bytes or a duration has a range: whatever its value, it is within the range, or refused in one line that
+// names the flag and the range.
+func TestFlagsHaveRanges(t *testing.T) {
+	app, commands := newApplication()
+	found, tried := 0, map[string]bool{}
+	for _, c := range app.Model().FlattenedCommands() {
+		for _, f := range c.Flags {
+			low, high, ranged := config.RangeOf(f.Name)
+			if config.IsRanged(f) && f.Name != "seed" && f.Name != "block-width" { // Every number is a seed; the width is one of some.
+				require.True(t, ranged, "%s: give --%s a range in cmd/internal/config/ranges.go", c.FullCommand, f.Name)
+			}
+			if found++; !ranged || tried[f.Name] {
+				continue
+			}
+			tried[f.Name] = true
+			parsed := func(value string) error {
+				_, err := parseWith(app, commands, append(append(strings.Fields(c.FullCommand), needed(c)...), "--"+f.Name+"="+value))
+				return err
+			}
+			require.NoError(t, parsed(low), "%s --%s=%s", c.FullCommand, f.Name, low)
+			require.NoError(t, parsed(high), "%s --%s=%s", c.FullCommand, f.Name, high)
+			refused := 0
+			for _, value := range []string{
+				"0", "-1", "1", "1000000", "9223372036854775807", "9223372036854775808", "1e400", "NaN", "+Inf", "", "x", "1.5",
+				"-1MiB", "1KiB", "7EiB", "8EiB", "16EiB", "99999999999999999999GiB", "0s", "-1s", "1ns", "1ms", "1s", "24h", "1d", "101y", "292y", "293y", "9999999y",
+			} {
+				err := parsed(value)
+				if err == nil {
+					continue
+				}
+				refused++
+				require.Contains(t, err.Error(), "--"+f.Name+"=", c.FullCommand)
+				require.Regexp(t, `must be .* from .* to `, err.Error(), c.FullCommand)
+				require.NotContains(t, err.Error(), "\n")
+			}
+			require.GreaterOrEqual(t, refused, 2, "%s --%s", c.FullCommand, f.Name)
+		}
+	}
+	require.Greater(t, found, 60)
+	require.Greater(t, len(tried), 40)
+}
+
+// A server works with the largest and the smallest value of each flag.
+func TestServeAtTheEndsOfRanges(t *testing.T) {
+	app, _ := newApplication()
+	for name, end := range map[string]func(flag string) string{
+		"largest":  func(flag string) string { _, high, _ := config.RangeOf(flag); return high },
+		"smallest": func(flag string) string { low, _, _ := config.RangeOf(flag); return low },
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"--storage.path=" + t.TempDir()}
+			for _, f := range app.GetCommand("serve").Model().Flags {
+				_, _, ranged := config.RangeOf(f.Name)
+				if !ranged || strings.HasPrefix(f.Name, "backup.keep") || name == "smallest" && f.Name == "query.timeout" { // They need a place; it is too short.
+					continue
+				}
+				args = append(args, "--"+f.Name+"="+end(f.Name))
+			}
+			r := startServe(t, args...)
+			at := time.Now().Truncate(time.Second)
+			r.Write(t, "stored", at, 1)
+			require.Equal(t, "1", r.Value(t, "stored", at))
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/alecthomas/units"
+	"github.com/prometheus/common/model"
+)
+
+// valueKind is how the value of a flag is written.
+type valueKind int
+
+const (
+	counted  valueKind = iota // 12
+	sized                     // 512MiB
+	lasting                   // 90s, 2d
+	brief                     // 90s, 48h: as Go has durations
+	fraction                  // 0.5
+)
+
+// valueRange bounds the value of a flag: a count, bytes, or nanoseconds.
+type valueRange struct {
+	kind     valueKind
+	min, max float64
+	// zero: 0 is possible as well, and stands for a default or for no bound.
+	zero bool
+}
+
+// Bounds that are beyond what anybody needs, and within what can be computed with.
+const (
+	maxBytes   = 1 << 50
+	maxNumber  = 1e12
+	maxLasting = year
+	maxKept    = 100 * year
+)
+
+func counts(low, high float64) valueRange { return valueRange{kind: counted, min: low, max: high} }
+func bytesFrom(low int64) valueRange {
+	return valueRange{kind: sized, min: float64(low), max: maxBytes}
+}
+func lasts(low, high time.Duration) valueRange {
+	return valueRange{kind: lasting, min: float64(low), max: float64(high)}
+}
+func brieflyLasts(low, high time.Duration) valueRange {
+	return valueRange{kind: brief, min: float64(low), max: float64(high)}
+}
+func fractions(high float64) valueRange { return valueRange{kind: fraction, max: high} }
+func (r valueRange) orZero() valueRange { r.zero = true; return r }
+
+// ranges bound the flags of all commands that are numbers, bytes or durations, by name: a flag of several commands means the same.
+var ranges = map[string]valueRange{
+	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour), "storage.settle": lasts(0, 24*time.Hour),
+	"storage.head-bytes": bytesFrom(16 << 20), "storage.cache-bytes": {kind: sized, min: 8 << 20, max: 1 << 40},
+	"retention.raw": lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
+	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting), "query.log-slower-than": lasts(0, maxLasting),
+	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(1 << 20), "query.unread-bytes": bytesFrom(1 << 20),
+	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20), "ha.max-clusters": counts(1, 1_000_000),
+	"rule.evaluation-interval": lasts(time.Second, maxLasting),
+	"backup.every":             lasts(time.Minute, maxLasting),
+	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000), "backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
+	"cassandra.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute),
+
+	// Of other commands than serve.
+	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000), "keep-weekly": counts(0, 1_000_000),
+	"slot": lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(), "partitions": counts(1, 4096).orZero(),
+	"kairosdb.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute), "kairosdb.readers": counts(1, 128),
+	"kairosdb.batch-bytes": {kind: sized, min: 1 << 10, max: 1 << 30},
+	"piece":                lasts(time.Minute, 24*time.Hour), "timeout": brieflyLasts(time.Millisecond, time.Hour),
+	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour), "series": counts(1, 100_000_000),
+	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept), "speed": fractions(maxNumber), "rate": fractions(maxNumber),
+	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100), "late-steps": counts(0, 1_000_000),
+	"extra-labels": counts(0, 1000), "pid": counts(0, 1<<22),
+}
+
+// CheckRanges returns an error that names the first flag whose value is out of its range, and the range.
+func CheckRanges(flags []*kingpin.FlagModel) error {
+	for _, f := range flags {
+		r, ok := ranges[f.Name]
+		if !ok {
+			continue
+		}
+		if v, ok := r.value(f.Value); ok && !r.has(v) {
+			return flagError(f.Name, f.Value.String(), r.mustBe())
+		}
+	}
+	return nil
+}
+
+// WrongValue returns an error that names the first flag among the arguments whose value can't be read, and its range; nil: there is none.
+func WrongValue(app *kingpin.Application, args []string) error {
+	context, _ := app.ParseContext(args)
+	if context == nil {
+		return nil
+	}
+	for _, e := range context.Elements {
+		f, ok := e.Clause.(*kingpin.FlagClause)
+		if !ok || e.Value == nil {
+			continue
+		}
+		r, ok := ranges[f.Model().Name]
+		if ok && f.Model().Value.Set(*e.Value) != nil {
+			return flagError(f.Model().Name, *e.Value, r.mustBe())
+		}
+	}
+	return nil
+}
+
+// value returns the value of a flag, or of one whose text is parsed later. What can't be read has its error there.
+func (r valueRange) value(v kingpin.Value) (float64, bool) {
+	if getter, ok := v.(kingpin.Getter); ok {
+		switch v := getter.Get().(type) {
+		case int:
+			return float64(v), true
+		case int64:
+			return float64(v), true
+		case float64:
+			return v, true
+		case units.Base2Bytes:
+			return float64(v), true
+		case time.Duration:
+			return float64(v), true
+		}
+	}
+	if r.kind != lasting || v.String() == "" {
+		return 0, false
+	}
+	d, err := model.ParseDuration(v.String())
+	return float64(d), err == nil
+}
+
+func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max || r.zero && v == 0 }
+
+// mustBe describes the range.
+func (r valueRange) mustBe() string {
+	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,", "a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
+	text := fmt.Sprintf("must be %s from %s to %s", what, r.text(r.min), r.text(r.max))
+	if r.zero {
+		text += ", or 0"
+	}
+	return text
+}
+
+func (r valueRange) text(v float64) string {
+	switch r.kind {
+	case sized:
+		return units.Base2Bytes(v).String()
+	case lasting:
+		return model.Duration(v).String()
+	case brief:
+		return time.Duration(v).String()
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// RangeOf returns the smallest and the largest value of a flag as text; ok is false if it has no range.
+func RangeOf(flag string) (low, high string, ok bool) {
+	r, ok := ranges[flag]
+	return r.text(r.min), r.text(r.max), ok
+}
+
+// IsRanged reports whether the value of a flag is a number, bytes or a duration, which must have a range.
+func IsRanged(f *kingpin.FlagModel) bool {
+	if _, ok := (valueRange{}).value(f.Value); ok {
+		return true
+	}
+	if len(f.Default) == 0 {
+		return false
+	}
+	_, err := model.ParseDuration(f.Default[0])
+	return err == nil
+}

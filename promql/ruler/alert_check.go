@@ -1,0 +1,171 @@
+package ruler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/template"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Bounds of alerts. Prometheus has none: its labels panic beyond 16 MiB, and a template that doesn't end takes all memory.
+const (
+	// maxAlertLabels bounds the labels of an alert together, as the store bounds those of a series, and maxAnnotations its annotations;
+	// bytes of names and values.
+	maxAlertLabels = 64 << 10
+	maxAnnotations = 64 << 10
+	// maxAlertTexts bounds labels and annotations of all alerts of a rule together, bytes.
+	maxAlertTexts = 64 << 20
+)
+
+// ErrAlertTooLarge means that a rule would make alerts whose labels or annotations are larger than they may be. It makes none then.
+var ErrAlertTooLarge = errors.New("ruler: alert too large")
+
+// errNoTurn means that an alerting rule is evaluated by nothing that bounds its alerts.
+var errNoTurn = errors.New("ruler: a rule that alerts is evaluated by Evaluate only")
+
+// alertCheck looks at the alerts of a rule before Prometheus makes them.
+type alertCheck struct {
+	r    *Ruler
+	ctx  context.Context
+	rule *rules.AlertingRule
+	at   time.Time
+	// maxValue bounds the value of a label; exact: every template is expanded, however small its result can only be.
+	maxValue int
+	exact    bool
+	external map[string]string
+	// outer is the length of everything that templates may show besides an alert's sample.
+	outer int
+}
+
+// checkAlerts returns an error that wraps ErrAlertTooLarge where the samples of a rule's expression would become alerts that are larger
+// than they may be. Templates that can't become long are left to Prometheus; others are expanded here first, in a bounded way.
+func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector, at time.Time) error {
+	c := alertCheck{
+		r: r, ctx: ctx, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)), maxAlertLabels),
+		external: r.o.ExternalLabels.Map(), outer: textOf(r.o.ExternalLabels) + len(r.o.ExternalURL.String()),
+	}
+	for {
+		total := 0
+		for i := range found {
+			n, err := c.size(&found[i])
+			if err != nil {
+				return err
+			}
+			total += n
+		}
+		switch {
+		case total <= maxAlertTexts:
+			return nil
+		case c.exact:
+			return fmt.Errorf("%w: all alerts of rule %q have %d bytes, at most %d are possible; let its expression return fewer series", ErrAlertTooLarge, rule.Name(), total, maxAlertTexts)
+		}
+		c.exact = true // The sum was of estimates.
+	}
+}
+
+// size returns how many bytes the labels and annotations of a sample's alert have at most.
+func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
+	shown := c.outer + textOf(s.Metric)
+	if s.H != nil {
+		shown += histogramText(s)
+	}
+	longest := ""
+	s.Metric.Range(func(l labels.Label) {
+		if total += len(l.Name) + len(l.Value); len(l.Value) > c.maxValue {
+			longest = l.Name
+		}
+	})
+	if longest != "" {
+		return 0, c.tooLarge("label", longest, len(s.Metric.Get(longest)), c.maxValue)
+	}
+	if total, err = c.sum("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()), c.maxValue, maxAlertLabels); err != nil {
+		return 0, err
+	}
+	annotations, err := c.sum("annotation", c.rule.Annotations(), s, shown, 0, maxAnnotations, maxAnnotations)
+	return total + annotations, err
+}
+
+// sum adds to total the bytes of texts of one kind, each at most maxEach, all at most maxAll.
+func (c *alertCheck) sum(kind string, texts labels.Labels, s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
+	estimated := total
+	if !c.exact {
+		fits := true
+		texts.Range(func(l labels.Label) {
+			n := c.r.growthOf(l.Value).atMost(shown)
+			fits = fits && n <= maxEach
+			estimated = min(estimated+len(l.Name)+n, unbounded)
+		})
+		if fits && estimated <= maxAll {
+			return estimated, nil
+		}
+	}
+	var err error
+	texts.Range(func(l labels.Label) {
+		if err != nil {
+			return
+		}
+		n := 0
+		if n, err = c.expand(l.Value, maxEach, s); err != nil {
+			err = fmt.Errorf("%s %q of rule %q: %w", kind, l.Name, c.rule.Name(), err)
+			return
+		}
+		if total += len(l.Name) + n; total > maxAll {
+			err = c.tooLarge("all "+kind+"s with", l.Name, total, maxAll)
+		}
+	})
+	return total, err
+}
+
+func (c *alertCheck) tooLarge(what, name string, n, most int) error {
+	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes, at most %d are possible", ErrAlertTooLarge, what, name, c.rule.Name(), n, most)
+}
+
+// expand returns how long the text of a label or an annotation becomes.
+func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
+	if !strings.Contains(text, "{{") {
+		if len(text) > most {
+			return 0, fmt.Errorf("%w: its text has more than %d bytes", ErrAlertTooLarge, most)
+		}
+		return len(text), nil
+	}
+	name := "__alert_" + c.rule.Name()
+	x := expansion{ctx: c.ctx, most: most}
+	bounded, err := x.bound(name, templateDefinitions+text)
+	if err != nil {
+		return len(err.Error()), nil // Prometheus puts the error in its place.
+	}
+	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.r.o.ExternalURL.String(), *s)
+	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), template.QueryFunc(c.r.ruleQuery), c.r.o.ExternalURL, nil)
+	tmpl.Funcs(x.functions())
+	_, err = tmpl.Expand()
+	switch {
+	case c.ctx.Err() != nil:
+		return 0, c.ctx.Err()
+	case x.refused != nil:
+		return 0, x.refused
+	case err != nil:
+		return len(err.Error()), nil
+	}
+	return x.length, nil
+}
+
+// textOf is about how many bytes labels have where a template shows them all.
+func textOf(ls labels.Labels) (n int) {
+	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 8 })
+	return n
+}
+
+// histogramText is about how many bytes a native histogram has where a template shows it.
+func histogramText(s *promengine.Sample) int {
+	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+len(s.H.CustomValues))
+}

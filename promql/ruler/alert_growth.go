@@ -1,0 +1,173 @@
+package ruler
+
+import (
+	"math"
+	"strings"
+	syntax "text/template/parse"
+)
+
+// templateDefinitions stand before each text of an alert, as Prometheus has them.
+const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+
+// unbounded is more than any text may have.
+const unbounded = math.MaxInt32
+
+// growth bounds how long a template's text becomes: fixed bytes, and so many times those of everything that it may show.
+type growth struct{ fixed, times int }
+
+func (g growth) add(other growth) growth {
+	return growth{min(g.fixed+other.fixed, unbounded), min(g.times+other.times, unbounded)}
+}
+
+func (g growth) scale(n int) growth {
+	return growth{min(g.fixed*n, unbounded), min(g.times*n, unbounded)}
+}
+
+func (g growth) atMost(shown int) int {
+	return min(g.fixed+min(g.times, unbounded)*min(shown, unbounded), unbounded)
+}
+
+var grows = growth{fixed: unbounded}
+
+// growths are how often the result of a function contains its arguments, at most: as text that is escaped, quoted or has other letters.
+// Functions that aren't here have results of any length, or aren't worth it.
+var growths = map[string]int{
+	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1, "toTime": 1, "toDuration": 1, "now": 1,
+	"parseDuration": 1, "pathPrefix": 1, "externalURL": 1, "stripPort": 1, "stripDomain": 2, "safeHtml": 1, "title": 3, "toUpper": 3, "toLower": 3,
+	"urlQueryEscape": 3, "urlquery": 3, "graphLink": 3, "tableLink": 3, "html": 6, "js": 6, "printf": 10, "print": 2, "println": 2, "match": 1,
+	"eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1, "and": 1, "or": 1, "not": 1, "len": 1, "index": 1,
+}
+
+// callText is how long the result of a function is at most where its arguments are empty: a time, a number, or the fixed part of a link.
+const callText = 128
+
+// growthOf returns the growth of a text of an alert. It is computed once for each text.
+func (r *Ruler) growthOf(text string) growth {
+	if !strings.Contains(text, "{{") {
+		return growth{fixed: len(text)}
+	}
+	if known, ok := r.growths.Load(text); ok {
+		return known.(growth)
+	}
+	g := templateGrowth(text)
+	r.growths.Store(text, g)
+	return g
+}
+
+// templateGrowth bounds templates without loops, variables and templates of their own, which most are.
+func templateGrowth(text string) growth {
+	tree := syntax.New("alert")
+	tree.Mode = syntax.SkipFuncCheck
+	all := map[string]*syntax.Tree{}
+	parsed, err := tree.Parse(templateDefinitions+text, "", "", all)
+	if err != nil || len(all) > 1 || parsed.Root == nil {
+		return grows
+	}
+	g := growth{fixed: 64} // For the definitions.
+	for i, n := range parsed.Root.Nodes {
+		if i >= strings.Count(templateDefinitions, "{{") {
+			g = g.add(nodeGrowth(n))
+		}
+	}
+	return g
+}
+
+func nodeGrowth(n syntax.Node) growth {
+	switch n := n.(type) {
+	case *syntax.TextNode:
+		return growth{fixed: len(n.Text)}
+	case *syntax.CommentNode:
+		return growth{}
+	case *syntax.ActionNode:
+		return pipeGrowth(n.Pipe)
+	case *syntax.IfNode:
+		return branchGrowth(&n.BranchNode)
+	case *syntax.WithNode:
+		return branchGrowth(&n.BranchNode)
+	case *syntax.ListNode:
+		var g growth
+		if n != nil {
+			for _, inner := range n.Nodes {
+				g = g.add(nodeGrowth(inner))
+			}
+		}
+		return g
+	}
+	return grows
+}
+
+// branchGrowth counts both branches, and the condition, which is what with makes the dot.
+func branchGrowth(n *syntax.BranchNode) growth {
+	condition := pipeGrowth(n.Pipe)
+	if condition.times > 1 || condition.fixed > 4*callText {
+		return grows // The dot may be longer than everything that is shown.
+	}
+	return condition.add(nodeGrowth(n.List)).add(nodeGrowth(n.ElseList))
+}
+
+func pipeGrowth(p *syntax.PipeNode) growth {
+	if len(p.Decl) > 0 {
+		return grows
+	}
+	var result growth
+	for _, c := range p.Cmds {
+		result = commandGrowth(c, result)
+	}
+	return result
+}
+
+// commandGrowth returns the growth of a command whose last argument has that of piped.
+func commandGrowth(c *syntax.CommandNode, piped growth) growth {
+	sum := piped
+	for _, arg := range c.Args[1:] {
+		sum = sum.add(argumentGrowth(arg))
+	}
+	f, ok := c.Args[0].(*syntax.IdentifierNode)
+	if !ok {
+		return sum.add(argumentGrowth(c.Args[0]))
+	}
+	times, ok := growths[f.Ident]
+	if !ok || f.Ident == "printf" && !isPlainFormat(c) {
+		return grows
+	}
+	return sum.scale(times).add(growth{fixed: callText * len(c.Args)})
+}
+
+func argumentGrowth(n syntax.Node) growth {
+	switch n := n.(type) {
+	case *syntax.PipeNode:
+		return pipeGrowth(n)
+	case *syntax.IdentifierNode:
+		return commandGrowth(&syntax.CommandNode{Args: []syntax.Node{n}}, growth{})
+	case *syntax.StringNode:
+		return growth{fixed: len(n.Text)}
+	case *syntax.ChainNode:
+		return argumentGrowth(n.Node)
+	case *syntax.DotNode, *syntax.FieldNode, *syntax.VariableNode:
+		return growth{fixed: callText, times: 1}
+	case *syntax.NumberNode, *syntax.BoolNode, *syntax.NilNode:
+		return growth{fixed: callText}
+	}
+	return grows
+}
+
+// isPlainFormat reports whether printf uses each of its arguments once, with a width of two digits at most.
+func isPlainFormat(c *syntax.CommandNode) bool {
+	if len(c.Args) < 2 {
+		return false
+	}
+	format, ok := c.Args[1].(*syntax.StringNode)
+	if !ok || strings.ContainsAny(format.Text, "*[") {
+		return false
+	}
+	digits := 0
+	for _, b := range []byte(format.Text) {
+		if digits++; b < '0' || b > '9' {
+			digits = 0
+		}
+		if digits > 2 {
+			return false
+		}
+	}
+	return true
+}

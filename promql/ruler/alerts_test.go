@@ -1,0 +1,216 @@
+package ruler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/template"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// withAlert returns a file with an alert between two other rules.
+func withAlert(t *testing.T, ls, annotations map[string]string) string {
+	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": []any{
+		map[string]any{"record": "before", "expr": "vector(1)"},
+		map[string]any{"alert": "Odd", "expr": "odd > 0", "labels": ls, "annotations": annotations},
+		map[string]any{"record": "after", "expr": "vector(2)"},
+		map[string]any{"alert": "Fine", "expr": "odd > 0"},
+	}}}})
+	require.NoError(t, err)
+	return string(text)
+}
+
+// doubled is a template that doubles a text so many times.
+func doubled(times int) string {
+	return `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, times) + `{{ $x }}`
+}
+
+func nested(depth int) string {
+	var b strings.Builder
+	for i := range depth {
+		fmt.Fprintf(&b, `{{ define "t%d" }}{{ template "t%d" }}{{ template "t%d" }}{{ end }}`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, `{{ define "t%d" }}x{{ end }}{{ template "t0" }}`, depth)
+	return b.String()
+}
+
+// An alert whose texts would be larger than they may be is an error of its rule, however the template makes them; the other rules of
+// its group go on. Prometheus' labels panic beyond 16 MiB.
+func TestAlertsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct{ label, annotation, told string }{
+		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in its template may make`},
+		"annotation of 128 KiB": {annotation: doubled(13), told: "its text has more than 65536 bytes"},
+		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: its text has more than 4096 bytes`},
+		"static label":          {label: strings.Repeat("x", 5000), told: "its text has more than 4096 bytes"},
+		"loop":                  {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`, told: "its text has more than 65536 bytes"},
+		"endless loop":          {annotation: `{{ range 1000000000000 }}{{ end }}`, told: "its template has more than 50000 steps"},
+		"recursion":             {annotation: `{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}`, told: "steps"},
+		"templates":             {annotation: nested(60), told: "steps"},
+		"width":                 {annotation: strings.Repeat(`{{ printf "%999999d%999999d%999999d%999999d" 1 2 3 4 }}`, 100), told: "bytes"},
+		"width as an argument":  {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100), told: "bytes"},
+		"references":            {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
+		"same argument":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
+		"map":                   {annotation: `{{ $x := printf "%065000d" 1 }}{{ args ` + strings.Repeat("$x ", 1000) + `}}`, told: "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			texts := func(text string) map[string]string {
+				if text == "" {
+					return nil
+				}
+				return map[string]string{"text": text}
+			}
+			r.file(withAlert(t, texts(c.label), texts(c.annotation)))
+			r.write(`odd{job="a"}`, 1)
+			p := r.process()
+			due := p.evaluate()
+			for _, g := range p.groups {
+				for _, rule := range g.Rules() {
+					if rule.Name() != "Odd" {
+						require.Equal(t, rules.HealthGood, rule.Health(), "%s: %v", rule.Name(), rule.LastError())
+						continue
+					}
+					require.Equal(t, rules.HealthBad, rule.Health())
+					require.ErrorIs(t, rule.LastError(), ErrAlertTooLarge)
+					require.ErrorContains(t, rule.LastError(), c.told)
+					require.NotContains(t, rule.LastError().Error(), "\n")
+				}
+			}
+			require.Equal(t, "1", r.stored("before", due, time.Minute))
+			require.Equal(t, "2", r.stored("after", due, time.Minute))
+			require.Equal(t, []string{`firing {alertname="Fine", job="a", tenant="team-a"}`}, r.sent)
+		})
+	}
+}
+
+// All alerts of a rule are bounded together.
+func TestAlertsAreBoundedTogether(t *testing.T) {
+	r := newRig(t)
+	r.file(withAlert(t, nil, map[string]string{"text": strings.Repeat("x", 60_000)}))
+	app := appendable{r}.Appender(tenant.Into(t.Context(), testTenant))
+	for i := range maxAlertTexts/60_000 + 1 {
+		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "odd", "n", fmt.Sprint(i)), r.now.UnixMilli(), 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	p := r.process()
+	p.evaluate()
+	for _, g := range p.groups {
+		require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
+		require.ErrorContains(t, g.Rules()[1].LastError(), `all alerts of rule "Odd" have`)
+		require.Equal(t, rules.HealthGood, g.Rules()[3].Health())
+	}
+}
+
+// templates are ones that people write, and such as are hard to bound.
+var templates = []string{
+	"", "text", `{{ $labels.job }} has {{ $value }}`, `{{ $labels.job | toUpper | printf "%-10s|%q" }}`, `{{ humanize $value }}{{ humanize1024 4096.0 }} {{ humanizeDuration 100 }}`,
+	`{{ if gt $value 0.5 }}much{{ else if eq $labels.job "a" }}a{{ else }}little {{ .Value }}{{ end }}`, `{{ with $labels.job }}{{ . }}{{ else }}none{{ end }}`,
+	`{{ range query "odd" }}{{ .Labels.job }}={{ .Value }};{{ end }}`, `{{ with query "odd" }}{{ . | first | value }}{{ end }}`, `{{ $labels }}{{ . }}`,
+	`{{ range $i, $s := sortByLabel "job" (query "odd") }}{{ if $i }},{{ end }}{{ $s.Labels.job }}{{ if gt $i 5 }}{{ break }}{{ end }}{{ end }}`,
+	`{{ define "t" }}[{{ . }}]{{ end }}{{ template "t" $value }}{{ block "u" $labels }}{{ .job }}{{ end }}`, `{{- $x := 1 -}} {{ $x = 2 }}{{ $x }} {{/* a comment */ -}} end`,
+	`{{ $labels.missing }}{{ .Nothing }}`, `{{ nothing }}`, `{{ if }}`, `{{ reReplaceAll "(.)" "$1$1" $labels.job }}{{ match "a" "b" }}`, `{{ "é\"x" | html | js | urlquery }}`,
+	`{{ title "some words" }}{{ stripPort "a:1" }}{{ stripDomain "a.b:1" }}{{ externalURL }}{{ pathPrefix }}{{ graphLink "up" }}{{ tableLink "up" }}`,
+	`{{ args 1 "b" }}{{ printf "%5.1f%%" 1.25 }}{{ print 1 2 "a" }}{{ println "x" }}{{ len $labels.job }}{{ index $labels "job" }}{{ slice "abc" 1 2 }}`, `{{ reReplaceAll "(" "" "x" }}`,
+	`{{ $externalLabels.a }}{{ $externalURL }}{{ parseDuration "1h" }}{{ toTime 0.0 }}{{ safeHtml "<b>" }}{{ urlQueryEscape "a b" }}{{ now }}`, `{{ range $k, $v := $labels }}{{ $k }}{{ $v }}{{ end }}`,
+}
+
+// Bounded expansion counts exactly what Prometheus makes of a template, and an estimate is never less.
+func TestBoundsOfTemplates(t *testing.T) {
+	r := newRig(t)
+	r.file("groups: []")
+	r.write(`odd{job="a",other="b"}`, 2)
+	p := r.process()
+	ctx := (&turn{checked: true}).into(p.ctx)
+	found, err := p.r.query(ctx, "odd", r.now)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	s := &found[0]
+	for _, text := range templates {
+		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.o.ExternalURL.String(), *s)
+		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data, model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.o.ExternalURL, nil).Expand()
+		if err != nil {
+			theirs = err.Error()
+		}
+		c := alertCheck{r: p.r, ctx: ctx, at: r.now, rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
+		n, err := c.expand(text, maxAnnotations, s)
+		require.NoError(t, err, text)
+		if strings.HasPrefix(theirs, "error ") {
+			require.NotZero(t, n, text)
+		} else {
+			require.Equal(t, len(theirs), n, "%s: %s", text, theirs)
+		}
+		require.LessOrEqual(t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.o.ExternalURL.String())), text)
+	}
+	require.Less(t, p.r.growthOf(templates[3]).atMost(1000), maxAnnotations, "ordinary templates aren't expanded twice")
+}
+
+// panicking is an engine that panics at the query 1 + 1.
+type panicking struct{ promengine.QueryEngine }
+
+func (e panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable, o promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
+	if qs == "1 + 1" {
+		panic("a bug")
+	}
+	return e.QueryEngine.NewInstantQuery(ctx, q, o, qs, ts)
+}
+
+// A rule that panics has the error as its health, and is counted; the other rules of its group are evaluated, wherever it is among them. Without
+// panics.Recover it still panics.
+func TestRulesThatPanic(t *testing.T) {
+	const good, bad = "{record: %s, expr: vector(1)}", "{record: %s, expr: 1 + 1}"
+	for name, c := range map[string][]string{
+		"first": {bad, good, good}, "middle": {good, bad, good}, "last": {good, good, bad}, "two": {bad, bad, good}, "only": {bad}, "all": {bad, bad}, "before the last": {bad, good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			var list []string
+			for i, form := range c {
+				list = append(list, fmt.Sprintf(form, fmt.Sprint("r", i)))
+			}
+			r.file("groups: [{name: g, rules: [" + strings.Join(list, ", ") + "]}]")
+			p := r.process()
+			p.r.query = rules.EngineQueryFunc(panicking{p.r.o.Engine}, p.r.o.Queryable)
+			require.Panics(t, func() { p.evaluate() })
+
+			registry := prometheus.NewRegistry()
+			defer panics.Recover(slog.New(slog.DiscardHandler), registry)()
+			p = r.process()
+			p.r.query = rules.EngineQueryFunc(panicking{p.r.o.Engine}, p.r.o.Queryable)
+			due := p.evaluate()
+			failed := 0
+			for _, g := range p.groups {
+				for i, rule := range g.Rules() {
+					if c[i] == bad {
+						failed++
+						require.Equal(t, rules.HealthBad, rule.Health())
+						require.ErrorIs(t, rule.LastError(), panics.ErrPanicked)
+						continue
+					}
+					require.Equal(t, rules.HealthGood, rule.Health(), rule.LastError())
+					require.Equal(t, "1", r.stored(rule.Name(), due, time.Minute))
+				}
+			}
+			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+# HELP cassia_panics_total Pieces of work in the background, or parts of queries, that were given up because of a bug, by the work.
+# TYPE cassia_panics_total counter
+cassia_panics_total{work="evaluating rules"} %d
+`, failed))))
+		})
+	}
+}

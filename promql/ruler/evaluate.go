@@ -1,0 +1,156 @@
+package ruler
+
+import (
+	"context"
+	"time"
+
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/rules"
+
+	"github.com/cassia-db/cassia/storage/panics"
+)
+
+// evaluating names the work that panics are counted by.
+const evaluating = "evaluating rules"
+
+// turn is one evaluation of a group. Prometheus' manager hands on its context, not which rule it evaluates.
+type turn struct {
+	// from is the first rule to be evaluated; at is the one at hand.
+	from, at int
+	rule     rules.Rule
+	// checked: the alerts of this rule were checked; queries from then on are those of its templates. answers are their results.
+	checked bool
+	answers answers
+}
+
+type turnKey struct{}
+
+func turnOf(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	return t
+}
+
+func (t *turn) into(ctx context.Context) context.Context { return context.WithValue(ctx, turnKey{}, t) }
+
+func (t *turn) begin(at int, rule rules.Rule) {
+	t.at, t.rule, t.checked, t.answers = at, rule, false, answers{}
+}
+
+// turns makes Prometheus' manager note in the turn which rule it begins. Rules are evaluated one after the other, in order.
+type turns struct{}
+
+// SplitGroupIntoBatches implements rules.RuleConcurrencyController.
+func (turns) SplitGroupIntoBatches(ctx context.Context, g *rules.Group) []rules.ConcurrentRules {
+	t := turnOf(ctx)
+	if t == nil {
+		return nil
+	}
+	t.at = t.from - 1
+	var batch rules.ConcurrentRules
+	all := g.Rules()
+	for i := t.from; i < len(all); i++ {
+		batch = append(batch, i)
+	}
+	if len(batch) == 1 { // Allow isn't called.
+		t.begin(t.from, all[t.from])
+	}
+	return []rules.ConcurrentRules{batch}
+}
+
+// Allow implements rules.RuleConcurrencyController. It is called before each rule of a batch of several.
+func (turns) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
+	if t := turnOf(ctx); t != nil {
+		t.begin(t.at+1, rule)
+	}
+	return false
+}
+
+// Done implements rules.RuleConcurrencyController.
+func (turns) Done(context.Context) {}
+
+// Evaluate evaluates a group at a time, as a Ruler does.
+func Evaluate(ctx context.Context, g *rules.Group, at time.Time) {
+	evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
+}
+
+// evaluate evaluates a group at a time by eval. A rule that panics has the error as its health, and counts as a failure in m; those
+// after it are evaluated.
+func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.GroupEvalIterationFunc, m *rules.Metrics) {
+	all := g.Rules()
+	for t := (&turn{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
+		t.at = t.from - 1
+		err := panics.Do(evaluating, func() error { eval(t.into(ctx), g, at); return nil })
+		if err == nil {
+			return
+		}
+		if t.at < t.from { // It wasn't a rule.
+			g.Logger().Error("the evaluation of a group panicked", "err", err)
+			return
+		}
+		all[t.at].SetHealth(rules.HealthBad)
+		all[t.at].SetLastError(err)
+		if m != nil {
+			m.EvalFailures.WithLabelValues(rules.GroupKey(g.File(), g.Name())).Inc()
+		}
+		g.Logger().Error("a rule panicked; the others are evaluated", "name", all[t.at].Name(), "index", t.at, "err", err)
+	}
+}
+
+// evalOnce evaluates a group as rules.DefaultEvalIterationFunc does, without its metrics.
+func evalOnce(ctx context.Context, g *rules.Group, at time.Time) { g.Eval(ctx, at) }
+
+// ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It refuses an expression whose alerts would be
+// larger than they may be, before Prometheus makes them.
+func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
+	t := turnOf(ctx)
+	if t != nil && t.checked {
+		return t.answers.get(q, at, func() (promengine.Vector, error) { return r.query(ctx, q, at) })
+	}
+	found, err := r.query(ctx, q, at)
+	if err != nil || rules.FromOriginContext(ctx).Kind != rules.KindAlerting {
+		return found, err
+	}
+	if t == nil {
+		return nil, errNoTurn
+	}
+	rule, ok := t.rule.(*rules.AlertingRule)
+	if !ok {
+		return nil, errNoTurn
+	}
+	t.checked = true
+	return found, r.checkAlerts(ctx, rule, found, at)
+}
+
+// maxAnswers bounds the results of queries in templates that are kept, maxAnswered their samples, and maxKeptQuery their queries, bytes.
+const (
+	maxAnswers   = 1000
+	maxAnswered  = 100_000
+	maxKeptQuery = 4096
+)
+
+// answers keep the results of queries in templates: the check of an alert and Prometheus itself expand the same ones.
+type answers struct {
+	kept    map[answerKey]promengine.Vector
+	samples int
+}
+
+type answerKey struct {
+	query string
+	at    int64
+}
+
+func (a *answers) get(q string, at time.Time, find func() (promengine.Vector, error)) (promengine.Vector, error) {
+	key := answerKey{q, at.UnixNano()}
+	if found, ok := a.kept[key]; ok {
+		return found, nil
+	}
+	found, err := find()
+	if err == nil && len(q) <= maxKeptQuery && len(a.kept) < maxAnswers && a.samples+len(found) <= maxAnswered {
+		if a.kept == nil {
+			a.kept = map[answerKey]promengine.Vector{}
+		}
+		a.kept[key] = found
+		a.samples += len(found)
+	}
+	return found, err
+}
