@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// A cassia whose files can't be written is this test's binary, started again with these variables.
+const (
+	cannotArgs  = "CASSIA_TEST_CANNOT_ARGS"  // its command line, JSON
+	cannotCause = "CASSIA_TEST_CANNOT_CAUSE" // which operations fail
+	cannotFile  = "CASSIA_TEST_CANNOT_FILE"  // they fail while this file exists
+	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set: from the first sorted file on that is made while it exists
+)
+
+// belowReserve is the cause of a disk of which this many bytes are free; no operation fails.
+const belowReserve = "below the reserve"
+
+// roomFS is a file system of which as many bytes are free as a file says.
+type roomFS struct {
+	vfs.FS
+	file string
+}
+
+// GetDiskUsage implements vfs.FS.
+func (f roomFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	usage, err := f.FS.GetDiskUsage(path)
+	if text, missing := os.ReadFile(f.file); missing == nil {
+		usage.AvailBytes, err = strconv.ParseUint(string(text), 10, 64)
+	}
+	return usage, err
+}
+
+// cause is why operations on files fail.
+type cause struct {
+	errno syscall.Errno
+	fails func(errorfs.OpKind) bool
+}
+
+func ops(kinds ...errorfs.OpKind) func(errorfs.OpKind) bool {
+	return func(k errorfs.OpKind) bool {
+		for _, kind := range kinds {
+			if k == kind {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+var causes = map[string]cause{
+	"no space":        {syscall.ENOSPC, ops(errorfs.OpCreate, errorfs.OpLink, errorfs.OpMkdirAll, errorfs.OpFileWrite)},
+	"no inodes":       {syscall.ENOSPC, ops(errorfs.OpCreate, errorfs.OpMkdirAll)},
+	"no file handles": {syscall.EMFILE, ops(errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpLock, errorfs.OpList, errorfs.OpReuseForWrite)},
+	"read-only mount": {syscall.EROFS, ops(errorfs.OpCreate, errorfs.OpLink, errorfs.OpMkdirAll, errorfs.OpRemove, errorfs.OpRemoveAll, errorfs.OpRename,
+		errorfs.OpReuseForWrite, errorfs.OpLock, errorfs.OpFileWrite)},
+	"quota": {syscall.EDQUOT, ops(errorfs.OpCreate, errorfs.OpMkdirAll, errorfs.OpFileWrite)},
+	"I/O errors": {syscall.EIO, ops(errorfs.OpFileRead, errorfs.OpFileReadAt, errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData,
+		errorfs.OpFileSyncTo)},
+	"permission": {syscall.EACCES, ops(errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpLock, errorfs.OpList, errorfs.OpMkdirAll, errorfs.OpRemove,
+		errorfs.OpRename, errorfs.OpReuseForWrite)},
+}
+
+// runThatCannotWrite is the program: it never returns.
+func runThatCannotWrite() {
+	var args []string
+	if err := json.Unmarshal([]byte(os.Getenv(cannotArgs)), &args); err != nil {
+		panic(err)
+	}
+	c, file := causes[os.Getenv(cannotCause)], os.Getenv(cannotFile)
+	var begun atomic.Bool
+	begun.Store(os.Getenv(cannotTable) == "")
+	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if _, err := os.Lstat(file); err != nil {
+			return nil
+		}
+		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			begun.Store(true)
+		}
+		if begun.Load() && c.fails(op.Kind) {
+			return &os.PathError{Op: "use", Path: op.Path, Err: c.errno}
+		}
+		return nil
+	}))
+	pebbleOptions = func() pebble.Options {
+		o := pebble.DefaultOptions()
+		if os.Getenv(cannotCause) == belowReserve {
+			o.FS = roomFS{vfs.Default, file}
+			return o
+		}
+		o.FS, o.MemTableBytes, o.ReserveBytes = files, 1<<20, 0
+		o.DropDelay, o.StageDelay = 10*time.Millisecond, 10*time.Millisecond
+		return o
+	}
+	os.Exit(run(args, os.Stderr))
+}
+
+// cannotWrite is a cassia whose files can't be written for a while.
+type cannotWrite struct {
+	t     *testing.T
+	cause string
+	dir   string
+	file  string
+	table bool
+	rand  *rand.Rand
+	acked int // metrics of which a sample was acknowledged
+	tried int
+}
+
+func newCannotWrite(t *testing.T, cause string) *cannotWrite {
+	top := t.TempDir()
+	return &cannotWrite{t: t, cause: cause, dir: filepath.Join(top, "data"), file: filepath.Join(top, "fails"), rand: rand.New(rand.NewPCG(1, 2))}
+}
+
+func (c *cannotWrite) begin() { require.NoError(c.t, os.WriteFile(c.file, nil, 0o600)) }
+func (c *cannotWrite) end()   { require.NoError(c.t, os.Remove(c.file)) }
+
+// child is a cassia that runs.
+type child struct {
+	cassiatest.Server
+	c     *cannotWrite
+	cmd   *exec.Cmd
+	log   *lockedBuffer
+	ended chan struct{}
+}
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (c *cannotWrite) start(args ...string) *child {
+	text, err := json.Marshal(args)
+	require.NoError(c.t, err)
+	p := &child{c: c, log: &lockedBuffer{}, ended: make(chan struct{}), cmd: exec.Command(os.Args[0], "-test.run=^TestServerThatCannotWrite$")}
+	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file)
+	if c.table {
+		p.cmd.Env = append(p.cmd.Env, cannotTable+"=1")
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	require.NoError(c.t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	c.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if c.t.Failed() {
+			text := p.log.String()
+			c.t.Logf("%v of the cause %q:\n%s", args, c.cause, text[:min(len(text), 8<<10)])
+		}
+	})
+	return p
+}
+
+// serve starts a server, and waits until it is alive.
+func (c *cannotWrite) serve() *child {
+	address := cassiatest.FreeAddress(c.t)
+	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api", "--no-self-monitoring")
+	p.URL = "http://" + address
+	require.Eventually(c.t, func() bool { return p.hasEnded() || p.code("/-/healthy") == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	return p
+}
+
+func (p *child) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask returns the status and text of an answer; 0: there was none.
+func (p *child) ask(method, path string, body []byte) (int, string) {
+	request, err := http.NewRequest(method, p.URL+path, bytes.NewReader(body))
+	require.NoError(p.c.t, err)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/x-protobuf")
+		request.Header.Set("Content-Encoding", "snappy")
+	}
+	client := http.Client{Timeout: time.Minute}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text)
+}
+
+func (p *child) code(path string) int {
+	code, _ := p.ask(http.MethodGet, path, nil)
+	return code
+}
+
+func (p *child) waitReady() {
+	p.c.t.Helper()
+	require.Eventually(p.c.t, func() bool {
+		require.False(p.c.t, p.hasEnded(), "it has ended")
+		return p.code("/-/ready") == http.StatusOK
+	}, cassiatest.Patience, 10*time.Millisecond)
+}
+
+// write sends a sample each of n new metrics, whose labels don't shrink, and reports whether they were acknowledged.
+func (p *child) write(n int) bool {
+	noise := make([]byte, 1000)
+	var request prompb.WriteRequest
+	for i := range n {
+		for j := range noise {
+			noise[j] = 'a' + byte(p.c.rand.IntN(26))
+		}
+		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("kept_", p.c.tried+i)}, {Name: "noise", Value: string(noise)}},
+			Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
+		})
+	}
+	body, err := request.Marshal()
+	require.NoError(p.c.t, err)
+	p.c.tried += n
+	code, text := p.ask(http.MethodPost, "/api/v1/write", snappy.Encode(nil, body))
+	if code == http.StatusNoContent {
+		p.c.acked += n
+		return true
+	}
+	require.Contains(p.c.t, []int{0, http.StatusServiceUnavailable, http.StatusInternalServerError}, code, text)
+	return false
+}
+
+// requireAll requires that all acknowledged samples are answered.
+func (p *child) requireAll() {
+	p.c.t.Helper()
+	p.waitReady()
+	code, text := p.ask(http.MethodGet, `/api/v1/query?query=count(last_over_time({__name__=~"kept_.*"}[1h]))`, nil)
+	require.Equal(p.c.t, http.StatusOK, code, text)
+	var answer struct {
+		Data struct{ Result []struct{ Value [2]any } }
+	}
+	require.NoError(p.c.t, json.Unmarshal([]byte(text), &answer))
+	require.Len(p.c.t, answer.Data.Result, 1, text)
+	var found int
+	_, err := fmt.Sscan(fmt.Sprint(answer.Data.Result[0].Value[1]), &found)
+	require.NoError(p.c.t, err)
+	require.GreaterOrEqual(p.c.t, found, p.c.acked, "acknowledged samples are lost")
+	require.LessOrEqual(p.c.t, found, p.c.tried)
+}
+
+// stop sends SIGTERM, and returns the status.
+func (p *child) stop() int {
+	p.c.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		require.NoError(p.c.t, err)
+	}
+	return p.wait()
+}
+
+// wait returns the status of a process that ends.
+func (p *child) wait() int {
+	p.c.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(cassiatest.StopWithin):
+		p.c.t.Fatal("it doesn't end")
+	}
+	require.NotContains(p.c.t, p.log.String(), "goroutine ", "it panicked")
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// kill ends the process as kill -9 does.
+func (p *child) kill() {
+	require.NoError(p.c.t, p.cmd.Process.Kill())
+	<-p.ended
+}
