@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -35,6 +34,7 @@ const (
 	cannotCause = "CASSIA_TEST_CANNOT_CAUSE" // which operations fail
 	cannotFile  = "CASSIA_TEST_CANNOT_FILE"  // they fail while this file exists
 	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set: from the first sorted file on that is made while it exists
+	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // on files with this in their path
 )
 
 // belowReserve is the cause of a disk of which this many bytes are free; no operation fails.
@@ -91,7 +91,7 @@ func runThatCannotWrite() {
 	if err := json.Unmarshal([]byte(os.Getenv(cannotArgs)), &args); err != nil {
 		panic(err)
 	}
-	c, file := causes[os.Getenv(cannotCause)], os.Getenv(cannotFile)
+	c, file, path := causes[os.Getenv(cannotCause)], os.Getenv(cannotFile), os.Getenv(cannotPath)
 	var begun atomic.Bool
 	begun.Store(os.Getenv(cannotTable) == "")
 	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -101,7 +101,7 @@ func runThatCannotWrite() {
 		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
 			begun.Store(true)
 		}
-		if begun.Load() && c.fails(op.Kind) {
+		if begun.Load() && c.fails(op.Kind) && strings.Contains(op.Path, path) {
 			return &os.PathError{Op: "use", Path: op.Path, Err: c.errno}
 		}
 		return nil
@@ -126,6 +126,7 @@ type cannotWrite struct {
 	dir   string
 	file  string
 	table bool
+	path  string
 	rand  *rand.Rand
 	acked int // metrics of which a sample was acknowledged
 	tried int
@@ -148,29 +149,11 @@ type child struct {
 	ended chan struct{}
 }
 
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func (c *cannotWrite) start(args ...string) *child {
 	text, err := json.Marshal(args)
 	require.NoError(c.t, err)
 	p := &child{c: c, log: &lockedBuffer{}, ended: make(chan struct{}), cmd: exec.Command(os.Args[0], "-test.run=^TestServerThatCannotWrite$")}
-	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file)
+	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file, cannotPath+"="+c.path)
 	if c.table {
 		p.cmd.Env = append(p.cmd.Env, cannotTable+"=1")
 	}

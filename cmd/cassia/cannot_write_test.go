@@ -27,8 +27,8 @@ type outcome string
 const (
 	// waits: it is alive, not ready with the reason, and goes on by itself when the cause has ended.
 	waits outcome = "waits"
-	// answers: it is ready, answers queries, and takes samples again when the cause has ended.
-	answers outcome = "answers"
+	// goesOn: it is ready, answers queries, and takes samples again when the cause has ended.
+	goesOn outcome = "goes on"
 	// ends: the process ends with status 1 and one line with the reason. The next start waits.
 	ends outcome = "ends"
 )
@@ -54,7 +54,7 @@ var outcomes = map[string]map[string]outcome{
 	"flush":      {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
 	"seal":       {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
 	"compaction": {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
-	"checkpoint": {"no space": answers, "no inodes": answers, "no file handles": answers, "read-only mount": answers, "quota": answers, "I/O errors": ends, "permission": answers},
+	"checkpoint": {"no space": goesOn, "no inodes": goesOn, "no file handles": goesOn, "read-only mount": goesOn, "quota": goesOn, "I/O errors": goesOn, "permission": goesOn},
 	"backup":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
 	"restore":    {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
 	"import":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
@@ -201,12 +201,17 @@ func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 func (c *cannotWrite) phaseFlush(want outcome) {
 	p := c.fill(3)
 	c.begin()
-	for range 60 {
+	c.writeUntilRefused(p)
+	c.cannotGoOn(p, want)
+}
+
+// writeUntilRefused fills memtables, so that files must be made.
+func (c *cannotWrite) writeUntilRefused(p *child) {
+	for range 100 {
 		if !p.write(100) {
-			break
+			return
 		}
 	}
-	c.cannotGoOn(p, want)
 }
 
 func (c *cannotWrite) phaseSeal(want outcome) {
@@ -222,10 +227,12 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 	code, text := p.ask(http.MethodPost, "/-/seal", nil)
 	require.Equal(c.t, http.StatusOK, code, text)
 	c.begin() // What was sealed leaves the stage, whose files are compacted.
+	c.writeUntilRefused(p)
 	c.cannotGoOn(p, want)
 }
 
 func (c *cannotWrite) phaseCheckpoint(want outcome) {
+	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator) // The rest is as in the other phases.
 	p := c.fill(3)
 	c.begin()
 	code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/snapshot", nil)

@@ -96,14 +96,22 @@ type process struct {
 // must not keep it from ending.
 const stopWithin = 25 * time.Second
 
-// serve runs until signals ends, which is no error. listening is called with the addresses once all requests are served.
-func serve(signals context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
-	p := newProcess(c, flags, log)
+// serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
+func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
+	return newProcess(c, flags, log).run(ctx, listening)
+}
+
+func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
+	return &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
+}
+
+// run returns when the process has ended, or stopWithin after it was told to.
+func (p *process) run(signals context.Context, listening func([]string)) error {
 	ctx, fail := context.WithCancelCause(signals)
 	p.fail = fail
 	defer fail(nil)
 	ended := make(chan error, 1)
-	go func() { ended <- p.run(ctx, signals, listening) }()
+	go func() { ended <- p.work(ctx, signals, listening) }()
 	select {
 	case err := <-ended:
 		return err
@@ -113,7 +121,7 @@ func serve(signals context.Context, c *config.Config, flags map[string]string, l
 	case err := <-ended:
 		return err
 	case <-time.After(stopWithin):
-		log.Warn("the store can't be closed in time, so the process ends without closing it; the next start finds all that was acknowledged")
+		p.log.Warn("the store can't be closed in time, so the process ends without closing it; the next start finds all that was acknowledged")
 		if signals.Err() != nil {
 			return nil
 		}
@@ -121,11 +129,8 @@ func serve(signals context.Context, c *config.Config, flags map[string]string, l
 	}
 }
 
-func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
-	return &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
-}
-
-func (p *process) run(ctx, signals context.Context, listening func([]string)) (err error) {
+// work starts all parts, serves requests until ctx ends, and stops the parts. signals tells whether that was asked for.
+func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 

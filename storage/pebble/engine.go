@@ -37,9 +37,9 @@ const maxCommits = 64
 
 var (
 	errBadFormat = errors.New("pebble: unknown format")
-	// ErrUnclosed means that an engine can't be closed because files can't be written: they stay open until the process ends. The next
-	// start finds all acknowledged rows.
-	ErrUnclosed = errors.New("pebble: files can't be written, so they stay open until the process ends; the next start finds all acknowledged writes")
+	// ErrUnclosed means that files couldn't be written while an engine was being closed: they may stay open until the process ends. The
+	// next start finds all acknowledged rows.
+	ErrUnclosed = errors.New("pebble: files can't be written, so the engine isn't closed in order; the next start finds all acknowledged writes")
 )
 
 // Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
@@ -459,7 +459,9 @@ func (e *Engine) closeAll() error {
 	}
 	errs := []error{dbErr}
 	if e.db != nil {
-		errs = append(errs, e.ledger.close(dbErr == nil))
+		if err := e.ledger.close(dbErr == nil); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrUnclosed, err))
+		}
 	}
 	if e.readers.cache != nil {
 		e.readers.cache.Unref()
