@@ -32,6 +32,7 @@ type Loop struct {
 	uncountedListed time.Time
 	metrics         metrics
 	failures        atomic.Int64 // of steps of rounds
+	warned          warned
 }
 
 // New makes a loop over a store. The store outlives it.
