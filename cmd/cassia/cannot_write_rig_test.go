@@ -18,14 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/pebble/faultfs"
 )
 
 // A cassia whose files can't be written is this test's binary, started again with these variables.
@@ -37,32 +36,17 @@ const (
 	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // on files with this in their path
 )
 
-// belowReserve is the cause of a disk of which this many bytes are free; no operation fails.
+// belowReserve is the cause of a disk of which as many bytes are free as cannotFile contains; no operation fails.
 const belowReserve = "below the reserve"
-
-// roomFS is a file system of which as many bytes are free as a file says.
-type roomFS struct {
-	vfs.FS
-	file string
-}
-
-// GetDiskUsage implements vfs.FS.
-func (f roomFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
-	usage, err := f.FS.GetDiskUsage(path)
-	if text, missing := os.ReadFile(f.file); missing == nil {
-		usage.AvailBytes, err = strconv.ParseUint(string(text), 10, 64)
-	}
-	return usage, err
-}
 
 // cause is why operations on files fail.
 type cause struct {
 	errno syscall.Errno
-	fails func(errorfs.OpKind) bool
+	fails func(faultfs.Op) bool
 }
 
-func ops(kinds ...errorfs.OpKind) func(errorfs.OpKind) bool {
-	return func(k errorfs.OpKind) bool {
+func ops(kinds ...faultfs.Op) func(faultfs.Op) bool {
+	return func(k faultfs.Op) bool {
 		for _, kind := range kinds {
 			if k == kind {
 				return true
@@ -73,16 +57,16 @@ func ops(kinds ...errorfs.OpKind) func(errorfs.OpKind) bool {
 }
 
 var causes = map[string]cause{
-	"no space":        {syscall.ENOSPC, ops(errorfs.OpCreate, errorfs.OpLink, errorfs.OpMkdirAll, errorfs.OpFileWrite)},
-	"no inodes":       {syscall.ENOSPC, ops(errorfs.OpCreate, errorfs.OpMkdirAll)},
-	"no file handles": {syscall.EMFILE, ops(errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpLock, errorfs.OpList, errorfs.OpReuseForWrite)},
-	"read-only mount": {syscall.EROFS, ops(errorfs.OpCreate, errorfs.OpLink, errorfs.OpMkdirAll, errorfs.OpRemove, errorfs.OpRemoveAll, errorfs.OpRename,
-		errorfs.OpReuseForWrite, errorfs.OpLock, errorfs.OpFileWrite)},
-	"quota": {syscall.EDQUOT, ops(errorfs.OpCreate, errorfs.OpMkdirAll, errorfs.OpFileWrite)},
-	"I/O errors": {syscall.EIO, ops(errorfs.OpFileRead, errorfs.OpFileReadAt, errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData,
-		errorfs.OpFileSyncTo)},
-	"permission": {syscall.EACCES, ops(errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpLock, errorfs.OpList, errorfs.OpMkdirAll, errorfs.OpRemove,
-		errorfs.OpRename, errorfs.OpReuseForWrite)},
+	"no space":        {syscall.ENOSPC, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Write)},
+	"no inodes":       {syscall.ENOSPC, ops(faultfs.Create, faultfs.MkdirAll)},
+	"no file handles": {syscall.EMFILE, ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.Reuse)},
+	"read-only mount": {syscall.EROFS, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Remove, faultfs.Rename,
+		faultfs.Reuse, faultfs.Lock, faultfs.Write)},
+	"quota": {syscall.EDQUOT, ops(faultfs.Create, faultfs.MkdirAll, faultfs.Write)},
+	"I/O errors": {syscall.EIO, ops(faultfs.Read, faultfs.ReadAt, faultfs.Write, faultfs.Sync, faultfs.SyncData,
+		faultfs.SyncTo)},
+	"permission": {syscall.EACCES, ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.MkdirAll, faultfs.Remove,
+		faultfs.Rename, faultfs.Reuse)},
 }
 
 // runThatCannotWrite is the program: it never returns.
@@ -94,25 +78,33 @@ func runThatCannotWrite() {
 	c, file, path := causes[os.Getenv(cannotCause)], os.Getenv(cannotFile), os.Getenv(cannotPath)
 	var begun atomic.Bool
 	begun.Store(os.Getenv(cannotTable) == "")
-	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if _, err := os.Lstat(file); err != nil {
+	files := faultfs.New(faultfs.Rule{
+		Fail: func(op faultfs.Op, at string) error {
+			if _, err := os.Lstat(file); err != nil || c.fails == nil {
+				return nil
+			}
+			if op == faultfs.Create && strings.HasSuffix(at, ".sst") {
+				begun.Store(true)
+			}
+			if begun.Load() && c.fails(op) && strings.Contains(at, path) {
+				return &os.PathError{Op: "use", Path: at, Err: c.errno}
+			}
 			return nil
-		}
-		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
-			begun.Store(true)
-		}
-		if begun.Load() && c.fails(op.Kind) && strings.Contains(op.Path, path) {
-			return &os.PathError{Op: "use", Path: op.Path, Err: c.errno}
-		}
-		return nil
-	}))
+		},
+		Free: func() (bytes uint64, ok bool) {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				bytes, err = strconv.ParseUint(string(text), 10, 64)
+			}
+			return bytes, err == nil
+		},
+	})
 	pebbleOptions = func() pebble.Options {
 		o := pebble.DefaultOptions()
-		if os.Getenv(cannotCause) == belowReserve {
-			o.FS = roomFS{vfs.Default, file}
+		if o.FS = files; os.Getenv(cannotCause) == belowReserve {
 			return o
 		}
-		o.FS, o.MemTableBytes, o.ReserveBytes = files, 1<<20, 0
+		o.MemTableBytes, o.ReserveBytes = 1<<20, 0
 		o.DropDelay, o.StageDelay = 10*time.Millisecond, 10*time.Millisecond
 		return o
 	}

@@ -129,7 +129,7 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	}
 }
 
-// work starts all parts, serves requests until ctx ends, and stops the parts. signals tells whether that was asked for.
+// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when that was asked for.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)

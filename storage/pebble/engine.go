@@ -236,35 +236,6 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// reportWaiting returns what calls report with the reason why Open waits, and logs it.
-func (e *Engine) reportWaiting(report func(error)) func(error) {
-	return func(err error) {
-		if err != nil {
-			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
-				e.log.Error("the store can't be opened yet: it is tried again until the cause has ended; make room, or change the limit or the rights",
-					"dir", e.dir, "err", firstLine{err}, "repeated", dropped)
-			})
-		}
-		report(err)
-	}
-}
-
-// failingFlushes makes a flush that fails before the engine is open an error of Open: Pebble would flush again at once, for as long as
-// the cause lasts, and Open would wait for that.
-func (e *Engine) failingFlushes(l *pebbledb.EventListener) *pebbledb.EventListener {
-	var last atomic.Pointer[error] // of a flush; Pebble reports it as an error of the background, too
-	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
-	report := l.BackgroundError
-	l.BackgroundError = func(err error) {
-		if flush := last.Load(); !e.isOpen.Load() && flush != nil && err == *flush { //nolint:errorlint // It is the same error.
-			e.fail(err)
-			select {}
-		}
-		report(err)
-	}
-	return l
-}
-
 // lockToWrite locks the directory and decides whether it may be opened for writing, or an engine made there. Where it returns an error
 // nothing was written: a directory without a lock file is examined before it gets one.
 func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
@@ -385,17 +356,6 @@ func (e *Engine) fail(err error) {
 			e.onFatal(err)
 		}
 	})
-}
-
-// stickIfClosing is called when a file that Pebble may try to write again can't be written. Calls that wait for it never end then, so
-// that Close doesn't wait for them.
-func (e *Engine) stickIfClosing(err error) {
-	if e.closed.Load() {
-		e.stickOnce.Do(func() {
-			e.sticking = err
-			close(e.stuck)
-		})
-	}
 }
 
 // failedErr returns why nothing can be written any more, or nil.

@@ -184,3 +184,14 @@ func (f *vitalFile) SyncTo(length int64) (bool, error) {
 	}
 	return full, f.check("sync", err)
 }
+
+// stickIfClosing is called when a file that Pebble may try to write again can't be written. Calls that wait for it never end then, so
+// that Close doesn't wait for them.
+func (e *Engine) stickIfClosing(err error) {
+	if e.closed.Load() {
+		e.stickOnce.Do(func() {
+			e.sticking = err
+			close(e.stuck)
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -153,4 +154,33 @@ func (f *waitingFile) Write(p []byte) (written int, err error) {
 		return err
 	})
 	return written, err
+}
+
+// reportWaiting returns what calls report with the reason why Open waits, and logs it.
+func (e *Engine) reportWaiting(report func(error)) func(error) {
+	return func(err error) {
+		if err != nil {
+			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
+				e.log.Error("the store can't be opened yet: it is tried again until the cause has ended; make room, or change the limit or the rights",
+					"dir", e.dir, "err", firstLine{err}, "repeated", dropped)
+			})
+		}
+		report(err)
+	}
+}
+
+// failingFlushes makes a flush that fails before the engine is open an error of Open: Pebble would flush again at once, for as long as
+// the cause lasts, and Open would wait for that.
+func (e *Engine) failingFlushes(l *pebbledb.EventListener) *pebbledb.EventListener {
+	var last atomic.Pointer[error] // of a flush; Pebble reports it as an error of the background, too
+	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
+	report := l.BackgroundError
+	l.BackgroundError = func(err error) {
+		if flush := last.Load(); !e.isOpen.Load() && flush != nil && err == *flush { //nolint:errorlint // It is the same error.
+			e.fail(err)
+			select {}
+		}
+		report(err)
+	}
+	return l
 }
