@@ -31,6 +31,7 @@ type Loop struct {
 	uncounted   restingWindows
 	metrics     metrics
 	failures    atomic.Int64 // of steps of rounds
+	warned      warned
 }
 
 // maxListed is how many windows of a kind are listed at once.

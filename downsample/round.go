@@ -329,7 +329,35 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	}
 	l.failures.Add(1)
 	l.metrics.failures.Inc()
-	l.opts.Logger.Warn(what+" failed; the next round tries again", append(args, "err", err)...)
+	if l.warned.admits(what+": "+err.Error(), l.opts.Now()) {
+		l.opts.Logger.Warn(what+" failed; the next round tries again", append(args, "err", err)...)
+	}
+}
+
+// warnEvery is how often a failure is logged that repeats, as in each partition; maxWarned bounds the failures that are remembered.
+const (
+	warnEvery = time.Minute
+	maxWarned = 1000
+)
+
+// warned remembers when failures were logged.
+type warned struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// admits reports whether a failure is to be logged: it wasn't within warnEvery.
+func (w *warned) admits(failure string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := w.at[failure]; ok && now.Sub(at).Abs() < warnEvery {
+		return false
+	}
+	if w.at == nil || len(w.at) >= maxWarned {
+		w.at = map[string]time.Time{}
+	}
+	w.at[failure] = now
+	return true
 }
 
 // task notes how something went that isn't a partition's.

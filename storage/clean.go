@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -24,6 +25,7 @@ const deleteRests = 48 * time.Hour
 
 // WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
+	ctx = engine.MakingRoom(ctx)
 	if err := s.member.MayWrite(); err != nil {
 		return err
 	}
@@ -72,10 +74,8 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 // A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
 // the deletes that are about it, which goes as an error when all else is done.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
-	if err := s.Ready(); err != nil {
-		return err
-	}
-	if err := s.clock.MayRemove(); err != nil {
+	ctx = engine.MakingRoom(ctx)
+	if err := cmp.Or(s.Ready(), s.clock.MayRemove()); err != nil {
 		return err
 	}
 	s.deletes.cleaning.Lock()

@@ -62,6 +62,7 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 // It seals what the stage holds of these series first, and notes the held samples of replicas. Buckets that it touches are made anew in the background, and
 // are answered from samples until then. The space is freed by CleanTombstones.
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
+	ctx = engine.MakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
 		return fmt.Errorf("storage: nothing is deleted: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -71,6 +72,7 @@ func (m *dropMemory) set(of map[string]*tenantHorizons) {
 // Expire brings the horizons of all tenants to their retentions, and drops windows that have been hidden for a week. It
 // returns how many windows went, or parts of windows that others keep. No seal runs meanwhile.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
+	ctx = engine.MakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}

@@ -126,7 +126,7 @@ func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err err
 
 // openExisting opens the engine of a directory, whatever the settings of its store.
 func openExisting(dir string) (*pebble.Engine, error) {
-	o := pebble.DefaultOptions()
+	o := pebbleOptions()
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	o.MustExist, o.Admit = true, storage.Admit(storage.Options{AnySettings: true})
 	eng, err := pebble.Open(dir, o)

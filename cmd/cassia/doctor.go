@@ -209,7 +209,7 @@ func (x *examination) directory(ctx context.Context) {
 		Level: doctor.OK,
 		What:  "not looked at, for a directory belongs to one process: nodes, replication, commit log, schema, clocks, processes, leases",
 	})
-	o := pebble.DefaultOptions()
+	o := pebbleOptions()
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
 	eng, err := pebble.Open(x.Path, o)
 	if errors.Is(err, pebble.ErrNoData) {

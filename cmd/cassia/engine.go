@@ -32,21 +32,26 @@ type openOptions struct {
 	admit func(description []byte) error
 	// onFatal is called when the engine takes no more writes.
 	onFatal func(error)
+	// waiting is that of pebble.Options.
+	waiting func(error)
 }
+
+// pebbleOptions returns the defaults of an engine in a directory. Tests replace it, for files that can't be written.
+var pebbleOptions = pebble.DefaultOptions
 
 // openEngine opens the engine that the flags name. Its error is one line with the cause and the remedy.
 func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	if c.Kind == config.EngineCassandra {
 		return openCassandra(ctx, c, o)
 	}
-	po := pebble.DefaultOptions()
+	po := pebbleOptions()
 	if o.cacheBytes > 0 {
 		po.CacheBytes = o.cacheBytes
 	}
 	po.Logger = o.log.With("component", "pebble")
-	po.OnFatal = o.onFatal
+	po.OnFatal, po.Waiting = o.onFatal, o.waiting
 	po.ReadOnly, po.MustExist, po.Admit = o.readOnly, o.mustExist, o.admit
-	e, err := pebble.Open(c.Path, po)
+	e, err := pebble.OpenContext(ctx, c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, inUseError{c.Where(), o.readOnly}
 	}

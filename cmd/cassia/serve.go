@@ -33,6 +33,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -84,6 +85,7 @@ type process struct {
 	// fail ends the process with an error, as soon as it can do so in order.
 	fail context.CancelCauseFunc
 
+	opening opening
 	engine  openedEngine
 	limiter *tenant.Limiter
 	// relabeling has the rules for what comes in.
@@ -95,7 +97,11 @@ type process struct {
 	alertmanagers *ruler.Alertmanagers
 }
 
-// serve runs until ctx ends, which is no error. listening is called with the addresses once they are open.
+// stopWithin bounds how long a process takes to stop: requests under way have server's drainTimeout of it. A disk that doesn't answer
+// must not keep it from ending.
+const stopWithin = 25 * time.Second
+
+// serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
 func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
 	return newProcess(c, flags, log).run(ctx, listening)
 }
@@ -105,12 +111,34 @@ func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *pr
 	return &process{c: c, flags: flags, log: log, registry: registry, recovery: panics.New(log, registry), started: time.Now()}
 }
 
-func (p *process) run(ctx context.Context, listening func([]string)) (err error) {
-	log, signals := p.log, ctx
-	ctx, p.fail = context.WithCancelCause(ctx)
-	defer p.fail(nil)
+// run returns when the process has ended, or stopWithin after it was told to.
+func (p *process) run(signals context.Context, listening func([]string)) error {
+	ctx, fail := context.WithCancelCause(signals)
+	p.fail = fail
+	defer fail(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- p.work(ctx, signals, listening) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stopWithin):
+		p.log.Warn("the store can't be closed in time, so the process ends without closing it; the next start finds all that was acknowledged")
+		if signals.Err() != nil {
+			return nil
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when that was asked for.
+func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
-	log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
+	p.log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 
 	if err := p.openLimits(); err != nil {
 		return err
@@ -118,8 +146,16 @@ func (p *process) run(ctx context.Context, listening func([]string)) (err error)
 	if err := p.openRelabeling(); err != nil {
 		return err
 	}
-	if err := p.openStore(ctx); err != nil {
+	front, err := p.listen(ctx)
+	if err != nil {
 		return err
+	}
+	defer func() {
+		p.fail(nil)
+		_ = front.wait() // Its error has ended ctx, and is returned.
+	}()
+	if err := p.openStore(ctx); err != nil {
+		return p.notOpened(ctx, signals, err)
 	}
 	p.relabeling.ForgetWith(p.store.ForgetAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
@@ -130,14 +166,26 @@ func (p *process) run(ctx context.Context, listening func([]string)) (err error)
 	}
 	defer func() { p.fail(nil); loopDone() }()
 
-	if err := p.serveHTTP(ctx, listening); err != nil {
+	if err := p.serveHTTP(ctx, front, listening); err != nil {
 		return err
 	}
 	if signals.Err() == nil {
 		return context.Cause(ctx)
 	}
-	log.Info("stopping: requests have ended, closing the store")
+	p.log.Info("stopping: requests have ended, closing the store")
 	return nil
+}
+
+// notOpened returns the error of a process whose store couldn't be opened: none if it was stopped before.
+func (p *process) notOpened(ctx, signals context.Context, err error) error {
+	switch {
+	case !errors.Is(err, context.Canceled):
+		return err
+	case signals.Err() != nil:
+		p.log.Info("stopped before the store was open")
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 func (p *process) openStore(ctx context.Context) error {
@@ -145,6 +193,7 @@ func (p *process) openStore(ctx context.Context) error {
 	o := openOptions{
 		cacheBytes: p.c.CacheBytes / 2, log: p.log, admit: storage.Admit(so),
 		onFatal: func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) },
+		waiting: p.opening.waitFor,
 	}
 	var err error
 	if p.engine, err = openEngine(ctx, p.c.Engine, o); err != nil {
@@ -239,6 +288,10 @@ func (p *process) logReady(ctx context.Context) {
 
 func (p *process) closeStore() error {
 	err := errors.Join(p.store.Close(), p.engine.Close())
+	if errors.Is(err, pebble.ErrUnclosed) {
+		p.log.Warn("stopped without closing the store; the next start finds all that was acknowledged", "err", oneLine(err))
+		return nil
+	}
 	if err == nil {
 		p.log.Info("stopped", "ran", time.Since(p.started).Round(time.Second))
 	}
@@ -261,8 +314,8 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	return running.Wait, nil
 }
 
-// serveHTTP starts what needs the store, from what has no routes to the listener, and serves requests until ctx ends.
-func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
+// serveHTTP starts what needs the store, and serves all requests until ctx ends.
+func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]string)) error {
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
 		return err
@@ -296,44 +349,24 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if err != nil {
 		return err
 	}
-	metrics := server.NewMetrics(p.registry)
-	options := server.Options{
-		API:    p.only("read", "queries", p.newAPI(evaluator, known, metrics)),
-		Write:  p.only("write", "samples", write),
-		Routes: slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator)),
-		HTTP:   metrics,
-	}
-	return p.listen(ctx, options, listening)
-}
-
-// listen serves the routes until ctx ends.
-func (p *process) listen(ctx context.Context, o server.Options, listening func([]string)) error {
+	o := front.options
+	o.API = p.only("read", "queries", p.newAPI(evaluator, known, o.HTTP))
+	o.Write = p.only("write", "samples", write)
+	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
 	o.NotFound = ui.NotFound
 	o.Ready = p.store.Ready
-	o.AdminAPI = p.c.AdminAPI
 	o.SealAll = p.store.SealAll
 	o.Downsampling = func(ctx context.Context) any { return p.loop.Status(ctx) }
-	o.Federation = p.c.Federation
-	o.Gatherer = p.registry
-	o.Logger = p.log.With("component", "http")
-	files := server.NewReloaders(p.registry, p.log, time.Now)
-	p.authorize(&o, files)
-	files.Add("--limits.file", p.loadLimits)
-	files.Add("--write.relabel-file", p.loadRelabeling)
 	if p.ruler != nil {
-		files.Add("--rule.files", p.ruler.Reload)
+		front.files.Add("--rule.files", p.ruler.Reload)
 	}
-	files.OnHangup(ctx)
-	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(o), o.HTTP, o.Logger)
-	if err != nil {
-		return err
-	}
+	front.serve(server.NewHandler(o))
 	for _, warning := range p.c.Warnings() {
 		p.log.Warn(warning)
 	}
-	defer p.startSelfMonitoring(ctx, s.Addresses())()
-	listening(s.Addresses())
-	return s.Serve(ctx)
+	defer p.startSelfMonitoring(ctx, front.server.Addresses())()
+	listening(front.server.Addresses())
+	return front.wait()
 }
 
 // only returns h if the process has a role, and otherwise a handler that refuses requests and names the process' role.

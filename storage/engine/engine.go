@@ -80,6 +80,17 @@ type Engine interface {
 	Close() error
 }
 
+type makesRoom struct{}
+
+// MakingRoom returns a context for writes that are needed to remove data, such as the tombstone of a delete: an engine that refuses to fill
+// its disk to the end lets them have most of the space that is left.
+func MakingRoom(ctx context.Context) context.Context {
+	return context.WithValue(ctx, makesRoom{}, true)
+}
+
+// MakesRoom reports whether a context is one of MakingRoom's.
+func MakesRoom(ctx context.Context) bool { return ctx.Value(makesRoom{}) != nil }
+
 // Batch is an atomic write to one partition, at most MaxBatch bytes.
 type Batch struct {
 	Table     *Table

@@ -37,7 +37,9 @@ const maxCommits = 64
 
 var (
 	errBadFormat = errors.New("pebble: unknown format")
-	errUnclosed  = errors.New("pebble: writing failed before, the files stay open until the process ends")
+	// ErrUnclosed means that files couldn't be written while an engine was being closed: they may stay open until the process ends. The
+	// next start finds all acknowledged rows.
+	ErrUnclosed = errors.New("pebble: files can't be written, so the engine isn't closed in order; the next start finds all acknowledged writes")
 )
 
 // Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
@@ -56,9 +58,14 @@ type Engine struct {
 	commits chan struct{} // bounds commits under way
 	cas     chan struct{} // held while a row is compared and set
 
+	isOpen   atomic.Bool // Open has succeeded
 	failOnce sync.Once
 	failure  error         // why nothing can be written any more; set before failed is closed
 	failed   chan struct{} // closed when nothing can be written any more
+
+	stickOnce sync.Once
+	sticking  error         // why the engine can't be closed; set before stuck is closed
+	stuck     chan struct{} // closed when a file can't be written while the engine is being closed
 
 	mu sync.Mutex
 	// abandoned are the ends of writes under way whose callers have left, in the order in which they left.
@@ -101,6 +108,12 @@ var (
 // open, in this process or another, ErrForeign or ErrIsBackup where the files are another program's or a backup's, and engine.ErrCorrupt
 // where files of an engine are missing. A directory that it refuses is unchanged. Any number may have it open for reading only at once.
 func Open(dir string, opts Options) (*Engine, error) {
+	return OpenContext(context.Background(), dir, opts)
+}
+
+// OpenContext is Open that returns when ctx ends, too. What it has begun then ends by itself; until then, or until the process ends, the
+// directory is locked. It is also locked if files can't be written: Pebble can't be stopped then.
+func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -116,14 +129,28 @@ func Open(dir string, opts Options) (*Engine, error) {
 		commits: make(chan struct{}, maxCommits),
 		cas:     make(chan struct{}, 1),
 		failed:  make(chan struct{}),
+		stuck:   make(chan struct{}),
 		idle:    make(chan struct{}),
 
 		tableOptions: tableReaderOptions(),
 	}
-	if err := e.open(opts); err != nil {
-		return nil, errors.Join(err, e.closeAll())
+	opened := make(chan error, 1)
+	go func() { opened <- e.open(ctx, opts) }()
+	select {
+	case err := <-opened:
+		if err != nil {
+			return nil, errors.Join(err, e.closeAll())
+		}
+		return e, nil
+	case <-e.failed:
+		return nil, fmt.Errorf("pebble: open %s: %w", e.dir, e.failure)
+	case <-ctx.Done():
+		go func() {
+			<-opened
+			_ = e.closeAll()
+		}()
+		return nil, fmt.Errorf("pebble: open %s: %w", e.dir, ctx.Err())
 	}
-	return e, nil
 }
 
 // resolve returns the absolute path of a directory, without symbolic links if it exists.
@@ -138,8 +165,8 @@ func resolve(dir string) (string, error) {
 	return abs, nil
 }
 
-func (e *Engine) open(opts Options) (err error) {
-	// Pebble panics when it can't write its manifest or a marker while it opens.
+func (e *Engine) open(ctx context.Context, opts Options) (err error) {
+	// Pebble panics where it can't go on.
 	defer func() {
 		p := recover()
 		cause, isError := p.(error)
@@ -156,6 +183,14 @@ func (e *Engine) open(opts Options) (err error) {
 	if e.readOnly = opts.ReadOnly; e.readOnly {
 		return e.openReadOnly(opts)
 	}
+	if e.fs == vfs.Default {
+		e.fs = writeLocks{e.fs}
+	}
+	if opts.Waiting != nil {
+		w := &waiting{stop: ctx.Done(), report: e.reportWaiting(opts.Waiting)}
+		defer func() { w.over.Store(true) }()
+		e.fs = waitingFS{e.fs, w}
+	}
 	x, err := e.lockToWrite(&opts)
 	if err != nil {
 		return err
@@ -169,8 +204,8 @@ func (e *Engine) open(opts Options) (err error) {
 		e.ledger = newLedger(watched, e.dir)
 	}
 	e.ledger.fs = watched
-	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
-	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
+	files := &vitalFS{FS: watched, fail: e.fail, failedOrdinary: e.stickIfClosing, ledger: e.ledger}
+	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger)), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}
 	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
 	p.Cache = e.readers.cache
@@ -197,6 +232,7 @@ func (e *Engine) open(opts Options) (err error) {
 	notYet := func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) }
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
 	e.exciser = startExciser(e.db, e.change, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
+	e.isOpen.Store(true)
 	return nil
 }
 
@@ -215,12 +251,8 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 			return nil, err
 		}
 	}
-	locking := e.fs
-	if locking == vfs.Default {
-		locking = writeLocks{e.fs}
-	}
 	var err error
-	if e.lock, err = lockDirectory(e.dir, locking); err != nil {
+	if e.lock, err = lockDirectory(e.dir, e.fs); err != nil {
 		return nil, err
 	}
 	x, err := examine(e.fs, e.dir, opts)
@@ -314,9 +346,12 @@ func (e *Engine) release() {
 func (e *Engine) fail(err error) {
 	e.failOnce.Do(func() {
 		e.failure = err
+		close(e.failed)
+		if !e.isOpen.Load() {
+			return // It is the error of Open.
+		}
 		e.log.Error("pebble can't write any more and takes no writes until this process starts anew; look at the disk, then restart",
 			"dir", e.dir, "err", err)
-		close(e.failed)
 		if e.onFatal != nil {
 			e.onFatal(err)
 		}
@@ -333,8 +368,8 @@ func (e *Engine) failedErr() error {
 	}
 }
 
-// Close implements engine.Engine. It waits for calls under way; scans end at their next row. After the log
-// has failed nothing can be closed in order: then Close returns an error, and the process should end.
+// Close implements engine.Engine. It waits for calls under way; scans end at their next row. Where files can't be written nothing can be
+// closed in order: then Close returns an ErrUnclosed, and the process should end.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed.Swap(true) {
@@ -345,14 +380,23 @@ func (e *Engine) Close() error {
 		close(e.idle)
 	}
 	e.mu.Unlock()
+	closed := make(chan error, 1)
+	go func() {
+		select {
+		case <-e.idle:
+		case <-e.failed:
+		}
+		closed <- e.closeAll()
+	}()
 	select {
-	case <-e.idle:
-	case <-e.failed:
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("pebble: close %s: %w", e.dir, err)
+		}
+		return nil
+	case <-e.stuck:
+		return fmt.Errorf("pebble: close %s: %w: %w", e.dir, ErrUnclosed, firstLine{e.sticking})
 	}
-	if err := e.closeAll(); err != nil {
-		return fmt.Errorf("pebble: close %s: %w", e.dir, err)
-	}
-	return nil
 }
 
 // closeAll closes everything that is open.
@@ -371,11 +415,13 @@ func (e *Engine) closeAll() error {
 		if e.ledger != nil {
 			close(e.ledger.stop)
 		}
-		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
+		return fmt.Errorf("%w: %w", ErrUnclosed, e.failure)
 	}
 	errs := []error{dbErr}
 	if e.db != nil {
-		errs = append(errs, e.ledger.close(dbErr == nil))
+		if err := e.ledger.close(dbErr == nil); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrUnclosed, err))
+		}
 	}
 	if e.readers.cache != nil {
 		e.readers.cache.Unref()

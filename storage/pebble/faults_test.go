@@ -144,7 +144,7 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 		cassia_pebble_failed 1
 	`), "cassia_pebble_failed"))
 	left := mem.CrashClone(vfs.CrashCloneCfg{})
-	require.ErrorIs(t, e.Close(), errUnclosed)
+	require.ErrorIs(t, e.Close(), ErrUnclosed)
 	require.ErrorIs(t, e.Write(ctx, stageBatch(5000, "late")), engine.ErrClosed)
 
 	e = openOn(t, left)
@@ -274,12 +274,19 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, e.Write(ctx, remove))
 	require.NoError(t, e.Drop(ctx, engine.Raw, nil))
 	require.Equal(t, 1, stageRows(t, e))
+	require.NoError(t, e.Write(engine.MakingRoom(ctx), stageBatch(4, "v")), "it is needed to delete others")
+	require.NoError(t, e.Write(ctx, func() []engine.Batch {
+		remove[0].Mutations[0].Clustering = stageBatch(4, "")[0].Mutations[0].Clustering
+		return remove
+	}()))
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 124, TotalBytes: 9000, UsedBytes: 8876})
+	require.ErrorIs(t, e.Write(engine.MakingRoom(ctx), stageBatch(4, "v")), engine.ErrUnavailable)
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1001, TotalBytes: 9000, UsedBytes: 7999})
 	require.NoError(t, e.Write(ctx, stageBatch(3, "v")), "room was made")
 	require.NoError(t, e.Close())
 	require.Equal(t, 1, strings.Count(log.String(), "writes are refused"), "not a line for each: %s", &log)
 	require.Contains(t, log.String(), "writes are taken again")
-	require.Contains(t, log.String(), "refused=2")
+	require.Contains(t, log.String(), "refused=3")
 }
 
 // TestSlowDisk lets callers go when their contexts end, while the disk answers nobody.

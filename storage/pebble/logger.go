@@ -1,8 +1,13 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -11,8 +16,9 @@ import (
 
 // logger hands Pebble's log to slog.
 type logger struct {
-	log  *slog.Logger
-	fail func(error)
+	log   *slog.Logger
+	fail  func(error)
+	lines rareLines
 }
 
 var _ pebbledb.Logger = (*logger)(nil)
@@ -21,9 +27,68 @@ var _ pebbledb.Logger = (*logger)(nil)
 func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
 
 // Errorf logs errors.
-func (l *logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
+func (l *logger) Errorf(format string, args ...any) {
+	l.lines.log(format, func(dropped int) {
+		l.log.Error(fmt.Sprintf(format, args...), "repeated", dropped)
+	})
+}
 
-// fatalError is what Fatalf panics with: Pebble's words, and the error among them.
+// lineEvery is how often a line about one reason is logged at most, and maxReasons bounds the reasons that are remembered.
+const (
+	lineEvery  = time.Minute
+	maxReasons = 1000
+)
+
+// rareLines bounds what repeated events log.
+type rareLines struct {
+	mu      sync.Mutex
+	reasons map[string]*rareLine
+}
+
+// rareLine is when a line was logged last, and how many weren't since then.
+type rareLine struct {
+	at      time.Time
+	dropped int
+}
+
+// log calls write, with the number of lines that were dropped before, unless it has done so for this reason within lineEvery.
+func (r *rareLines) log(reason string, write func(dropped int)) {
+	if dropped, ok := r.admit(reason, time.Now()); ok {
+		write(dropped)
+	}
+}
+
+func (r *rareLines) admit(reason string, now time.Time) (dropped int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := r.reasons[reason]
+	if line != nil && now.Sub(line.at) < lineEvery {
+		line.dropped++
+		return 0, false
+	}
+	if line != nil {
+		dropped = line.dropped
+	}
+	if r.reasons == nil || len(r.reasons) >= maxReasons {
+		r.reasons = map[string]*rareLine{}
+	}
+	r.reasons[reason] = &rareLine{at: now}
+	return dropped, true
+}
+
+// numbers are those of files in the text of an error: without them it is the same each time.
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// reasonOf returns what errors of one cause have in common.
+func reasonOf(err error) string {
+	var cause syscall.Errno
+	if errors.As(err, &cause) {
+		return cause.Error()
+	}
+	return numbers.ReplaceAllString(firstLine{err}.Error(), "0")
+}
+
+// fatalError is Pebble's reason for Fatalf: its words, and the error among them.
 type fatalError struct {
 	text  string
 	cause error
@@ -33,9 +98,9 @@ func (f fatalError) Error() string { return f.text }
 func (f fatalError) Unwrap() error { return f.cause }
 
 // Fatalf is where Pebble ends up when it can't go on. It must not return: Pebble would then report a failed
-// commit as done. So it panics. Where a Write waits for the commit, that is caught and becomes the Write's
-// error; in Pebble's own goroutines it ends the process, after fail has logged the reason in one line. Errors of the
-// files that lead here are caught before, by vitalFS: the others are Pebble's checks of its own invariants.
+// commit as done. A panic would end the process where Pebble calls it on a goroutine of its own. So fail releases all callers that
+// wait, with the reason, and this goroutine waits until the process ends. Errors of the files that lead here are caught before, by
+// waitingFS and vitalFS: the others are Pebble's checks of its own invariants.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -44,7 +109,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 		}
 	}
 	l.fail(err)
-	panic(err)
+	select {}
 }
 
 // events turns Pebble's events into log lines and counters.
@@ -54,6 +119,7 @@ type events struct {
 	slowDisk         prometheus.Counter
 	stalls           prometheus.Counter
 	blocks           badBlocks
+	lines            rareLines
 }
 
 func newEvents() *events {
@@ -79,20 +145,26 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 	return &pebbledb.EventListener{
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
-			log.Error("pebble's background work went wrong and will be tried again", "err", firstLine{err})
+			e.lines.log("background "+reasonOf(err), func(dropped int) {
+				log.Error("pebble's background work went wrong and will be tried again", "err", firstLine{err}, "repeated", dropped)
+			})
 		},
 		// Without a listener of its own Pebble ends the process at the first damaged block. Here the read
 		// that met it gets an error, and everything else goes on.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
 			e.blocks.note(info.Path, info.Details)
-			log.Error("a block of pebble's files is damaged", "path", info.Path, "err", firstLine{info.Details})
+			e.lines.log("damage "+info.Path, func(dropped int) {
+				log.Error("a block of pebble's files is damaged", "path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
+			})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			e.stalls.Inc()
-			log.Warn("writes wait for pebble's flushes or compactions", "reason", info.Reason)
+			e.lines.log("stall "+info.Reason, func(dropped int) {
+				log.Warn("writes wait for pebble's flushes or compactions", "reason", info.Reason, "repeated", dropped)
+			})
 		},
-		WriteStallEnd: func() { log.Info("writes go on") },
+		WriteStallEnd: func() { e.lines.log("stalls", func(int) { log.Info("writes go on") }) },
 		LowDiskSpace: func(info pebbledb.LowDiskSpaceInfo) {
 			log.Warn("the disk is getting full", "available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
 		},

@@ -40,7 +40,7 @@ type Options struct {
 	// Compactions is how many compactions may run at once. Default: half of the CPUs, at least 1.
 	Compactions int
 	// ReserveBytes is how much of the disk must be free for a write to be taken; below it Write returns
-	// engine.ErrUnavailable, and deletes go on. Pebble can't go on after its log has hit the end of the
+	// engine.ErrUnavailable, and deletes go on. Writes of engine.MakingRoom need an eighth of it. Pebble can't go on after its log has hit the end of the
 	// disk, and compactions, which give space back, need some themselves. 0: no reserve. Default 512 MiB.
 	ReserveBytes uint64
 	// DropDelay is about how long the space of dropped or deleted rows waits to be given back. Short
@@ -61,6 +61,9 @@ type Options struct {
 	FS FS
 	// Logger gets events for operators.
 	Logger *slog.Logger
+	// Waiting, if set, makes Open wait where it lacks space, inodes, file handles or rights, and try again until that has ended or
+	// its context ends. It is called with the error each time, and with nil when Open goes on. If it isn't set, Open returns the error.
+	Waiting func(error)
 	// OnFatal, if set, is called once when the engine takes no more writes until the process starts anew,
 	// and why. Reading still works; the process should end in an orderly way. It mustn't call the engine.
 	OnFatal func(error)

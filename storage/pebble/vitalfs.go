@@ -1,7 +1,9 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -27,6 +29,8 @@ type vitalFS struct {
 	vfs.FS
 	fail  func(error)
 	armed atomic.Bool
+	// failedOrdinary is called when an operation on a file that isn't vital has failed.
+	failedOrdinary func(error)
 	// ledger tracks the bytes that are written.
 	ledger *ledger
 	// copying is the checkpoint under way; nil: none is.
@@ -47,6 +51,7 @@ func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 		return err
 	}
 	if !isVital {
+		f.failedOrdinary(err)
 		time.Sleep(retryAfter)
 		return err
 	}
@@ -56,6 +61,15 @@ func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 
 // Unwrap implements vfs.FS.
 func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
+
+// Open implements vfs.FS. A compaction that can't open a file is tried again at once, as a flush is.
+func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, opts...)
+	if err != nil && isTable(name) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, f.check("open", name, false, err)
+	}
+	return file, err
+}
 
 // Create implements vfs.FS.
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -169,4 +183,15 @@ func (f *vitalFile) SyncTo(length int64) (bool, error) {
 		f.fs.ledger.synced(f.name, at)
 	}
 	return full, f.check("sync", err)
+}
+
+// stickIfClosing is called when a file that Pebble may try to write again can't be written. Calls that wait for it never end then, so
+// that Close doesn't wait for them.
+func (e *Engine) stickIfClosing(err error) {
+	if e.closed.Load() {
+		e.stickOnce.Do(func() {
+			e.sticking = err
+			close(e.stuck)
+		})
+	}
 }

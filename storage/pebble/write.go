@@ -32,7 +32,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.release()
 		return err
 	}
-	if err := e.checkReserve(batches); err != nil {
+	if err := e.checkReserve(ctx, batches); err != nil {
 		e.release()
 		return err
 	}
@@ -101,8 +101,11 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.use()
 }
 
-// checkReserve refuses to fill the disk to its end. Deletes are taken, for they make room.
-func (e *Engine) checkReserve(batches []engine.Batch) error {
+// roomShare is the part of the reserve that is kept from writes which make room: a log that meets the end of the disk ends all writing.
+const roomShare = 8
+
+// checkReserve refuses to fill the disk to its end. Rows may always be deleted. Other writes that make room may take most of the reserve.
+func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error {
 	if e.reserve == 0 || !anyPut(batches) {
 		return nil
 	}
@@ -113,10 +116,16 @@ func (e *Engine) checkReserve(batches []engine.Batch) error {
 		}
 		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
 	}
-	if e.refused.Add(1) == 1 {
-		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", e.reserve)
+	reserve := e.reserve
+	if engine.MakesRoom(ctx) {
+		if reserve /= roomShare; usage.AvailBytes >= reserve {
+			return nil
+		}
 	}
-	return fmt.Errorf("%w: the disk of %s has %d bytes free, %d are kept in reserve; make room", engine.ErrUnavailable, e.dir, usage.AvailBytes, e.reserve)
+	if e.refused.Add(1) == 1 {
+		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
+	}
+	return fmt.Errorf("%w: the disk of %s has %d bytes free, %d are kept in reserve; make room", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
 }
 
 func anyPut(batches []engine.Batch) bool {
@@ -295,7 +304,6 @@ func (e *Engine) guard(op string, work func() error) (err error) {
 		switch p := recover().(type) {
 		case nil:
 			return
-		case fatalError: // The logger has called fail.
 		case error:
 			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
 		default:

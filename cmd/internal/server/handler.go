@@ -113,6 +113,17 @@ func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
+// retryUnready is after how many seconds a client should try again that was refused because the process isn't ready.
+const retryUnready = "5"
+
+// Unready refuses requests with the reason why the process isn't ready.
+func Unready(reason func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", retryUnready)
+		refuse(w, http.StatusServiceUnavailable, "unavailable", "Cassia is not ready: "+reason().Error())
+	})
+}
+
 // Elsewhere answers for what a process doesn't do, because of its target.
 func Elsewhere(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

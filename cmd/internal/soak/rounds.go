@@ -58,6 +58,7 @@ var all = []soaked{
 	{pkg: "cmd/internal/backups", test: "TestServerThatIsNotWell"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatDies"},
 	{pkg: "cmd/cassia", test: "TestContract"},
+	{pkg: "cmd/cassia", test: "TestServerThatCannotWrite"},
 	{pkg: "cmd/internal/e2e", test: "TestTwoOnCassandraKilledAtAnyMoment", cassandra: true},
 	{pkg: "cmd/internal/e2e", test: "TestPausedAndBackLate", cassandra: true},
 	{pkg: "cmd/internal/e2e", test: "TestCassandraNodesDie", cassandra: true},

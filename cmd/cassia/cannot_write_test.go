@@ -1,0 +1,349 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// outcome is what a cassia does while its files can't be written. In each case SIGTERM ends it with status 0, unless it has ended by
+// itself, it logs one line per reason and minute, and once the cause has ended everything that was acknowledged is there.
+type outcome string
+
+const (
+	// waits: it is alive, not ready with the reason, and goes on by itself when the cause has ended.
+	waits outcome = "waits"
+	// goesOn: it is ready, answers queries, and takes samples again when the cause has ended.
+	goesOn outcome = "goes on"
+	// ends: the process ends with status 1 and one line with the reason. The next start waits.
+	ends outcome = "ends"
+	// endsLater: it goes on until its log or its list of files can't be written, and then ends.
+	endsLater outcome = "goes on, or ends"
+)
+
+// phases are what cassia may be doing when a cause begins.
+var phases = map[string]func(c *cannotWrite, want outcome){
+	"start":      (*cannotWrite).phaseStart,
+	"replay":     (*cannotWrite).phaseReplay,
+	"flush":      (*cannotWrite).phaseFlush,
+	"seal":       (*cannotWrite).phaseSeal,
+	"compaction": (*cannotWrite).phaseCompaction,
+	"checkpoint": (*cannotWrite).phaseCheckpoint,
+	"backup":     (*cannotWrite).phaseBackup,
+	"restore":    (*cannotWrite).phaseRestore,
+	"import":     (*cannotWrite).phaseImport,
+	"shutdown":   (*cannotWrite).phaseShutdown,
+}
+
+// outcomes has a cell for each cause in each phase. The manual's page on troubleshooting has its summary.
+var outcomes = map[string]map[string]outcome{
+	"start":      {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
+	"replay":     {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
+	"flush":      {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"seal":       {"no space": endsLater, "no inodes": endsLater, "no file handles": endsLater, "read-only mount": endsLater, "quota": endsLater, "I/O errors": endsLater, "permission": endsLater},
+	"compaction": {"no space": endsLater, "no inodes": endsLater, "no file handles": endsLater, "read-only mount": endsLater, "quota": endsLater, "I/O errors": endsLater, "permission": endsLater},
+	"checkpoint": {"no space": goesOn, "no inodes": goesOn, "no file handles": goesOn, "read-only mount": goesOn, "quota": goesOn, "I/O errors": goesOn, "permission": goesOn},
+	"backup":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"restore":    {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"import":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"shutdown":   {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+}
+
+// TestServerThatCannotWrite goes through cells of the table: some in each run, all in a soak.
+func TestServerThatCannotWrite(t *testing.T) {
+	if os.Getenv(cannotArgs) != "" {
+		runThatCannotWrite()
+	}
+	type cell struct{ phase, cause string }
+	var cells []cell
+	for phase := range phases {
+		require.Equal(t, slices.Sorted(maps.Keys(causes)), slices.Sorted(maps.Keys(outcomes[phase])), "the table has a cell of %q for each cause", phase)
+		for cause := range causes {
+			cells = append(cells, cell{phase, cause})
+		}
+	}
+	require.Len(t, outcomes, len(phases))
+	slices.SortFunc(cells, func(a, b cell) int { return strings.Compare(a.phase+a.cause, b.phase+b.cause) })
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	random.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+	for _, x := range cells[:min(len(cells), soak.Amount(t, 8, len(cells)))] {
+		t.Run(strings.ReplaceAll(x.phase+"/"+x.cause, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			phases[x.phase](newCannotWrite(t, x.cause), outcomes[x.phase][x.cause])
+		})
+	}
+}
+
+// reason is the text of the cause's error.
+func (c *cannotWrite) reason() string { return causes[c.cause].errno.Error() }
+
+// fill starts a server, and returns once it has samples.
+func (c *cannotWrite) fill(requests int) *child {
+	p := c.serve()
+	p.waitReady()
+	for range requests {
+		require.True(c.t, p.write(100))
+	}
+	return p
+}
+
+func (c *cannotWrite) phaseStart(want outcome) {
+	require.Zero(c.t, c.fill(3).stop())
+	c.begin()
+	c.cannotOpen(want)
+}
+
+func (c *cannotWrite) phaseReplay(want outcome) {
+	c.fill(9).kill()
+	c.table = true
+	c.begin()
+	c.cannotOpen(want)
+}
+
+// cannotOpen starts a server that can't open its store.
+func (c *cannotWrite) cannotOpen(want outcome) {
+	for _, isLast := range []bool{false, true} {
+		p := c.serve()
+		if want == ends {
+			c.requireEnded(p)
+			continue
+		}
+		require.Eventually(c.t, func() bool {
+			code, text := p.ask(http.MethodGet, "/-/ready", nil)
+			return code == http.StatusServiceUnavailable && strings.Contains(text, c.reason()) || p.hasEnded()
+		}, cassiatest.Patience, 5*time.Millisecond)
+		require.False(c.t, p.hasEnded())
+		require.Equal(c.t, http.StatusOK, p.code("/-/healthy"))
+		require.Equal(c.t, http.StatusOK, p.code("/metrics"))
+		for _, path := range []string{"/api/v1/query?query=up", "/api/v1/labels", "/"} {
+			code, text := p.ask(http.MethodGet, path, nil)
+			require.Equal(c.t, http.StatusServiceUnavailable, code)
+			require.Contains(c.t, text, c.reason())
+		}
+		require.False(c.t, p.write(1))
+		c.requireFewLines(p)
+		if isLast {
+			c.end()
+			c.requireWell(p)
+			return
+		}
+		require.Zero(c.t, p.stop())
+	}
+	c.end()
+	c.requireWell(c.serve())
+}
+
+// requireEnded waits until a process has ended by itself, with the reason.
+func (c *cannotWrite) requireEnded(p *child) {
+	c.t.Helper()
+	require.Equal(c.t, 1, p.wait())
+	last := cassiatest.LastLine(p.log.String())
+	require.True(c.t, strings.HasPrefix(last, "cassia: "), last)
+	require.Contains(c.t, last, c.reason())
+	c.requireFewLines(p)
+}
+
+var changing = regexp.MustCompile(`time=\S+|[0-9]+`)
+
+// requireFewLines requires that a process logs no more than a line per reason and minute.
+func (c *cannotWrite) requireFewLines(p *child) {
+	c.t.Helper()
+	lines := map[string]int{}
+	for line := range strings.Lines(p.log.String()) {
+		lines[changing.ReplaceAllString(line, "")]++
+	}
+	for line, n := range lines {
+		require.LessOrEqual(c.t, n, 3, line)
+	}
+}
+
+// requireWell requires that a server has everything, takes samples, and ends when it is told.
+func (c *cannotWrite) requireWell(p *child) {
+	c.t.Helper()
+	p.requireAll()
+	require.True(c.t, p.write(10))
+	p.requireAll()
+	require.Zero(c.t, p.stop())
+}
+
+// cannotGoOn requires what a server does that met a cause.
+func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
+	c.t.Helper()
+	switch {
+	case want == endsLater && !p.hasEnded():
+		require.Contains(c.t, []int{http.StatusOK, 0}, p.code("/-/healthy"))
+		if p.stop() != 0 { // It has met the log meanwhile.
+			c.requireEnded(p)
+		}
+		c.requireFewLines(p)
+	case want != goesOn:
+		c.requireEnded(p)
+		require.Contains(c.t, p.log.String(), "the data can't be written any more")
+	default:
+		require.Equal(c.t, http.StatusOK, p.code("/-/healthy"))
+		p.requireAll()
+		c.end()
+		require.Eventually(c.t, func() bool { return p.write(1) }, cassiatest.Patience, 10*time.Millisecond)
+		p.requireAll()
+		c.begin()
+		c.requireFewLines(p)
+		require.Zero(c.t, p.stop())
+	}
+	c.end()
+	c.requireWell(c.serve())
+}
+
+func (c *cannotWrite) phaseFlush(want outcome) {
+	p := c.fill(3)
+	c.begin()
+	c.writeUntilRefused(p)
+	c.cannotGoOn(p, want)
+}
+
+// writeUntilRefused fills memtables, so that files must be made.
+func (c *cannotWrite) writeUntilRefused(p *child) {
+	for range 100 {
+		if !p.write(100) {
+			return
+		}
+	}
+}
+
+func (c *cannotWrite) phaseSeal(want outcome) {
+	p := c.fill(3)
+	c.begin()
+	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	require.Contains(c.t, []int{0, http.StatusOK, http.StatusInternalServerError}, code, text)
+	c.cannotGoOn(p, want)
+}
+
+func (c *cannotWrite) phaseCompaction(want outcome) {
+	p := c.fill(12)
+	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	require.Equal(c.t, http.StatusOK, code, text)
+	c.begin() // What was sealed leaves the stage, whose files are compacted.
+	c.writeUntilRefused(p)
+	c.cannotGoOn(p, want)
+}
+
+func (c *cannotWrite) phaseCheckpoint(want outcome) {
+	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator) // The rest is as in the other phases.
+	p := c.fill(3)
+	c.begin()
+	code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/snapshot", nil)
+	require.Contains(c.t, []int{0, http.StatusInternalServerError, http.StatusServiceUnavailable}, code, text)
+	c.cannotGoOn(p, want)
+}
+
+func (c *cannotWrite) phaseShutdown(want outcome) {
+	p := c.fill(12)
+	c.begin()
+	require.Zero(c.t, p.stop())
+	c.requireFewLines(p)
+	c.end()
+	c.requireWell(c.serve())
+}
+
+// command runs a command until it ends.
+func (c *cannotWrite) command(want outcome, args ...string) {
+	c.t.Helper()
+	c.begin()
+	c.requireEnded(c.start(args...))
+	c.end()
+	p := c.start(args...)
+	require.Zero(c.t, p.wait(), p.log)
+}
+
+func (c *cannotWrite) phaseBackup(want outcome) {
+	require.Zero(c.t, c.fill(3).stop())
+	to := filepath.Join(filepath.Dir(c.dir), "backups")
+	c.command(want, "backup", "--storage.path="+c.dir, "--to="+to)
+	c.dir = filepath.Join(filepath.Dir(c.dir), "restored")
+	require.Zero(c.t, c.start("restore", "--storage.path="+c.dir, "--from="+to).wait())
+	c.requireWell(c.serve())
+}
+
+func (c *cannotWrite) phaseRestore(want outcome) {
+	require.Zero(c.t, c.fill(3).stop())
+	to := filepath.Join(filepath.Dir(c.dir), "backups")
+	require.Zero(c.t, c.start("backup", "--storage.path="+c.dir, "--to="+to).wait())
+	c.dir = filepath.Join(filepath.Dir(c.dir), "restored")
+	c.command(want, "restore", "--storage.path="+c.dir, "--from="+to)
+	c.requireWell(c.serve())
+}
+
+func (c *cannotWrite) phaseImport(want outcome) {
+	require.Zero(c.t, c.fill(3).stop())
+	file := filepath.Join(filepath.Dir(c.dir), "samples.txt")
+	text := strings.Builder{}
+	at := time.Now().Add(-30 * time.Minute).Unix()
+	for i := range 100 {
+		fmt.Fprintf(&text, "kept_%d{imported=\"yes\"} 1 %d\n", c.tried+i, at)
+	}
+	require.NoError(c.t, os.WriteFile(file, []byte(text.String()+"# EOF\n"), 0o600))
+	c.command(want, "import", "openmetrics", "--storage.path="+c.dir, file)
+	c.tried += 100
+	c.acked += 100
+	c.requireWell(c.serve())
+}
+
+// TestBelowReserve takes no samples on a disk that is almost full, but deletes, and starts.
+func TestBelowReserve(t *testing.T) {
+	c := newCannotWrite(t, belowReserve)
+	free := func(mib int) {
+		require.NoError(t, os.WriteFile(c.file, []byte(strconv.Itoa(mib<<20)), 0o600))
+	}
+	p := c.fill(1)
+	sealed := func(metric int) string {
+		code, text := p.ask(http.MethodGet, fmt.Sprintf("/api/v1/query?query=kept_%d", metric), nil)
+		require.Equal(t, http.StatusOK, code, text)
+		return text
+	}
+	remove := func(metric int) (int, string) {
+		return p.ask(http.MethodPost, fmt.Sprintf("/api/v1/admin/tsdb/delete_series?match[]=kept_%d", metric), nil)
+	}
+	unsealed := 0
+	for _, seal := range []bool{true, false} {
+		if seal {
+			code, text := p.ask(http.MethodPost, "/-/seal", nil)
+			require.Equal(t, http.StatusOK, code, text)
+		}
+		free(300)
+		require.False(t, p.write(1))
+		metric := 3 // sealed
+		if !seal {
+			metric = unsealed
+		}
+		require.Contains(t, sealed(metric), `"noise"`)
+		code, text := remove(metric)
+		require.Equal(t, http.StatusNoContent, code, text)
+		require.NotContains(t, sealed(metric), `"noise"`)
+		code, text = p.ask(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
+		require.Equal(t, http.StatusNoContent, code, text)
+		require.Zero(t, p.stop())
+		p = c.serve()
+		p.waitReady()
+		require.NotContains(t, sealed(metric), `"noise"`)
+		require.NoError(t, os.Remove(c.file))
+		unsealed = c.tried
+		require.True(t, p.write(1), "there is room again")
+	}
+	free(10)
+	code, text := remove(5)
+	require.Equal(t, http.StatusServiceUnavailable, code, text)
+	require.Contains(t, text, "are kept in reserve; make room")
+}

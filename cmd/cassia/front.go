@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
+)
+
+// errOpening means that the store isn't open yet.
+var errOpening = errors.New("the store is being opened")
+
+// opening is the state of a store that isn't open yet.
+type opening struct{ cause atomic.Pointer[error] }
+
+// waitFor notes why the store can't be opened; nil: it goes on.
+func (o *opening) waitFor(cause error) { o.cause.Store(&cause) }
+
+// err returns why requests can't be answered.
+func (o *opening) err() error {
+	if cause := o.cause.Load(); cause != nil && *cause != nil {
+		return fmt.Errorf("the store can't be opened yet: %w", *cause)
+	}
+	return errOpening
+}
+
+// front is the HTTP side of a process. It answers from the start: whether the process is alive and ready, and its metrics. All else is
+// refused until serve is called.
+type front struct {
+	server *server.Server
+	// options are those that don't need the store.
+	options server.Options
+	files   *server.Reloaders
+	handler atomic.Pointer[http.Handler]
+	// wait returns when the last request has ended, after the context of listen has.
+	wait func() error
+}
+
+// listen opens the addresses and answers until ctx ends. An error of a listener ends the process.
+func (p *process) listen(ctx context.Context) (*front, error) {
+	f := &front{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
+		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err), NotFound: server.Unready(p.opening.err).ServeHTTP,
+		Ready: p.opening.err, AdminAPI: p.c.AdminAPI,
+		Downsampling: func(context.Context) any { return map[string]string{"error": p.opening.err().Error()} },
+		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry), Logger: p.log.With("component", "http"),
+	}}
+	p.authorize(&f.options, f.files)
+	f.files.Add("--limits.file", p.loadLimits)
+	f.files.Add("--write.relabel-file", p.loadRelabeling)
+	f.files.OnHangup(ctx)
+	f.serve(server.NewHandler(f.options))
+	var err error
+	f.server, err = server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, f, f.options.HTTP, f.options.Logger)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		serving sync.WaitGroup
+		ended   error
+	)
+	serving.Go(func() {
+		if ended = f.server.Serve(ctx); ended != nil {
+			p.fail(ended)
+		}
+	})
+	f.wait = sync.OnceValue(func() error {
+		serving.Wait()
+		return ended
+	})
+	return f, nil
+}
+
+// serve answers requests by h from now on.
+func (f *front) serve(h http.Handler) { f.handler.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*f.handler.Load()).ServeHTTP(w, r)
+}

@@ -1,0 +1,186 @@
+package pebble
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// While an engine is opened, an operation on a file that fails for a reason that can end is tried again after firstPause, and then
+// after twice as long each time, up to lastPause.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// waitingFS waits, until the engine is open, where an operation fails because of missing space, inodes, file handles or rights: it
+// tries the operation again until it succeeds. Pebble never gets these errors: it would flush a replayed log again at once, without
+// a pause, and panic where it can't write its manifest.
+//
+// Only operations that have no effect when they fail are tried again, and the rest of a write that was cut. A sync never is: what the
+// file contains after a failure is unknown.
+type waitingFS struct {
+	vfs.FS
+	w *waiting
+}
+
+// waiting is shared by a waitingFS and its files.
+type waiting struct {
+	// over is set when the engine is open: from then on errors are returned.
+	over atomic.Bool
+	// stop is closed when the engine isn't wanted any more.
+	stop <-chan struct{}
+	// report is called with each error that is waited for, and with nil when that operation has succeeded.
+	report func(error)
+}
+
+// mayEnd reports whether an error has a cause that ends when somebody makes room, or changes a limit, a mount or rights.
+func mayEnd(err error) bool {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EACCES, syscall.EPERM} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// try runs an operation until it succeeds, fails for good, or the engine is open or not wanted any more.
+func (w *waiting) try(op func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := op()
+		if w.over.Load() {
+			return err
+		}
+		if err == nil {
+			if pause > firstPause {
+				w.report(nil)
+			}
+			return nil
+		}
+		if !mayEnd(err) {
+			return err
+		}
+		w.report(err)
+		select {
+		case <-time.After(pause):
+		case <-w.stop:
+			return err
+		}
+	}
+}
+
+// file runs an operation that returns a file.
+func (f waitingFS) file(open func() (vfs.File, error)) (vfs.File, error) {
+	var file vfs.File
+	err := f.w.try(func() (err error) {
+		file, err = open()
+		return err
+	})
+	if err != nil || f.w.over.Load() {
+		return file, err
+	}
+	return &waitingFile{file, f.w}, nil
+}
+
+// Unwrap implements vfs.FS.
+func (f waitingFS) Unwrap() vfs.FS { return f.FS }
+
+// Create implements vfs.FS, as do the methods below.
+func (f waitingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.file(func() (vfs.File, error) { return f.FS.Create(name, category) })
+}
+
+func (f waitingFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	return f.file(func() (vfs.File, error) { return f.FS.Open(name, opts...) })
+}
+
+func (f waitingFS) OpenDir(name string) (vfs.File, error) {
+	return f.file(func() (vfs.File, error) { return f.FS.OpenDir(name) })
+}
+
+func (f waitingFS) Remove(name string) error {
+	return f.w.try(func() error { return f.FS.Remove(name) })
+}
+
+func (f waitingFS) Rename(oldname, newname string) error {
+	return f.w.try(func() error { return f.FS.Rename(oldname, newname) })
+}
+
+func (f waitingFS) MkdirAll(dir string, perm os.FileMode) error {
+	return f.w.try(func() error { return f.FS.MkdirAll(dir, perm) })
+}
+
+func (f waitingFS) Lock(name string) (lock io.Closer, err error) {
+	err = f.w.try(func() (err error) {
+		lock, err = f.FS.Lock(name)
+		return err
+	})
+	return lock, err
+}
+
+func (f waitingFS) List(dir string) (names []string, err error) {
+	err = f.w.try(func() (err error) {
+		names, err = f.FS.List(dir)
+		return err
+	})
+	return names, err
+}
+
+func (f waitingFS) Stat(name string) (info vfs.FileInfo, err error) {
+	err = f.w.try(func() (err error) {
+		info, err = f.FS.Stat(name)
+		return err
+	})
+	return info, err
+}
+
+// waitingFile is a file or directory that was opened before the engine was open.
+type waitingFile struct {
+	vfs.File
+	w *waiting
+}
+
+// Write writes the rest again where only a part could be written.
+func (f *waitingFile) Write(p []byte) (written int, err error) {
+	err = f.w.try(func() error {
+		n, err := f.File.Write(p[written:])
+		written += n
+		return err
+	})
+	return written, err
+}
+
+// reportWaiting returns what calls report with the reason why Open waits, and logs it.
+func (e *Engine) reportWaiting(report func(error)) func(error) {
+	return func(err error) {
+		if err != nil {
+			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
+				e.log.Error("the store can't be opened yet: it is tried again until the cause has ended; make room, or change the limit or the rights",
+					"dir", e.dir, "err", firstLine{err}, "repeated", dropped)
+			})
+		}
+		report(err)
+	}
+}
+
+// failingFlushes makes a flush that fails before the engine is open an error of Open: Pebble would flush again at once, for as long as
+// the cause lasts, and Open would wait for that.
+func (e *Engine) failingFlushes(l *pebbledb.EventListener) *pebbledb.EventListener {
+	var last atomic.Pointer[error] // of a flush; Pebble reports it as an error of the background, too
+	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
+	report := l.BackgroundError
+	l.BackgroundError = func(err error) {
+		if flush := last.Load(); !e.isOpen.Load() && flush != nil && err == *flush { //nolint:errorlint // It is the same error.
+			e.fail(err)
+			select {}
+		}
+		report(err)
+	}
+	return l
+}
