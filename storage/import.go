@@ -30,6 +30,9 @@ type ImportStats struct {
 	Known int
 	// RollupsOnly are samples that are too old for raw rows: they are in the rollups.
 	RollupsOnly int
+	// LeftOut of RollupsOnly weren't added to the rollups: their bucket of 5 minutes exists, its raw samples are gone, and these samples lie
+	// between its oldest and newest, so they may be in it already.
+	LeftOut int
 	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
 	// stored at all, for their series' labels or their own sake. None of these was taken.
 	Expired, Ahead, Refused int
@@ -55,6 +58,7 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Bytes += b.Bytes
 	a.Known += b.Known
 	a.RollupsOnly += b.RollupsOnly
+	a.LeftOut += b.LeftOut
 	a.Expired += b.Expired
 	a.Ahead += b.Ahead
 	a.Refused += b.Refused
@@ -114,8 +118,8 @@ func (i *imports) release(now time.Time) {
 //
 // All of it is durable when it returns. It may be repeated, after an error or a crash, with the same series or others
 // that overlap: samples that are sealed already are left out. What the stage and the head hold of the same slots is
-// sealed later, as late data. Of samples too old for raw rows only rollups are made, whole buckets of them: so the
-// samples of a series and slot should come in one call. The limits of tenants don't count.
+// sealed later, as late data. Of samples too old for raw rows only rollups are made: samples that lie between others of their bucket must come in
+// one call with them, or are left out, see ImportStats.LeftOut. The limits of tenants don't count.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err

@@ -375,3 +375,39 @@ func TestImportAfterDelete(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	require.Empty(t, ts.all("default"))
 }
+
+// TestImportOfOldHistoryInParts imports samples past the raw retention by several calls, which cut a bucket: those that are newer or older
+// than the bucket's are added, and of those between them the statistics have the number.
+func TestImportOfOldHistoryInParts(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 40*day, 400*day })
+	first := ts.now.Add(-20 * day).Truncate(time.Hour).UnixMilli()
+	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
+	bring := func(seconds ...int64) ImportStats {
+		t.Helper()
+		s := &chunk.Samples{}
+		for _, at := range seconds {
+			s.AppendFloat(first+at*1000, 0, float64(at))
+		}
+		stats, err := ts.Import(t.Context(), "default", []ImportedSeries{{ls, s}})
+		require.NoError(t, err)
+		require.Equal(t, len(seconds), stats.RollupsOnly)
+		return stats
+	}
+	require.Zero(t, bring(60, 90).LeftOut)
+	require.Zero(t, bring(120, 150, 310).LeftOut)
+	require.Zero(t, bring(30).LeftOut)
+	require.Equal(t, 5, bring(30, 60, 90, 120, 150, 610).LeftOut, "the same again")
+	require.Equal(t, 2, bring(70, 80).LeftOut, "between the others")
+
+	for res, want := range map[rollup.Resolution][]uint32{rollup.FiveMinutes: {5, 1, 1}, rollup.OneHour: {7}} {
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: first, MaxT: first + 3_600_000, Resolution: res, Columns: rollup.AllColumns})
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		var b rollup.Buckets
+		require.NoError(t, found[0].Buckets(&b, &BucketBuffers{}))
+		require.Equal(t, want, b.Count, res)
+		require.Equal(t, []float64{30, 150}, []float64{b.First[0], b.Min[0] + 120})
+	}
+}

@@ -70,6 +70,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 func (w *importWorker) count() {
 	if w.late {
 		w.stats.RollupsOnly += w.brought
+		w.stats.LeftOut += int(w.roller.leftOut.Load())
 		return
 	}
 	written := 0

@@ -20,6 +20,7 @@ type metrics struct {
 	sealSeconds    prometheus.Histogram
 	sealedSamples  prometheus.Counter
 	sealedChunks   prometheus.Counter
+	leftOut        prometheus.Counter
 	droppedWindows prometheus.Counter
 	expiredSamples prometheus.Counter
 	deletes        prometheus.Counter
@@ -75,6 +76,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		sealSeconds:    seconds("seal_seconds", "Time of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
 		sealedChunks:   counter("sealed_chunks_total", "Chunks written."),
+		leftOut:        counter("rollup_samples_left_out_total", "Samples past the raw retention that were not added to the rollups: their 5 minutes have samples before and after them, or the same ones."),
 		deletes:        counter("deletes_total", "Deletes of series that were carried out."),
 		droppedWindows: counter("dropped_windows_total", "Windows that retention dropped."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they could be sealed."),

@@ -210,8 +210,8 @@ func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) 
 	}), err
 }
 
-// fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
-// gone, and that was more than what there is now. A chunk of another class is written in the present one, too, if there are samples
+// fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks, as rollup.Extend does: what it was computed
+// from is gone, and that was more than what there is now. A chunk of another class is written in the present one, too, if there are samples
 // of this: the other one goes with its class.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueOf(r.series)
@@ -234,8 +234,12 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 			return err
 		}
 		before := b.Len()
-		rollup.Merge(&all, b, &add, rollup.AllColumns)
-		changed, b = changed || all.Len() > before || class != r.class && !to.forDue, &all
+		extended, left := rollup.Extend(&all, b, &add, to.res.Width())
+		if x.rawExpired && to.res == rollup.FiveMinutes {
+			x.leftOut.Add(int64(left))
+			x.s.metrics.leftOut.Add(float64(left))
+		}
+		changed, b = changed || extended > 0 || all.Len() > before || class != r.class && !to.forDue, &all
 	}
 	if !changed && class != r.class && len(due) > 0 {
 		if changed, err = x.has(to, r); err != nil { // It was made before the delete, perhaps, and may be kept longer.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +35,8 @@ type roller struct {
 
 	// rawExpired is true if the window of raw rows has expired: there are only rollups to fill up.
 	rawExpired bool
+	// leftOut is the number of samples that only rollups were to be made of, and that were in none: see rollup.Extend.
+	leftOut atomic.Int64
 	// resealed is true if slots were sealed before.
 	resealed bool
 	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is

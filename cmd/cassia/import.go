@@ -264,7 +264,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	for _, f := range []struct {
 		n    int
 		what string
-	}{{s.Known, "were there already"}, {s.RollupsOnly, "are only in the rollups"}} {
+	}{{s.Known, "were there already"}, {s.RollupsOnly - s.LeftOut, "are only in the rollups"}} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "; %d %s", f.n, f.what)
 		}
@@ -280,6 +280,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		n    int
 		what string
 	}{
+		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and the rollups of their 5 minutes have other samples before and after them, or the same ones"},
 		{s.Expired, "samples were left out: they are past the retention of 5m rollups"},
 		{s.Ahead, "samples were left out: they lie in the future"},
 		{s.Refused, "samples were left out: they can't be stored"},

@@ -1,0 +1,55 @@
+package rollup
+
+import "sort"
+
+// Extend sets into to the buckets of stored and added by time, all of the same width in milliseconds and with all columns. Where both have a
+// bucket with the same end, and all samples of one are older than all samples of the other, the result has a bucket of both, as Coarsen
+// makes it. Otherwise some samples may be in both, so the stored bucket stays as it is. Extend returns in how many buckets samples were
+// added, and how many added samples were left out. It may take stored's or added's memory and leave them into's.
+func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
+	joined := map[int]int{} // buckets of stored to those of added
+	for j, end := range added.End {
+		i := sort.Search(len(stored.End), func(i int) bool { return stored.End[i] >= end })
+		switch {
+		case i == len(stored.End) || stored.End[i] != end || added.Count[j] == 0:
+		case disjoint(stored, i, added, j):
+			joined[i] = j
+		default:
+			left += int(added.Count[j])
+		}
+	}
+	if len(joined) == 0 {
+		Merge(into, stored, added, AllColumns)
+		return 0, left
+	}
+	var all Buckets
+	for i := range stored.End {
+		j, ok := joined[i]
+		if !ok {
+			all.copy(stored, i, i+1, AllColumns)
+			continue
+		}
+		var pair, one Buckets
+		if stored.Count[i] > 0 && added.LastT[j] < stored.FirstT[i] {
+			pair.copy(added, j, j+1, AllColumns)
+			pair.copy(stored, i, i+1, AllColumns)
+		} else {
+			pair.copy(stored, i, i+1, AllColumns)
+			pair.copy(added, j, j+1, AllColumns)
+		}
+		start, end := around(stored.End[i], width)
+		coarsenOne(&one, &pair, 0, 2, start, end)
+		all.copy(&one, 0, 1, AllColumns)
+	}
+	Merge(into, &all, added, AllColumns)
+	return len(joined), left
+}
+
+// disjoint reports whether no sample of bucket j of b can be in bucket i of a. Buckets that aren't simple may have samples outside the times
+// that they name.
+func disjoint(a *Buckets, i int, b *Buckets, j int) bool {
+	if (a.Flags[i]|b.Flags[j])&NotSimple != 0 {
+		return false
+	}
+	return a.Count[i] == 0 || a.LastT[i] < b.FirstT[j] || b.LastT[j] < a.FirstT[i]
+}

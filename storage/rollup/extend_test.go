@@ -1,0 +1,56 @@
+package rollup
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// TestExtend holds that samples that come in two parts, the second later or earlier than the first, make the buckets that all of them
+// make, and that a repeated part changes nothing.
+func TestExtend(t *testing.T) {
+	const width = 300_000
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		var all chunk.Samples
+		at, v := int64(0), 0.0
+		for range 2 + rng.IntN(40) {
+			at += 1 + rng.Int64N(100_000)
+			v = float64(rng.IntN(50)) + v*float64(rng.IntN(2))
+			all.AppendFloat(at, 0, v)
+		}
+		n := 1 + rng.IntN(all.Len()-1)
+		parts := [2]chunk.Samples{}
+		for i := range all.T {
+			k := 0
+			if i >= n {
+				k = 1
+			}
+			parts[k].AppendFloat(all.T[i], 0, all.V[i])
+		}
+		of := func(s *chunk.Samples) *Buckets {
+			b := &Buckets{}
+			AppendEvery(b, s, width)
+			return b
+		}
+		first := rng.IntN(2)
+		want := of(&all)
+		var got Buckets
+		_, left := Extend(&got, of(&parts[first]), of(&parts[1-first]), width)
+		require.Zero(t, left)
+		require.True(t, want.Equal(&got), "%+v\n%+v", want, got)
+
+		for _, part := range parts {
+			kept := got
+			var again Buckets
+			extended, left := Extend(&again, &kept, of(&part), width)
+			require.Zero(t, extended)
+			require.Equal(t, part.Len(), left)
+			require.True(t, want.Equal(&again))
+			got = again
+		}
+	}
+}
