@@ -74,8 +74,8 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Sealed" value={w ? count(w.sealed_slots) : '…'} note="slots, since the start" />
         <Stat name="Repaired" value={w ? count(w.repaired_slots) : '…'} note="slots, for late data" />
         <Stat name="Without rollups" value={w ? count(w.rollups.windows) : '…'} note="windows, to be worked off" />
-        <Stat name="To compact" value={w ? count(w.compaction.windows) : '…'} note={progress(w?.compaction, 'windows of rollups that are over')} />
-        <Stat name="To count" value={w ? count(w.counting.windows) : '…'} note={progress(w?.counting, 'days whose series are to be counted')} />
+        <Stat name="To compact" value={waiting(w?.compaction)} note={progress(w?.compaction, 'windows of rollups that are over')} />
+        <Stat name="To count" value={waiting(w?.counting)} note={progress(w?.counting, 'days whose series are to be counted')} />
         <Stat name="At work" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)} %` : '…'} note={w?.doing || (w?.last_round ? `looked ${since(w.last_round)}` : 'of the time')} />
       </div>
       {w && <Troubles work={w} />}
@@ -96,6 +96,12 @@ export function Downsampling({ tenant }: ViewProps) {
       <Partitions list={w?.partitions ?? []} />
     </>
   );
+}
+
+/** waiting is how many windows wait; a dash: they weren't listed yet, or another process works on them. */
+function waiting(r: Resting | undefined): string {
+  if (!r) return '…';
+  return r.listed ? count(r.windows) : '–';
 }
 
 /** progress is the note of windows that wait: how many were worked on, once some were. */
