@@ -50,7 +50,7 @@ func Listen(addresses []string, webConfig string, h http.Handler, m *Metrics, lo
 			s.close()
 			return nil, listenError(address, err)
 		}
-		s.listeners = append(s.listeners, limitConnections(l, maxConnections, spareConnections, m.evicted, log))
+		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections, spareConnections, m.evicted, log))
 		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
 		s.servers = append(s.servers, newServer(h, usualPace(), log))
 	}
