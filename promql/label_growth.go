@@ -131,7 +131,7 @@ type growth struct {
 	err   error
 }
 
-// check computes the bound from what is known by now.
+// check computes the bound from the series that are known by now.
 func (g *growth) check() error {
 	if g == nil || g.err != nil {
 		return g.failed()

@@ -232,7 +232,7 @@ func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in
 	return false
 }
 
-// source replaces what is at a place by the function of a source over arg.
+// source replaces the expression at a place by the function of a source over arg.
 func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
 	call := &parser.Call{
 		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector}, ReturnType: parser.ValueTypeVector},
