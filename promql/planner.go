@@ -51,6 +51,7 @@ type plan struct {
 	// operations are those whose results the evaluator reads.
 	operations []*fragmentResult
 	short      resolution.Shortfall
+	growth     *growth
 }
 
 // replacement is an expression that a placeholder replaces.
@@ -111,7 +112,12 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 		return nil, err
 	}
 	p.operate()
-	return planQuerier{q, p.results, dependsOnOrder(p.stmt)}, nil
+	p.growth = p.growthOf()
+	if err := p.growth.check(); err != nil { // What the query makes of its own text.
+		_ = q.Close() // The query ends for another reason.
+		return nil, err
+	}
+	return planQuerier{q, p.results, dependsOnOrder(p.stmt), p.growth}, nil
 }
 
 // computeAll computes all candidates of the query, see compute.
@@ -264,7 +270,8 @@ func (p *plan) restore() {
 	for _, r := range p.replaced {
 		*r.at = r.was
 	}
-	p.replaced, p.results = nil, nil
+	p.growth.end()
+	p.replaced, p.results, p.growth = nil, nil, nil
 }
 
 // planQuerier answers for placeholders, and passes everything else on.
@@ -273,14 +280,15 @@ type planQuerier struct {
 	results map[*labels.Matcher]*fragmentResult
 	// ordered: other series come in the order of their labels.
 	ordered bool
+	growth  *growth
 }
 
 // Select implements promstorage.Querier.
 func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	if n := len(matchers); n > 0 {
 		if result, ok := q.results[matchers[n-1]]; ok {
-			return &fragmentSet{result: result}
+			return q.growth.observe(ctx, &fragmentSet{result: result}, matchers)
 		}
 	}
-	return q.Querier.Select(ctx, sorted || q.ordered, hints, matchers...)
+	return q.growth.observe(ctx, q.Querier.Select(ctx, sorted || q.ordered, hints, matchers...), matchers)
 }

@@ -55,7 +55,10 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 	if op == nil || o.ctx.Err() != nil {
 		return nil
 	}
-	b := binary{op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget, ctx: o.ctx}
+	b := binary{
+		op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget, ctx: o.ctx,
+		labels: o.queryable.store.QueryBytes(),
+	}
 	held, ok := o.budget.held.Load(), false
 	switch {
 	case left.plain() && right.plain() && left.grid == right.grid:
@@ -149,6 +152,7 @@ type binary struct {
 	matching *parser.VectorMatching
 	constant float64
 	budget   *budget
+	labels   int64 // how many bytes of labels may still be made
 	ctx      context.Context
 
 	operands []*fragmentResult
@@ -231,7 +235,8 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 			l, r = r, l
 		}
 		b.pair(l, r)
-		if !b.keep(b.metricOf(s.metric, partner.metric)) {
+		metric := b.metricOf(s.metric, partner.metric)
+		if b.labels -= int64(metric.ByteSize()); b.labels < 0 || !b.keep(metric) {
 			return false
 		}
 	}

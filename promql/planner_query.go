@@ -88,7 +88,7 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 		return
 	}
 	bytes := unreadBytes(result.Value)
-	if most := q.engine.opts.Memory / mostOfMemory; most > 0 && bytes > most {
+	if most := q.engine.opts.Memory / MostOfMemory; most > 0 && bytes > most {
 		*result = promengine.Result{Err: fmt.Errorf("%w: the answer takes %d bytes, and at most %d may go to one", storage.ErrQueryTooLarge, bytes, most)}
 		return
 	}
@@ -107,8 +107,8 @@ func (q *query) room(ctx context.Context, result *promengine.Result) {
 	}
 }
 
-// mostOfMemory is which part of the memory one answer may take.
-const mostOfMemory = 4
+// MostOfMemory is which part of the memory one answer may take.
+const MostOfMemory = 4
 
 func (q *query) canBeCanceled(cancel context.CancelFunc) {
 	q.mu.Lock()

@@ -106,12 +106,12 @@ func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorag
 	return values, w.annotations(), asPrometheus(err)
 }
 
-// labelQuery leaves out the limit of the hints, which bounds the names or values, while Query's bounds
-// series.
-func (r *reader) labelQuery(ctx context.Context, w *warnings, _ *promstorage.LabelHints, matchers []*labels.Matcher) storage.Query {
-	return storage.Query{
-		Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add,
+func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints, matchers []*labels.Matcher) storage.Query {
+	q := storage.Query{Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
+	if hints != nil {
+		q.Limit = hints.Limit
 	}
+	return q
 }
 
 func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) promstorage.SeriesSet {

@@ -122,7 +122,7 @@ func TestLabelsOfTheTenant(t *testing.T) {
 	require.Equal(t, []string{model.MetricNameLabel, "x", "y"}, names)
 	names, _, err = q.LabelNames(tenant.Into(t.Context(), "other"), &promstorage.LabelHints{Limit: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{model.MetricNameLabel, "z"}, names)
+	require.Len(t, names, 1)
 	values, _, err := q.LabelValues(t.Context(), "x", nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"1", "2"}, values)

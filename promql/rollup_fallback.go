@@ -180,77 +180,147 @@ func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
 	return segmentOf(q, series)
 }
 
-// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets show which series there were
-// at that time: rows of labels are those of many days. A reading gets the samples, too: Prometheus names the function series in a
+// selectLabels finds the series that a query wants only the labels of, any if there is a limit. Where samples are gone, buckets show
+// which series there were at that time: rows of labels are those of many days. A reading gets the samples, too: Prometheus names the function series in a
 // remote read for its list of series, and a streamed answer leaves out series without chunks.
 func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
-	horizons, err := r.store.HorizonsOf(ctx, q)
-	if err != nil {
+	found := labelSeries{ctx: ctx, limit: q.Limit, reading: readingOf(ctx)}
+	if found.reading != nil {
+		found.limit = 0
+	}
+	if err := r.findLabels(ctx, q, &found); err != nil {
 		return nil, err
 	}
+	return inOrderOf(q, found.series), nil
+}
+
+// findLabels finds the series: first the unsealed ones if there is a limit, then those of younger times, then those of buckets.
+func (r *reader) findLabels(ctx context.Context, q storage.Query, found *labelSeries) error {
 	all := q
-	all.Sorted, all.Limit = false, 0
+	all.Sorted, all.Limit = false, found.limit
+	if found.limit > 0 {
+		list, err := r.store.SelectUnsealed(ctx, all)
+		if err != nil || len(list) >= found.limit {
+			found.add(list)
+			return err
+		}
+	}
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return err
+	}
 	younger := all
 	younger.MinT = youngest(q.MinT, horizons)
-	reading, columns := readingOf(ctx), rollup.ColumnCount
-	expands := reading != nil && !reading.Refuse
-	if expands {
+	columns := rollup.ColumnCount
+	if found.expands() {
 		columns = rollup.ExpandColumns
 	}
 	olderQueries := storage.OlderQueries(all, horizons, columns)
-	var series []sourceSeries
-	at := map[string]bool{} // the labels of series, where there may be the same ones in several answers
-	var key []byte
-	add := func(one sourceSeries) {
-		if len(olderQueries) == 0 {
-			series = append(series, one)
-		} else if key = one.labels.Bytes(key); !at[string(key)] {
-			at[string(key)] = true
-			series = append(series, one)
-		}
+	if len(olderQueries) > 0 {
+		found.at = map[string]bool{}
 	}
 	if younger.MinT <= q.MaxT {
 		list, err := r.store.Select(ctx, younger)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		series = make([]sourceSeries, 0, len(list))
-		for _, s := range list {
-			one := sourceSeries{labels: s.Labels}
-			if reading != nil {
-				one.raw = s
+		found.add(list)
+	}
+	for _, older := range olderQueries {
+		for more := true; more && !found.isFull(); {
+			list, err := r.store.Select(ctx, older)
+			if err != nil {
+				return err
 			}
-			add(one)
+			if err := found.addOlder(list, older); err != nil {
+				return err
+			}
+			// Some of them were known, or have no bucket in the range.
+			more = older.Limit > 0 && len(list) >= older.Limit
+			older.Limit *= 4
 		}
 	}
-	var b rollup.Buckets
-	var buffers storage.BucketBuffers
-	for _, older := range olderQueries {
-		list, err := r.store.Select(ctx, older)
-		if err != nil {
-			return nil, err
+	return nil
+}
+
+// labelSeries collects series of which the labels are wanted.
+type labelSeries struct {
+	ctx     context.Context
+	limit   int // 0: none
+	reading *Reading
+	series  []sourceSeries
+	at      map[string]bool // the labels of series; nil: no two answers have the same ones
+	key     []byte
+	buckets rollup.Buckets
+	buffers storage.BucketBuffers
+}
+
+func (l *labelSeries) isFull() bool  { return l.limit > 0 && len(l.series) >= l.limit }
+func (l *labelSeries) expands() bool { return l.reading != nil && !l.reading.Refuse }
+
+// isNew reports whether no series has these labels.
+func (l *labelSeries) isNew(ls labels.Labels) bool {
+	if l.at == nil {
+		return true
+	}
+	l.key = ls.Bytes(l.key)
+	return !l.at[string(l.key)]
+}
+
+// keep keeps a series that is new.
+func (l *labelSeries) keep(one sourceSeries) {
+	if l.at != nil {
+		l.at[string(l.key)] = true
+	}
+	l.series = append(l.series, one)
+}
+
+func (l *labelSeries) add(list []*storage.SelectedSeries) {
+	l.series = slices.Grow(l.series, len(list))
+	for _, s := range list {
+		if l.isFull() {
+			return
 		}
-		for _, s := range list {
-			if key = s.Labels.Bytes(key); at[string(key)] {
+		if !l.isNew(s.Labels) {
+			continue
+		}
+		one := sourceSeries{labels: s.Labels}
+		if l.reading != nil {
+			one.raw = s
+		}
+		l.keep(one)
+	}
+}
+
+// addOlder adds those series that have buckets in the range of the query that found them.
+func (l *labelSeries) addOlder(list []*storage.SelectedSeries, q storage.Query) error {
+	for i, s := range list {
+		if l.isFull() {
+			return nil
+		}
+		if i%cancelEvery == 0 && l.ctx.Err() != nil {
+			return l.ctx.Err()
+		}
+		if !l.isNew(s.Labels) {
+			continue
+		}
+		if err := s.Buckets(&l.buckets, &l.buffers); err != nil {
+			return err
+		}
+		for k, end := range l.buckets.End {
+			if end < q.MinT || l.buckets.Start[k] >= q.MaxT {
 				continue
 			}
-			if err := s.Buckets(&b, &buffers); err != nil {
-				return nil, err
+			one := sourceSeries{labels: s.Labels}
+			if l.expands() {
+				l.reading.made.Store(true)
+				one.fallback = []fallbackSeries{{s, q.MinT, q.MaxT}}
 			}
-			for i, end := range b.End {
-				if end >= older.MinT && b.Start[i] < older.MaxT {
-					one := sourceSeries{labels: s.Labels}
-					if expands {
-						reading.made.Store(true)
-						one.fallback = []fallbackSeries{{s, older.MinT, older.MaxT}}
-					}
-					add(one)
-					break
-				}
-			}
+			l.keep(one)
+			break
 		}
 	}
-	return inOrderOf(q, series), nil
+	return nil
 }
 
 // youngest returns from when on some class has samples, at minT at the earliest.

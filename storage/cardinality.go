@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"slices"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -32,48 +33,84 @@ type Count = format.NamedCount
 const pairBytes = 2
 
 // cancelEvery is after how many series it is looked whether the caller has gone.
-const cancelEvery = 1 << 13
+const cancelEvery = 1 << 12
 
-// Cardinality counts the series of a tenant in the head; each list has at most limit entries. Beside the series it
-// holds in memory the different values of one label at a time. The error is the context's.
+// Cardinality counts the series of a tenant in the head; each list has at most limit entries. The error is the context's.
 func (s *Store) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
-	all, stats, err := s.head.SeriesOf(ctx, tenant)
-	out := Cardinality{HeadStats: stats}
-	if err != nil {
-		return out, err
+	c := headCount{bytes: map[string]uint64{}, stats: &HeadStats{MinT: format.MaxTime, MaxT: -format.MaxTime}}
+	if err := c.count(ctx, s, SeriesQuery{Tenant: tenant, Limit: limit}); err != nil {
+		return Cardinality{}, err
 	}
-	names := map[string]struct{}{}
-	for _, ls := range all {
-		ls.Range(func(l labels.Label) { names[l.Name] = struct{}{} })
+	out := Cardinality{HeadStats: *c.stats}
+	if out.Series = c.series; out.MinT > out.MaxT {
+		out.MinT, out.MaxT = 0, 0
 	}
-	metrics, values, bytes, pairs := greatest{limit: limit}, greatest{limit: limit}, greatest{limit: limit}, greatest{limit: limit}
-	for name := range names {
-		counts := map[string]uint64{}
-		for i, ls := range all {
-			if i%cancelEvery == 0 && ctx.Err() != nil {
-				return out, ctx.Err()
-			}
-			if v := ls.Get(name); v != "" {
-				counts[v]++
+	values, bytes, pairs := greatest{limit: limit}, greatest{limit: limit}, greatest{limit: limit}
+	for name, found := range c.labels.found {
+		for _, v := range found.greatest.heap {
+			if pairs.wants(v.Count) {
+				pairs.add(name+"="+v.Name, v.Count)
 			}
 		}
-		length := uint64(0)
-		for value, n := range counts {
-			if name == labels.MetricName {
-				metrics.add(value, n)
-			}
-			if pairs.wants(n) {
-				pairs.add(name+"="+value, n)
-			}
-			length += uint64(len(name)+len(value)+pairBytes) * n
-		}
-		values.add(name, uint64(len(counts)))
-		bytes.add(name, length)
-		out.LabelPairs += int64(len(counts))
+		values.add(name, found.values)
+		bytes.add(name, c.bytes[name])
+		out.LabelPairs += int64(found.values)
 	}
-	out.SeriesOfMetrics, out.ValuesOfLabels, out.BytesOfLabels, out.SeriesOfPairs = metrics.sorted(), values.sorted(), bytes.sorted(), pairs.sorted()
+	out.SeriesOfMetrics, out.ValuesOfLabels, out.BytesOfLabels, out.SeriesOfPairs = c.metrics.sorted(), values.sorted(), bytes.sorted(), pairs.sorted()
 	return out, nil
 }
+
+// maxCountBytes bounds what the values of labels take that are counted at once, bytes.
+const maxCountBytes = 32 << 20
+
+// headCount counts unsealed series and their labels in bounded memory: the more values there are, the more often it goes through the
+// series. Series that are created or sealed between two passes are counted in some labels and not in others.
+type headCount struct {
+	series     int64
+	allMetrics int
+	metrics    greatest
+	labels     *valueCounter
+	// bytes are those of labels, as Cardinality counts them, and stats the chunks; nil: they aren't counted.
+	bytes map[string]uint64
+	stats *HeadStats
+}
+
+// count counts the series that q asks for. The error is the context's.
+func (c *headCount) count(ctx context.Context, s *Store, q SeriesQuery) error {
+	c.metrics.limit = q.Limit
+	c.labels = newValueCounter(int(min(s.opts.QueryBytes, maxCountBytes)), q.Limit)
+	for first, more := true, true; more; first, more = false, c.labels.endPass() {
+		for metric, list := range s.head.MetricSeries(q.Tenant, q.Metric) {
+			for i, series := range list {
+				if i%cancelEvery == 0 && ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if first && c.stats != nil {
+					s.head.AddChunks(series, c.stats)
+				}
+				c.add(series.Labels(), first)
+			}
+			if first {
+				c.series += int64(len(list))
+				c.allMetrics++
+				c.metrics.add(metric, uint64(len(list)))
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (c *headCount) add(ls labels.Labels, first bool) {
+	ls.Range(func(l labels.Label) {
+		c.labels.value(bytesOf(l.Name), bytesOf(l.Value))
+		if _, known := c.bytes[l.Name]; first && c.bytes != nil && (known || len(c.bytes) < maxCountedLabels) {
+			c.bytes[l.Name] += uint64(len(l.Name) + len(l.Value) + pairBytes)
+		}
+	})
+}
+
+// bytesOf returns the bytes of a text, which mustn't be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // greatest keeps the greatest counts that it is given; its heap has the least of them on top.
 type greatest struct {

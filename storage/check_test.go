@@ -24,7 +24,7 @@ func (ts *testStore) problems() (list []string) {
 // partitionOf returns the partition in a slot of the only series of a tenant that has unsealed samples.
 func (ts *testStore) partitionOf(tenant string, slot int64) int {
 	ts.t.Helper()
-	for series := range ts.head.Select(tenant, nil, -format.MaxTime, format.MaxTime) {
+	for series := range ts.head.Select(ts.t.Context(), tenant, nil, -format.MaxTime, format.MaxTime, false) {
 		return ts.head.PartitionOf(series, slot)
 	}
 	require.FailNow(ts.t, "nothing is unsealed")

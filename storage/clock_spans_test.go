@@ -55,7 +55,7 @@ func (m *clockMachine) samples() int {
 	m.r.t.Helper()
 	var all chunk.Samples
 	for _, tenant := range m.head.Tenants() {
-		for _, unsealed := range m.head.Select(tenant, nil, -format.MaxTime, format.MaxTime) {
+		for _, unsealed := range m.head.Select(m.r.t.Context(), tenant, nil, -format.MaxTime, format.MaxTime, false) {
 			require.NoError(m.r.t, unsealed.Read(-format.MaxTime, format.MaxTime, &all))
 		}
 	}

@@ -38,7 +38,7 @@ type SeriesCounts struct {
 
 // CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
 // these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps ErrQueryTooLarge. Labels that can't be read are left out, and warned of: see WithWarnings.
+// the error wraps ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
 func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -94,20 +94,23 @@ func (t *toldOnce) add(err error) {
 }
 
 func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
-	all, _, err := s.head.SeriesOf(ctx, q.Tenant)
-	if err != nil {
+	var c headCount
+	if err := c.count(ctx, s, q); err != nil {
 		return SeriesCounts{}, err
 	}
-	c := s.newSeriesCounter(q)
-	for i, ls := range all {
-		if i%cancelEvery == 0 && ctx.Err() != nil {
-			return SeriesCounts{}, ctx.Err()
-		}
-		if err := c.add(ls); err != nil {
-			return SeriesCounts{}, err
-		}
+	if warn := warningsOf(ctx); c.labels.tooMany && warn != nil {
+		warn(fmt.Errorf("storage: there are more than %d names of labels: the others aren't counted", maxCountedLabels))
 	}
-	return c.counts(), nil
+	out := SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
+	names := greatest{limit: q.Limit}
+	for name, found := range c.labels.found {
+		names.add(name, found.values)
+	}
+	out.Labels = names.sorted()
+	if found := c.labels.found[q.Label]; found != nil {
+		out.Values = found.greatest.sorted()
+	}
+	return out, nil
 }
 
 // cachedSeriesCounts are what the cache holds: counts, and warnings of what they lack.

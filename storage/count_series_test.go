@@ -71,10 +71,16 @@ func TestCountSeriesAndChurn(t *testing.T) {
 }
 
 func TestCountSeriesIsBounded(t *testing.T) {
-	ts := openTestStore(t, func(o *Options) { o.Partitions, o.QueryBytes = 1, 2000 })
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	for i := range 50 {
 		ts.write("ann", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), sample{ts.now.UnixMilli(), 1})
 	}
-	_, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Unsealed: true, Limit: 5})
+	ts.write("ann", labels.FromStrings(labels.MetricName, "other"), sample{ts.now.UnixMilli(), 1})
+	ts.now = ts.now.Add(24 * time.Hour)
+	require.NoError(t, ts.SealAll(t.Context()))
+	churn, _, err := ts.Churn(t.Context(), "ann", 1)
+	require.NoError(t, err)
+	ts.Store.opts.QueryBytes = 2000
+	_, err = ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m", Limit: 5})
 	require.ErrorIs(t, err, ErrQueryTooLarge)
 }

@@ -115,13 +115,9 @@ func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
 		return all, nil
 	}
 	q.LabelsOnly, q.Limit, q.Sorted, q.Resolution = true, 0, false, rollup.Raw
-	series, err := s.Select(ctx, q)
+	found, err := s.classesOf(ctx, q, all)
 	if err != nil {
 		return nil, err
-	}
-	var found uint64
-	for _, x := range series {
-		found |= x.classes()
 	}
 	if found == 0 {
 		return all[:1], nil
@@ -129,14 +125,31 @@ func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
 	return slices.DeleteFunc(all, func(h Horizons) bool { return h.Class&found == 0 }), nil
 }
 
-// classes returns the bits of the classes that the series was found in.
-func (s *SelectedSeries) classes() (bits uint64) {
-	for _, p := range s.sel.parts[s.from:s.to] {
-		if p.source == inHead {
-			bits |= 1 << s.sel.open[p.at].class
-		} else {
-			bits |= 1 << s.sel.sources[p.source].class
+// classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed
+// ones aren't in all of the classes.
+func (s *Store) classesOf(ctx context.Context, q Query, all []Horizons) (found uint64, err error) {
+	if err := s.Ready(); err != nil {
+		return 0, err
+	}
+	r, err := s.newRequest(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	var wanted uint64
+	for _, h := range all {
+		wanted |= h.Class
+	}
+	if r.minT <= r.maxT {
+		if found, err = r.openClasses(ctx, wanted&r.classes); err != nil || found == wanted {
+			return found, err
 		}
 	}
-	return bits
+	q.part = inSealed
+	series, err := s.Select(ctx, q)
+	for _, x := range series {
+		for _, p := range x.sel.parts[x.from:x.to] {
+			found |= 1 << x.sel.sources[p.source].class
+		}
+	}
+	return found, err
 }

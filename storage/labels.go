@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 )
 
 // LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
-// Sealed windows are taken whole.
+// Sealed windows are taken whole. With a Limit, any of the names are returned: no more are searched once there are that many.
 func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 	return s.texts(ctx, q, textSearch{
 		kind: cachedNames, catalog: format.CatalogLabel,
@@ -66,13 +67,18 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	t := &textSet{r: r, seen: map[string]struct{}{}, list: []string{}}
+	t := &textSet{r: r, limit: q.Limit, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows.
-	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
-		search.ofOpen(t, open.labels)
+	for series := range s.head.Select(ctx, q.Tenant, q.Matchers, r.minT, r.maxT, true) {
+		if search.ofOpen(t, series.Labels()); t.isFull() {
+			return t.sorted()
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	windows, err := windowFinder{r}.windowsOfNames(ctx)
 	if err != nil {
@@ -83,10 +89,10 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	} else {
 		err = t.ofMatching(ctx, windows, search)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errFull) {
 		return nil, err
 	}
-	return t.sorted(q.Limit)
+	return t.sorted()
 }
 
 // ofCatalogs adds what the catalogs of the windows list.
@@ -98,13 +104,15 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
 				metrics, err := t.r.catalog().allMetrics(ctx, w)
 				for _, m := range metrics {
-					t.add(m.name)
+					if err := t.add(m.name); err != nil {
+						return err
+					}
 				}
 				return err
 			}
 			list, err := search.list(ctx, &t.r.queryReader, w)
 			if err == nil {
-				t.add(list...)
+				err = t.add(list...)
 			}
 			return err
 		}))
@@ -155,8 +163,7 @@ func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search
 		return t.ofMetrics(ctx, find, list)
 	}
 	return find.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
-		t.add(search.ofSealed(m, positions)...)
-		return nil
+		return t.add(search.ofSealed(m, positions)...)
 	})
 }
 
@@ -182,24 +189,35 @@ func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windo
 
 // textSet collects texts from many goroutines.
 type textSet struct {
-	r    *request
-	mu   sync.Mutex
-	seen map[string]struct{}
-	list []string // those seen, in the order in which they came
-	err  error
+	r     *request
+	limit int // 0: none
+	mu    sync.Mutex
+	seen  map[string]struct{}
+	list  []string // those seen, in the order in which they came
+	err   error
 }
 
-func (t *textSet) add(texts ...string) {
+// errFull means that there are as many texts as are wanted, or more than fit.
+var errFull = errors.New("storage: the list is full")
+
+// add returns errFull if no more are to be added.
+func (t *textSet) add(texts ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range texts {
-		t.addOne(s)
+		if t.addOne(s); t.isFull() {
+			return errFull
+		}
 	}
+	return nil
 }
+
+// isFull needs the lock, or to be alone.
+func (t *textSet) isFull() bool { return t.err != nil || t.limit > 0 && len(t.list) >= t.limit }
 
 // addOne needs the lock, or to be alone.
 func (t *textSet) addOne(s string) {
-	if _, ok := t.seen[s]; ok || t.err != nil {
+	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
 	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
@@ -210,7 +228,7 @@ func (t *textSet) addOne(s string) {
 
 // addLast is addOne for a text that isn't added again.
 func (t *textSet) addLast(s string) {
-	if _, ok := t.seen[s]; ok || t.err != nil {
+	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
 	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
@@ -218,15 +236,11 @@ func (t *textSet) addLast(s string) {
 	}
 }
 
-// sorted returns the first texts, up to limit (0: all).
-func (t *textSet) sorted(limit int) ([]string, error) {
+// sorted returns the texts.
+func (t *textSet) sorted() ([]string, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	list := t.list
-	slices.Sort(list)
-	if limit > 0 && len(list) > limit {
-		list = list[:limit]
-	}
-	return list, nil
+	slices.Sort(t.list)
+	return t.list, nil
 }

@@ -60,6 +60,9 @@ func (s *Store) mayEnter(t *head.Tenant) error {
 	return s.opts.Limiter.TakeSeries(t.Name(), t.Known(), s.Ready() == nil)
 }
 
+// QueryBytes returns Options.QueryBytes.
+func (s *Store) QueryBytes() int64 { return s.opts.QueryBytes }
+
 // HeadBytes is about how much memory what isn't sealed takes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 

@@ -118,20 +118,6 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	return nil
 }
 
-// open finds the unsealed series.
-func (r *request) open() []openSeries {
-	list := r.s.selectOpen(r.tenant, r.matchers, r.minT, r.maxT)
-	kept := list[:0]
-	for i := range list {
-		o := &list[i]
-		o.hidden, o.gaps = r.hiddenIn(o.class, rollup.Raw), r.gaps
-		if r.classes&(1<<o.class) != 0 {
-			kept = append(kept, *o)
-		}
-	}
-	return kept
-}
-
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
 // or ask for series without a name, of which there are none.
 func (r *request) oneMetric() (name string, ok bool) {

@@ -31,11 +31,14 @@ type Query struct {
 	Edges []int64
 	// Classes bounds the answer to rows of these classes, as Horizons names them; 0: all.
 	Classes uint64
-	// LabelsOnly is true if no samples will be read: series are found as long as anything is kept of them.
+	// LabelsOnly is true if no samples will be read: series are found as long as anything is kept of them. With a Limit, any of the
+	// series are returned.
 	LabelsOnly bool
+	// part is which series are searched.
+	part selectPart
 	// Sorted asks for series in the order of their labels.
 	Sorted bool
-	// Limit is the greatest number of series wanted; 0: all.
+	// Limit is the greatest number of series, or of names or values of labels, that are wanted; 0: all.
 	Limit int
 	// Warn is called for rows that had to be skipped because they are corrupt; nil: they are only logged and counted. It is
 	// called by one goroutine at a time, also by SelectedSeries.Samples.
@@ -43,6 +46,15 @@ type Query struct {
 	// overGaps shows samples before a gap, too.
 	overGaps bool
 }
+
+// selectPart is where series are searched.
+type selectPart uint8
+
+const (
+	inAll selectPart = iota
+	inUnsealed
+	inSealed
+)
 
 // SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine, and
 // after the query's context has ended they fail with its error.
@@ -115,7 +127,48 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
-	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
+	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width()}
+	limit := 0
+	if q.LabelsOnly {
+		limit = q.Limit
+	}
+	if q.part != inSealed {
+		if sel.open, err = r.open(ctx, limit); err != nil {
+			return nil, err
+		}
+	}
+	var found []matching
+	if q.part != inUnsealed && (limit == 0 || len(sel.open) < limit) {
+		if found, err = sel.findSealed(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	if !q.Sorted {
+		limit = q.Limit
+	}
+	sel.merge(found, limit)
+	if q.Sorted {
+		slices.SortFunc(sel.series, func(a, b *SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
+	}
+	if q.Limit > 0 && len(sel.series) > q.Limit {
+		sel.series = sel.series[:q.Limit]
+	}
+	for i, series := range sel.series {
+		series.at = uint32(i)
+	}
+	sel.groups.init(sel)
+	return sel.series, nil
+}
+
+// SelectUnsealed is Select for the series that have unsealed samples.
+func (s *Store) SelectUnsealed(ctx context.Context, q Query) ([]*SelectedSeries, error) {
+	q.part = inUnsealed
+	return s.Select(ctx, q)
+}
+
+// findSealed finds the sealed series that match.
+func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, error) {
+	r := sel.r
 	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
@@ -135,23 +188,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Where nothing matches there is no metric either: left in, it would cut a metric's windows in two.
-	found = slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 })
-	limit := q.Limit
-	if q.Sorted {
-		limit = 0
-	}
-	sel.merge(found, limit)
-	if q.Sorted {
-		slices.SortFunc(sel.series, func(a, b *SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
-	}
-	if q.Limit > 0 && len(sel.series) > q.Limit {
-		sel.series = sel.series[:q.Limit]
-	}
-	for i, series := range sel.series {
-		series.at = uint32(i)
-	}
-	sel.groups.init(sel)
-	return sel.series, nil
+	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
 // merge makes one series of what windows and head have under one id; limit bounds how many, 0: all. found

@@ -1,11 +1,14 @@
 package storage
 
 import (
+	"context"
+
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
@@ -36,13 +39,37 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// selectOpen returns the series that match and have unsealed samples in [minT, maxT]. Samples sealed
-// afterwards stays readable through it.
-func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
-	for series, unsealed := range s.head.Select(tenant, ms, minT, maxT) {
-		out = append(out, openSeries{id: series.ID(), labels: series.Labels(), class: series.Class(), unsealed: unsealed})
+// openBytes is what an unsealed series takes in an answer besides its labels, which are the head's, about.
+const openBytes = 64
+
+// open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
+func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
+	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
+		class := series.Class()
+		if r.classes&(1<<class) == 0 {
+			continue
+		}
+		if err := r.budget.charge(openBytes); err != nil {
+			return nil, err
+		}
+		list = append(list, openSeries{
+			id: series.ID(), labels: series.Labels(), class: class, unsealed: unsealed, hidden: r.hiddenIn(class, rollup.Raw), gaps: r.gaps,
+		})
+		if len(list) == limit {
+			break
+		}
 	}
-	return out
+	return list, ctx.Err()
+}
+
+// openClasses returns the bits of the classes of the unsealed series, as far as wanted contains them.
+func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
+	for series := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
+		if bits |= 1 << series.Class(); bits&wanted == wanted {
+			break
+		}
+	}
+	return bits & wanted, ctx.Err()
 }
 
 // HeadStats counts what the head holds, of all tenants.

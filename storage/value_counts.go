@@ -16,6 +16,8 @@ import (
 type valueCounter struct {
 	// limit bounds what the values take that are counted at once, bytes; used is what they take.
 	limit, used int
+	// keep is how many of the greatest counts of each label are found.
+	keep int
 	// again is true after the first pass: no labels are met for the first time.
 	again    bool
 	seed     maphash.Seed
@@ -54,8 +56,8 @@ type foundLabel struct {
 // counterBytes is what a value takes in a valueCounter besides its letters, about.
 const counterBytes = 64
 
-func newValueCounter(limit int) *valueCounter {
-	return &valueCounter{limit: limit, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{}, found: map[string]*foundLabel{}}
+func newValueCounter(limit, keep int) *valueCounter {
+	return &valueCounter{limit: limit, keep: keep, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{}, found: map[string]*foundLabel{}}
 }
 
 // add counts the labels of a series, the value of a row of labels. It returns ErrMalformedLabels if it can't be read.
@@ -137,7 +139,7 @@ func (c *valueCounter) endPass() (more bool) {
 	for name, l := range c.counting {
 		f := c.found[name]
 		if f == nil {
-			f = &foundLabel{greatest: greatest{limit: maxCountedValues}}
+			f = &foundLabel{greatest: greatest{limit: c.keep}}
 			c.found[name] = f
 		}
 		f.values += uint64(len(l.values))

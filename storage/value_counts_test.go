@@ -36,7 +36,7 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	}
 	passesOf := map[int]int{}
 	for _, limit := range []int{1 << 30, 100_000, 20_000, 3000} {
-		c, passes := newValueCounter(limit), 1
+		c, passes := newValueCounter(limit, maxCountedValues), 1
 		for ; ; passes++ {
 			for _, row := range rows {
 				require.NoError(t, c.add(row))
@@ -62,12 +62,12 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	require.Equal(t, 1, passesOf[1<<30])
 	require.Greater(t, passesOf[20_000], passesOf[100_000])
 	require.Greater(t, passesOf[3000], 50)
-	require.Error(t, newValueCounter(100).add([]byte{9}))
+	require.Error(t, newValueCounter(100, maxCountedValues).add([]byte{9}))
 }
 
 // TestTooManyLabels gives up where there are too many names of labels.
 func TestTooManyLabels(t *testing.T) {
-	c := newValueCounter(1 << 30)
+	c := newValueCounter(1<<30, maxCountedValues)
 	for i := range maxCountedLabels + 1 {
 		require.False(t, c.tooMany)
 		require.NoError(t, c.add(format.AppendLabels(nil, labels.FromStrings(fmt.Sprint("l", i), "x"))))

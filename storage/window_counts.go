@@ -287,7 +287,7 @@ func (s *Store) strictWalk(ctx context.Context, tenant string, window int64, sta
 func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	var values *valueCounter
 	if c.whole = whole; whole {
-		values = newValueCounter(c.limit)
+		values = newValueCounter(c.limit, maxCountedValues)
 	}
 	names := make([]string, 0, len(c.metrics))
 	for _, list := range []metricNames{c.metrics, c.metricsThen} {

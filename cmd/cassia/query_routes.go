@@ -96,6 +96,6 @@ func (p *process) metadata(ctx context.Context, tenant, metric string, limit int
 func (p *process) federation(evaluator *promql.Engine) http.Handler {
 	return api.Federation(api.Options{
 		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser, Ready: p.store.Ready, Now: time.Now,
-		Logger: p.log.With("component", "federate"),
+		MaxFederated: p.c.Memory / promql.MostOfMemory, Logger: p.log.With("component", "federate"),
 	}, p.c.LookbackDelta)
 }

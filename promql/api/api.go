@@ -51,6 +51,8 @@ type Options struct {
 	// Enter waits until the tenants of a context may run one query more, which isn't Engine's, see promql.Engine; nil: they
 	// always may.
 	Enter func(ctx context.Context) (of context.Context, leave func(), err error)
+	// MaxFederated bounds what one answer of federation takes, bytes; 0: nothing does.
+	MaxFederated int64
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 

@@ -28,7 +28,7 @@ const FederatePath = "/federate"
 
 // Federation returns the handler of FederatePath: the newest sample of every series that matches, no older than
 // lookback, in the formats that Prometheus' own has: text, or protobuf, which alone has native histograms. There
-// are no external labels. It needs Queryable, Enter, Parser, Ready, Now and Logger of the options.
+// are no external labels. It needs Queryable, Enter, Parser, Ready, MaxFederated, Now and Logger of the options.
 func Federation(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
@@ -115,6 +115,7 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 	}
 	set := promstorage.NewMergeSeriesSet(sets, 0, promstorage.ChainedSeriesMerge)
 	var out []newest
+	var bytes int64
 	var it chunkenc.Iterator
 	for set.Next() {
 		series := set.At()
@@ -122,6 +123,9 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
 		if n.name != "" && n.take(it) {
 			out = append(out, n)
+			if bytes += n.bytes(); f.MaxFederated > 0 && bytes > f.MaxFederated {
+				return nil, fmt.Errorf("%w: the samples to federate take more than %d bytes, a quarter of the memory; ask for fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
+			}
 		}
 		if it.Err() != nil {
 			return nil, it.Err()
@@ -137,13 +141,18 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 // newestBytes is about what samples and their families take until they are read.
 func newestBytes(samples []newest) (n int64) {
 	for i := range samples {
-		n += 512 // with the family's structs
-		samples[i].labels.Range(func(l labels.Label) { n += 128 + int64(len(l.Name)+len(l.Value)) })
-		if h := samples[i].h; h != nil {
-			n += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
-		}
+		n += samples[i].bytes()
 	}
 	return n
+}
+
+func (n *newest) bytes() int64 {
+	bytes := int64(512) // with the family's structs
+	n.labels.Range(func(l labels.Label) { bytes += 128 + int64(len(l.Name)+len(l.Value)) })
+	if h := n.h; h != nil {
+		bytes += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
+	}
+	return bytes
 }
 
 // take walks to the last sample. It is false if there is none, or a stale marker, which the formats don't have.

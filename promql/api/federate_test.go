@@ -48,3 +48,18 @@ func TestFederationIsBounded(t *testing.T) {
 	require.Contains(t, w.Body.String(), "a selector of more than")
 	require.Equal(t, []int{1, 1}, []int{inside, left}, "what is refused doesn't enter")
 }
+
+// An answer that takes more than its share of the memory is refused.
+func TestFederationOfTooMuchIsRefused(t *testing.T) {
+	var h http.Handler
+	newRig(t, func(o *Options) {
+		o.Now, o.MaxFederated = func() time.Time { return time.Unix(300, 0) }, 1500
+		o.Enter = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
+		h = Federation(*o, 5*time.Minute)
+	})
+	for selector, code := range map[string]int{`m{i="1"}`: http.StatusOK, "m": http.StatusUnprocessableEntity} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, FederatePath+"?match[]="+url.QueryEscape(selector), nil))
+		require.Equal(t, code, w.Code, "%s", w.Body)
+	}
+}

@@ -30,6 +30,14 @@ func (l Chunks) All() iter.Seq[*Chunk] {
 	}
 }
 
+// haveSamplesIn reports whether any of the head chunks may have samples in [minT, maxT]. It allocates nothing.
+func (l Chunks) haveSamplesIn(minT, maxT int64) bool {
+	if l.many == nil {
+		return l.one != nil && l.one.hasSamplesIn(minT, maxT)
+	}
+	return slices.ContainsFunc(*l.many, func(st *Chunk) bool { return st.hasSamplesIn(minT, maxT) })
+}
+
 func (l Chunks) IsEmpty() bool { return l.one == nil }
 
 // With returns the list with one head chunk more. A series of which months are sent has hundreds, so that one of the last slot is

@@ -45,26 +45,22 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	}
 }
 
-// Select yields the series of a tenant that match and have samples in [minT, maxT].
-func (h *Head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) iter.Seq2[*Series, Snapshot] {
+// Select yields the series of a tenant that match and have samples in [minT, maxT], until the context ends. scan is for callers that
+// keep few of the series: unless some label is looked up by its value, each series is tested, and no memory is taken for all of them.
+func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
 		t := h.find(tenant)
 		if t == nil {
 			return
 		}
-		for _, found := range t.match(ms) {
+		t.each(ctx, ms, scan, func(found *Series) bool {
 			p := &h.parts[found.part]
 			p.mu.RLock()
 			chunks := found.chunks()
-			overlap := false
-			for st := range chunks.All() {
-				overlap = overlap || st.hasSamplesIn(minT, maxT)
-			}
+			overlap := chunks.haveSamplesIn(minT, maxT)
 			p.mu.RUnlock()
-			if overlap && !yield(found, Snapshot{part: p, chunks: chunks}) {
-				return
-			}
-		}
+			return !overlap || yield(found, Snapshot{part: p, chunks: chunks})
+		})
 	}
 }
 
@@ -148,36 +144,61 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 
 // match finds the tenant's series that match.
 func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
-	type candidates struct {
-		metric *metricMembers
-		series []*Series
-	}
-	var metrics []candidates
-	t.mu.RLock()
-	if name, ok := format.EqualName(ms); ok {
-		if m := t.metrics[name]; m != nil {
-			metrics = append(metrics, candidates{m, m.series})
-		}
-	} else {
-		for name, m := range t.metrics {
-			if format.MatchesName(ms, name) {
-				metrics = append(metrics, candidates{m, m.series})
-			}
-		}
-	}
-	t.mu.RUnlock()
-	for _, c := range metrics {
-		out = append(out, c.metric.match(c.series, ms)...)
-	}
+	t.each(context.Background(), ms, false, func(s *Series) bool {
+		out = append(out, s)
+		return true
+	})
 	return out
 }
 
-// match finds those of series, the metric's at some instant, that match. Few are tested one by one; of
-// many an index is kept, which is built anew once a quarter isn't in it.
-func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Series) {
+// each calls yield with the tenant's series that match, until it returns false or the context ends. See Select about scan.
+func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yield func(*Series) bool) {
+	v := visitor{ctx: ctx, matchers: ms, prepared: index.Prepare(ms), yield: yield}
+	v.indexed = v.prepared.IsLookup() || !scan && !v.prepared.IsEmpty()
+	for _, m := range t.metricsOf(ms) {
+		t.mu.RLock()
+		series := m.series
+		t.mu.RUnlock()
+		if !v.visit(m, series) {
+			return
+		}
+	}
+}
+
+// metricsOf lists the metrics whose names match.
+func (t *Tenant) metricsOf(ms []*labels.Matcher) (list []*metricMembers) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if name, ok := format.EqualName(ms); ok {
+		if m := t.metrics[name]; m != nil {
+			list = append(list, m)
+		}
+		return list
+	}
+	for name, m := range t.metrics {
+		if format.MatchesName(ms, name) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// visitor visits the series that match.
+type visitor struct {
+	ctx      context.Context
+	matchers []*labels.Matcher
+	prepared index.Prepared
+	indexed  bool // an index is used for metrics of many series
+	yield    func(*Series) bool
+	visited  int // since the context was checked
+}
+
+// visit visits those of series, the metric's at some instant, that match. Few are tested one by one; of
+// many an index is kept, which is rebuilt once a quarter isn't in it.
+func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 	const few = 64
 	from := 0
-	if len(series) > few {
+	if v.indexed && len(series) > few {
 		m.mu.Lock()
 		if m.set == nil || m.inSet < len(series)-len(series)/4 {
 			all := make([]labels.Labels, len(series))
@@ -189,19 +210,30 @@ func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Se
 		set, n := m.set, m.inSet
 		m.mu.Unlock()
 		if n <= len(series) { // A reader with an older view of the metric tests its series one by one.
-			for _, i := range set.Match(ms) {
-				out = append(out, series[i])
+			for _, i := range set.Answer(&v.prepared) {
+				if v.isOver() || !v.yield(series[i]) {
+					return false
+				}
 			}
 			from = n
 		}
 	}
 	for _, s := range series[from:] {
-		if format.MatchesAll(s.labels, ms) {
-			out = append(out, s)
+		if v.isOver() || format.MatchesAll(s.labels, v.matchers) && !v.yield(s) {
+			return false
 		}
 	}
-	return out
+	return true
 }
+
+// isOver reports, checking now and then, whether the context has ended.
+func (v *visitor) isOver() bool {
+	v.visited++
+	return v.visited%cancelEach == 0 && v.ctx.Err() != nil
+}
+
+// cancelEach is after how many series the context is checked.
+const cancelEach = 1 << 12
 
 // Stats counts what isn't sealed yet.
 type Stats struct {
@@ -241,36 +273,35 @@ func (h *Head) Stats() Stats {
 	return stats
 }
 
-// cancelEach is after how many series it is looked whether the caller has gone.
-const cancelEach = 1 << 13
+// MetricSeries yields the series of a tenant's metric, or of all its metrics if metric is "", metric by metric. Callers don't change the
+// lists.
+func (h *Head) MetricSeries(tenant, metric string) iter.Seq2[string, []*Series] {
+	return func(yield func(string, []*Series) bool) {
+		t := h.find(tenant)
+		if t == nil {
+			return
+		}
+		var ms []*labels.Matcher
+		if metric != "" {
+			ms = append(ms, &labels.Matcher{Type: labels.MatchEqual, Name: labels.MetricName, Value: metric})
+		}
+		for _, m := range t.metricsOf(ms) {
+			t.mu.RLock()
+			series := m.series
+			t.mu.RUnlock()
+			if !yield(m.of.metric, series) {
+				return
+			}
+		}
+	}
+}
 
-// SeriesOf returns the labels of a tenant's series, and how many chunks they have from when to when. The error is the context's.
-func (h *Head) SeriesOf(ctx context.Context, tenant string) ([]labels.Labels, Stats, error) {
-	var out Stats
-	t := h.find(tenant)
-	if t == nil {
-		return nil, out, ctx.Err()
+// AddChunks adds the chunks of a series.
+func (h *Head) AddChunks(s *Series, into *Stats) {
+	p := &h.parts[s.part]
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for st := range s.chunks().All() {
+		into.count(st)
 	}
-	t.mu.RLock()
-	series := slices.AppendSeq(make([]*Series, 0, t.byID.len()), t.byID.all())
-	t.mu.RUnlock()
-	all := make([]labels.Labels, 0, len(series))
-	out.MinT, out.MaxT = format.MaxTime, -format.MaxTime
-	for i, s := range series {
-		if i%cancelEach == 0 && ctx.Err() != nil {
-			return nil, Stats{}, ctx.Err()
-		}
-		all = append(all, s.labels)
-		p := &h.parts[s.part]
-		p.mu.RLock()
-		for st := range s.chunks().All() {
-			out.count(st)
-		}
-		p.mu.RUnlock()
-	}
-	if out.MinT > out.MaxT {
-		out.MinT, out.MaxT = 0, 0
-	}
-	out.Series = int64(len(all))
-	return all, out, nil
 }

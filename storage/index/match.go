@@ -174,6 +174,9 @@ func (s *Set) solve(conditions []condition) []uint32 {
 	return left.appendTo(make([]uint32, 0, count))
 }
 
+// IsEmpty reports whether every series with a matching name matches.
+func (q *Prepared) IsEmpty() bool { return len(q.conditions) == 0 }
+
 // IsLookup reports whether few series are likely to match, which are found by a look-up: some label has to have a value that is named.
 func (q *Prepared) IsLookup() bool { return slices.ContainsFunc(q.conditions, condition.isLookup) }
 

@@ -118,7 +118,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
-	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
+	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of bytes of labels that its functions may make. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
 	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of the memory.", shares.Query, &c.UnreadBytes)
 	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples a series may move the edges of windows to those of rollups, by at most a hundredth of the range and with an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag("remote-read.rollups", "What remote read answers where raw samples have expired: expand makes samples of rollups, refuse answers 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
