@@ -47,7 +47,7 @@ func (h *testHead) stage(times ...int64) (rows int) {
 // times returns the timestamps that a query finds.
 func (h *testHead) times(t *testing.T) []int64 {
 	var samples chunk.Samples
-	for _, unsealed := range h.Select("ann", nil, -format.MaxTime, format.MaxTime) {
+	for _, unsealed := range h.Select(t.Context(), "ann", nil, -format.MaxTime, format.MaxTime, false) {
 		require.NoError(t, unsealed.Read(-format.MaxTime, format.MaxTime, &samples))
 	}
 	samples.Normalize()
@@ -150,7 +150,7 @@ func TestQueriesBesideCommits(t *testing.T) {
 				return
 			default:
 				var samples chunk.Samples
-				for _, unsealed := range h.Select("ann", nil, -format.MaxTime, format.MaxTime) {
+				for _, unsealed := range h.Select(t.Context(), "ann", nil, -format.MaxTime, format.MaxTime, false) {
 					if err := unsealed.Read(-format.MaxTime, format.MaxTime, &samples); err != nil {
 						t.Error(err)
 					}
