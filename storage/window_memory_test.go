@@ -11,7 +11,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -21,15 +20,9 @@ import (
 func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.CacheBytes = 0, 2, 0 })
-	ts.closeUnchecked()
-	ts.memory = unclosed{faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan && (op.Table == engine.Sealed || op.Table == engine.Catalog) {
-			reads.Add(1)
-		}
-		return faultengine.Pass()
-	})}
-	ts.open()
+	ts := openCountingStore(t, &reads, func(op faultengine.Op) bool {
+		return op.Kind == faultengine.Scan && (op.Table == engine.Sealed || op.Table == engine.Catalog)
+	}, func(o *Options) { o.Retention, o.Partitions, o.CacheBytes = 0, 2, 0 })
 	for range 40 {
 		for _, tenant := range []string{"ann", "bob", "cid"} {
 			ts.writeSeries(tenant, 0, 3, time.Hour)

@@ -181,7 +181,7 @@ var rules = []rule{
 	},
 	{
 		"what is imported past its retention is shown beside a delete", "storage/horizon_advance.go",
-		"	case len(ds) > 0:\n		if _, err", "	case false:\n		if _, err", "TestClassesModel",
+		"		if err := s.rollAgain(ctx, tenant, h, from, ds, rolled); err", "		if err := error(nil); err", "TestClassesModel",
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
