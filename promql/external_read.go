@@ -14,6 +14,7 @@ type externalRead struct {
 
 	mu      sync.Mutex
 	bytes   int64 // of its answer
+	small   int64 // of these, as small answers
 	left    bool  // the place
 	writing int64 // bytes of an answer that is made while it is read
 	reader  *answerReader
@@ -44,7 +45,8 @@ func (t *externalRead) hold(ctx context.Context, bytes int64) {
 		t.reader = t.gate.readers.add(ctx)
 	}
 	t.bytes += bytes
-	t.gate.queries.hold(t.shares, bytes)
+	t.small += small(bytes)
+	t.gate.queries.hold(t.shares, bytes, small(bytes))
 }
 
 // writePatience is how long a client may take to read a part of a streamed answer while its read keeps its place.
@@ -99,8 +101,8 @@ func (t *externalRead) release() {
 	t.gate.readers.remove(t.reader)
 	t.reader = nil
 	if t.bytes > 0 {
-		t.gate.queries.hold(t.shares, -t.bytes)
-		t.bytes = 0
+		t.gate.queries.hold(t.shares, -t.bytes, -t.small)
+		t.bytes, t.small = 0, 0
 	}
 }
 

@@ -22,7 +22,8 @@ type fairQueue struct {
 	// most bounds the number of waiters of all tenants.
 	most int
 	// bytes bounds the bytes that are held by queries that have run (see hold): at or above it no other query starts. For a
-	// tenant that holds nothing the bound is a quarter higher, and for small queries it is half higher. 0 means that there is no bound.
+	// tenant that holds nothing the bound is a quarter higher. For small queries it is half of this, of what small answers hold. 0 means that there
+	// is no bound.
 	bytes int64
 	// onWait is called every waitInterval while a query waits; may be nil.
 	onWait func()
@@ -33,8 +34,10 @@ type fairQueue struct {
 	running int
 	waiting int
 	held    int64
-	queues  map[string]*tenantQueue
-	order   []*tenantQueue // queues with waiters, in the order in which they get places
+	// heldSmall is the part of held that answers of at most roomless bytes hold.
+	heldSmall int64
+	queues    map[string]*tenantQueue
+	order     []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
 // tenantQueue holds the waiters of one tenant, and what it uses.
@@ -96,8 +99,12 @@ func (f *fairQueue) enterAs(ctx context.Context, shares []share, small bool) err
 
 // await returns what the waiter was answered, or the context's error.
 func (f *fairQueue) await(ctx context.Context, w *waiter) error {
-	tick := time.NewTicker(waitInterval)
-	defer tick.Stop()
+	var tick <-chan time.Time // nil: never
+	if f.onWait != nil {
+		ticker := time.NewTicker(waitInterval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
 	for {
 		select {
 		case err := <-w.ready:
@@ -107,10 +114,8 @@ func (f *fairQueue) await(ctx context.Context, w *waiter) error {
 				return ctx.Err()
 			}
 			return <-w.ready
-		case <-tick.C:
-			if f.onWait != nil {
-				f.onWait()
-			}
+		case <-tick:
+			f.onWait()
 		}
 	}
 }
@@ -185,7 +190,7 @@ func (f *fairQueue) mayRun(queues []*tenantQueue, small bool) bool {
 		}
 		idle, empty = idle && q.running == 0, empty && q.held == 0
 	}
-	bytes, places, alone := f.bytes, f.places, 1
+	held, bytes, places, alone := f.held, f.bytes, f.places, 1
 	if empty {
 		bytes += f.bytes / 4
 	}
@@ -193,9 +198,9 @@ func (f *fairQueue) mayRun(queues []*tenantQueue, small bool) bool {
 		places += f.extra
 	}
 	if small {
-		bytes, places, alone = f.bytes+f.bytes/2, f.places+f.extra+f.small, max(1, f.small)
+		held, bytes, places, alone = f.heldSmall, f.bytes/2+1, f.places+f.extra+f.small, max(1, f.small)
 	}
-	if f.bytes > 0 && f.held >= bytes {
+	if f.bytes > 0 && held >= bytes {
 		return false
 	}
 	if f.tight && f.running >= alone {
@@ -277,11 +282,13 @@ func (f *fairQueue) leave(shares []share) {
 	f.tidy(queues)
 }
 
-// hold adds to the bytes that tenants hold after their queries have given back their places. Negative bytes release them.
-func (f *fairQueue) hold(shares []share, bytes int64) {
+// hold adds to the bytes that tenants hold after their queries have given back their places, and to the part of small answers. Negative bytes
+// release them.
+func (f *fairQueue) hold(shares []share, bytes, small int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held += bytes
+	f.heldSmall += small
 	queues := make([]*tenantQueue, 0, usualTenants)
 	for _, s := range shares {
 		q := f.queueOf(s.name)

@@ -137,7 +137,7 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			go func() {
 				require.NoError(t, queue.enter(t.Context(), of(name)))
 				queue.leave(of(name))
-				queue.hold(of(name), bytes)
+				queue.hold(of(name), bytes, 0)
 				close(ran)
 			}()
 			synctest.Wait()
@@ -157,12 +157,12 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 		waits(next)
 		<-run("one", 10) // 130 are above the quarter, too.
 		waits(run("another", 1))
-		queue.hold(of("many"), -60)
+		queue.hold(of("many"), -60, 0)
 		<-next
 		synctest.Wait()
 		require.EqualValues(t, 72, queue.holding())
 		for name, bytes := range map[string]int64{"many": 61, "one": 10, "another": 1} {
-			queue.hold(of(name), -bytes)
+			queue.hold(of(name), -bytes, 0)
 		}
 		require.Empty(t, queue.queues)
 	})

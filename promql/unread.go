@@ -67,7 +67,7 @@ type unread struct {
 // hold counts a result until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
 	u := &unread{gate: g, shares: g.sharesOf(ctx), bytes: bytes, reader: g.readers.add(ctx)}
-	g.queries.hold(u.shares, u.bytes)
+	g.queries.hold(u.shares, u.bytes, small(u.bytes))
 	return u
 }
 
@@ -89,13 +89,21 @@ func (u *unread) give() {
 				u.gate.texts.give(u.shares[0].name, u.bytes)
 			}
 			u.gate.readers.remove(u.reader)
-			u.gate.queries.hold(u.shares, -u.bytes)
+			u.gate.queries.hold(u.shares, -u.bytes, -small(u.bytes))
 		})
 	}
 }
 
 // roomless is how large an answer may be that doesn't wait for room, bytes: there aren't many of them at once.
 const roomless = 1 << 20
+
+// small returns the bytes of an answer if it is small, and otherwise 0.
+func small(bytes int64) int64 {
+	if bytes <= roomless {
+		return bytes
+	}
+	return 0
+}
 
 // texts bound what answers take that are being written. One may always be; a tenant that has none there may have a quarter more.
 type texts struct {

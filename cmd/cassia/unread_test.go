@@ -28,17 +28,7 @@ func TestUnreadAnswers(t *testing.T) {
 	)
 	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places), fmt.Sprint("--query.unread-bytes=", limit))
 	at := time.Now().Truncate(time.Second)
-	var request prompb.WriteRequest
-	for i := range series {
-		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
-			Labels:  []prompb.Label{{Name: "__name__", Value: "unread"}, {Name: "i", Value: fmt.Sprint(i)}},
-			Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: float64(i)}},
-		})
-	}
-	body, err := request.Marshal()
-	require.NoError(t, err)
-	code, text := r.Post(t, "/api/v1/write", snappy.Encode(nil, body))
-	require.Equal(t, http.StatusNoContent, code, text)
+	r.writeUnread(t, at, series)
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 
 	unread := func() float64 {
@@ -64,6 +54,53 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond)
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
+}
+
+// Small queries overtake those of 200 clients that don't read their answers, and these lose them while others wait.
+func TestClientsThatReadNothingDelayNobody(t *testing.T) {
+	const clients, series, rounds = 200, 100, 10
+	r := startServe(t, "--storage.path="+t.TempDir(), "--query.max-concurrency=4", fmt.Sprint("--query.unread-bytes=", 16<<20))
+	at := time.Now().Truncate(time.Second)
+	r.writeUnread(t, at, series)
+	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
+	for range clients {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "http://"))
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+		_, err = fmt.Fprintf(conn, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.Encode())
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return waitingQueries(t, r) >= clients/2 }, cassiatest.Patience, 5*time.Millisecond)
+	var longest time.Duration
+	for range rounds {
+		began := time.Now()
+		require.Equal(t, fmt.Sprint(series), r.Value(t, "count(unread)", at))
+		code, text := r.Get(t, "/api/v1/label/i/values")
+		require.Equal(t, http.StatusOK, code, text)
+		longest = max(longest, time.Since(began))
+	}
+	t.Log("two small requests took at most", longest)
+	waiting := waitingQueries(t, r)
+	require.GreaterOrEqual(t, waiting, int64(clients/2), "they waited for the others")
+	require.Eventually(t, func() bool { return waitingQueries(t, r) < waiting }, cassiatest.Patience, 5*time.Millisecond, "nobody lost an answer")
+}
+
+// writeUnread stores a sample of each of some series of a metric unread.
+func (r running) writeUnread(t *testing.T, at time.Time, series int) {
+	t.Helper()
+	var request prompb.WriteRequest
+	for i := range series {
+		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: "unread"}, {Name: "i", Value: fmt.Sprint(i)}},
+			Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: float64(i)}},
+		})
+	}
+	body, err := request.Marshal()
+	require.NoError(t, err)
+	code, text := r.Post(t, "/api/v1/write", snappy.Encode(nil, body))
+	require.Equal(t, http.StatusNoContent, code, text)
 }
 
 // waitingQueries is how many queries of the default tenant wait.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/cassia-db/cassia/adapter"
 )
@@ -17,12 +18,16 @@ const (
 	maxBody = 10 << 20
 	// maxBodies bounds what all requests under way have sent, bytes.
 	maxBodies = 256 << 20
+	// releaseInterval is how long a request that is given up usually takes to release its bytes, at most.
+	releaseInterval = 10 * time.Millisecond
 )
 
 // bodies bounds what requests send.
 type bodies struct {
 	each   int64
 	budget *adapter.Budget
+	// makeRoom gives up the request whose client sends slowest, or returns false; may be nil.
+	makeRoom func() bool
 }
 
 // bound calls next with a request whose body, and whose form, are within the bounds.
@@ -33,7 +38,7 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	share := b.budget.Share()
 	defer share.Give()
-	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share}
+	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share, makeRoom: b.makeRoom}
 	var err error
 	switch {
 	case r.ContentLength > b.each:
@@ -81,8 +86,9 @@ func isForm(r *http.Request) bool {
 // boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy at a bound.
 type boundedBody struct {
 	io.ReadCloser
-	left  int64
-	share *adapter.Share
+	left     int64
+	share    *adapter.Share
+	makeRoom func() bool
 }
 
 // Read implements io.Reader.
@@ -98,8 +104,20 @@ func (b *boundedBody) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return n, adapter.ErrTooLarge
 	}
-	if busy := b.share.Take(int64(n)); busy != nil {
+	if busy := b.take(int64(n)); busy != nil {
 		return n, busy
 	}
 	return n, err
+}
+
+// take claims bytes. If they aren't left, requests that are given up for them have a second to release theirs.
+func (b *boundedBody) take(n int64) error {
+	err := b.share.Take(n)
+	for until := time.Now().Add(time.Second); err != nil && b.makeRoom != nil && time.Now().Before(until); err = b.share.Take(n) {
+		if !b.makeRoom() {
+			return b.share.Take(n)
+		}
+		time.Sleep(releaseInterval)
+	}
+	return err
 }

@@ -77,6 +77,21 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(func(http.ResponseWriter, *http.Request) {}))
 }
 
+// A body for which no bytes are left gets those of a request that is given up.
+func TestBodiesMakeRoom(t *testing.T) {
+	b := bodies{each: 100, budget: adapter.NewBudget(150)}
+	slow := b.budget.Share()
+	require.NoError(t, slow.Take(100))
+	given := 0
+	b.makeRoom = func() bool { given++; slow.Give(); return true }
+	r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 100))})
+	w := httptest.NewRecorder()
+	b.bound(w, r, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, 1, given)
+	require.Zero(t, b.budget.Used())
+}
+
 func TestSlowBodiesSayWhy(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(100)}
 	for err, code := range map[error]int{errSlow: http.StatusRequestTimeout, errors.New("gone"): http.StatusBadRequest} {

@@ -14,7 +14,7 @@ import (
 // bad line. Time that the process itself takes doesn't count.
 type pace struct {
 	// grace is the time that a body may take beside what its bytes are allowed at rate, bytes a second; total bounds
-	// both.
+	// both. No single wait takes longer than grace.
 	grace, total time.Duration
 	rate         int64
 	// stuck is the time in which a client must have read piece bytes of an answer, stuckStream that for an answer that is made
@@ -75,7 +75,7 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	if left <= 0 {
 		return 0, b.late(errSlow)
 	}
-	if !b.exchange.wait(false, time.Now().Add(left)) {
+	if !b.exchange.wait(false, time.Now().Add(min(left, b.pace.grace))) {
 		return 0, b.late(errGivenUp)
 	}
 	n, err := b.ReadCloser.Read(into)

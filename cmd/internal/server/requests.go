@@ -62,6 +62,13 @@ func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	}, nil
 }
 
+// dropSlowest gives up the request whose client sends or reads slowest. It returns false if none is slow.
+func (q *requests) dropSlowest() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.makeRoom(minWait, func(*requestPlace) bool { return true })
+}
+
 // computing counts the requests of a client whose bodies aren't under way.
 func (q *requests) computing(client string) (n int) {
 	for p := range q.places {
