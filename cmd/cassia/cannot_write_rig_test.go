@@ -42,11 +42,11 @@ const belowReserve = "below the reserve"
 // cause is why operations on files fail.
 type cause struct {
 	errno syscall.Errno
-	fails func(faultfs.Op) bool
+	fails func(faultfs.FileOp) bool
 }
 
-func ops(kinds ...faultfs.Op) func(faultfs.Op) bool {
-	return func(k faultfs.Op) bool {
+func ops(kinds ...faultfs.FileOp) func(faultfs.FileOp) bool {
+	return func(k faultfs.FileOp) bool {
 		for _, kind := range kinds {
 			if k == kind {
 				return true
@@ -78,8 +78,8 @@ func runThatCannotWrite() {
 	c, file, path := causes[os.Getenv(cannotCause)], os.Getenv(cannotFile), os.Getenv(cannotPath)
 	var begun atomic.Bool
 	begun.Store(os.Getenv(cannotTable) == "")
-	files := faultfs.New(faultfs.Rule{
-		Fail: func(op faultfs.Op, at string) error {
+	files := faultfs.New(faultfs.Faults{
+		Fail: func(op faultfs.FileOp, at string) error {
 			if _, err := os.Lstat(file); err != nil || c.fails == nil {
 				return nil
 			}

@@ -235,7 +235,7 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 	p := c.fill(12)
 	code, text := p.ask(http.MethodPost, "/-/seal", nil)
 	require.Equal(c.t, http.StatusOK, code, text)
-	c.begin() // What was sealed leaves the stage, whose files are compacted.
+	c.begin() // Sealed rows leave the stage, whose files are compacted.
 	c.writeUntilRefused(p)
 	c.cannotGoOn(p, want)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Op is a kind of operation on a file or directory.
-type Op = errorfs.OpKind
+// FileOp is a kind of operation on a file or directory.
+type FileOp = errorfs.OpKind
 
 // Kinds of operations.
 const (
@@ -29,16 +29,16 @@ const (
 	SyncTo   = errorfs.OpFileSyncTo
 )
 
-// Rule decides what goes wrong.
-type Rule struct {
+// Faults decide what goes wrong.
+type Faults struct {
 	// Fail is called before each operation, and returns its error; nil: it takes place.
-	Fail func(op Op, path string) error
+	Fail func(op FileOp, path string) error
 	// Free returns the bytes that are free; ok is false where the disk's own are. nil: they always are.
 	Free func() (bytes uint64, ok bool)
 }
 
-// New returns the operating system's files, of which operations fail by a rule.
-func New(r Rule) vfs.FS {
+// New returns the operating system's files, of which operations fail.
+func New(r Faults) vfs.FS {
 	return errorfs.Wrap(freeFS{vfs.Default, r.Free}, errorfs.InjectorFunc(func(op errorfs.Op) error { return r.Fail(op.Kind, op.Path) }))
 }
 
