@@ -186,7 +186,7 @@ func (g *growth) of(expr parser.Expr) labelSizes {
 	case *parser.MatrixSelector:
 		return g.of(e.VectorSelector)
 	case *parser.VectorSelector:
-		if s := g.selected[&e.LabelMatchers[0]]; s != nil {
+		if s := g.selected[keyOf(e.LabelMatchers)]; s != nil {
 			return s.clone()
 		}
 		return labelSizes{}
@@ -388,12 +388,20 @@ func textOf(expr parser.Expr) string {
 	return ""
 }
 
+// keyOf returns the address of the first matcher of a selector; nil: it has none, as the second argument of info may.
+func keyOf(matchers []*labels.Matcher) **labels.Matcher {
+	if len(matchers) == 0 {
+		return nil
+	}
+	return &matchers[0]
+}
+
 // observe notes the labels of the series that were selected. A selector that isn't in the query is one of info's.
 func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet, matchers []*labels.Matcher) promstorage.SeriesSet {
 	if g == nil {
 		return set
 	}
-	into, known := g.selected[&matchers[0]]
+	into, known := g.selected[keyOf(matchers)]
 	if !known {
 		into = &g.info
 	}

@@ -163,7 +163,7 @@ func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool)
 	case *parser.MatrixSelector:
 		return v.visit(&e.VectorSelector, in)
 	case *parser.VectorSelector:
-		v.growth.selected[&e.LabelMatchers[0]] = &labelSizes{}
+		v.growth.selected[keyOf(e.LabelMatchers)] = &labelSizes{}
 	case *parser.AggregateExpr:
 		varies = v.visit(&e.Expr, in)
 		if e.Op == parser.COUNT_VALUES {
