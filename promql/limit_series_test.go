@@ -32,7 +32,7 @@ func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64,
 func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	x := newBoundedStores(t, rand.New(rand.NewPCG(1, 2)))
 	q, ctx := NewQueryable(x.aged), tenant.Into(t.Context(), "ta")
-	for i := range 3 { // Of these, only the head knows.
+	for i := range 3 { // These are in the head alone.
 		storagetest.Write(t, x.aged, "ta", labels.FromStrings(model.MetricNameLabel, "young", "i", fmt.Sprint(i)), storagetest.FloatSample{T: x.now - minute, V: 1})
 	}
 	any := labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, ".+")
