@@ -125,6 +125,8 @@ type growth struct {
 	selected map[**labels.Matcher]*labelSizes
 	info     labelSizes
 	sources  map[*parser.Call]*labelSource
+	// args are the arguments of calls as they were: the evaluator replaces subqueries by their results.
+	args map[*parser.Call]parser.Expressions
 
 	begun bool // the evaluation
 	made  float64
@@ -262,6 +264,9 @@ func (g *growth) ofCall(e *parser.Call) labelSizes {
 			g.charge(e.Func.Name, source.sizes.bytes+source.sizes.series*source.room)
 		}
 		return source.sizes.clone()
+	}
+	if args := g.args[e]; args != nil {
+		e = &parser.Call{Func: e.Func, Args: args}
 	}
 	switch e.Func.Name {
 	case "label_join":
