@@ -125,6 +125,8 @@ type growth struct {
 	selected map[**labels.Matcher]*labelSizes
 	info     labelSizes
 	sources  map[*parser.Call]*labelSource
+	// args are the arguments of calls as they were: the evaluator replaces subqueries by their results.
+	args map[*parser.Call]parser.Expressions
 
 	begun bool // the evaluation
 	made  float64
@@ -186,7 +188,7 @@ func (g *growth) of(expr parser.Expr) labelSizes {
 	case *parser.MatrixSelector:
 		return g.of(e.VectorSelector)
 	case *parser.VectorSelector:
-		if s := g.selected[&e.LabelMatchers[0]]; s != nil {
+		if s := g.selected[keyOf(e.LabelMatchers)]; s != nil {
 			return s.clone()
 		}
 		return labelSizes{}
@@ -262,6 +264,9 @@ func (g *growth) ofCall(e *parser.Call) labelSizes {
 			g.charge(e.Func.Name, source.sizes.bytes+source.sizes.series*source.room)
 		}
 		return source.sizes.clone()
+	}
+	if args := g.args[e]; args != nil {
+		e = &parser.Call{Func: e.Func, Args: args}
 	}
 	switch e.Func.Name {
 	case "label_join":
@@ -388,12 +393,20 @@ func textOf(expr parser.Expr) string {
 	return ""
 }
 
+// keyOf returns the address of the first matcher of a selector; nil: it has none, as the second argument of info may.
+func keyOf(matchers []*labels.Matcher) **labels.Matcher {
+	if len(matchers) == 0 {
+		return nil
+	}
+	return &matchers[0]
+}
+
 // observe notes the labels of the series that were selected. A selector that isn't in the query is one of info's.
 func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet, matchers []*labels.Matcher) promstorage.SeriesSet {
 	if g == nil {
 		return set
 	}
-	into, known := g.selected[&matchers[0]]
+	into, known := g.selected[keyOf(matchers)]
 	if !known {
 		into = &g.info
 	}

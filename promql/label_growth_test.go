@@ -102,7 +102,7 @@ func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 		`max_over_time(count_values("v", big)[5m:1m])`, `label_replace(count_values("v", big), "w", "$1", "v", "(.)")`,
 		`label_replace(big * on (id) group_left (a) label_replace(small, "b", "x", "", ""), "c", "$1", "a", "(.*)")`,
 		`small * on (id) group_right () big`, `big * on (job) group_left (b) label_join(small{id="0"}, "b", "-", "a", "id")`,
-		`info(small)`, `label_join(info(small), "b", "", "data", "a")`, `info(small, {data=~".+"})`, `absent(missing{a="b"})`, `label_join(absent(missing{a="b"}), "c", "-", "a", "a")`,
+		`info(small)`, `label_join(info(small), "b", "", "data", "a")`, `info(small, {data=~".+"})`, `info(small, {})`, `info(last_over_time(small[10m:1m] @ 420))`, `info(label_join(last_over_time(count_values("instance", small)[10m:1m]), "b", "", "instance", "instance"))`, `absent(missing{a="b"})`, `label_join(absent(missing{a="b"}), "c", "-", "a", "a")`,
 		`label_join(vector(1), "a", "s", "x", "y")`, `label_replace(vector(1), "a", "b", "", "")`, `label_join(small, "a", ",")`,
 	} {
 		for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 1_800_000, step: time.Minute}} {

@@ -126,6 +126,7 @@ func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vect
 func (p *plan) growthOf() *growth {
 	g := &growth{
 		expr: &p.stmt.Expr, limit: float64(p.queryable.store.QueryBytes()), selected: map[**labels.Matcher]*labelSizes{}, sources: map[*parser.Call]*labelSource{},
+		args: map[*parser.Call]parser.Expressions{},
 	}
 	visitor := growthVisitor{plan: p, growth: g}
 	visitor.visit(&p.stmt.Expr, evaluationTimes{p.stmt.End.Sub(p.stmt.Start).Milliseconds(), max(1, p.stmt.Interval.Milliseconds())})
@@ -163,7 +164,7 @@ func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool)
 	case *parser.MatrixSelector:
 		return v.visit(&e.VectorSelector, in)
 	case *parser.VectorSelector:
-		v.growth.selected[&e.LabelMatchers[0]] = &labelSizes{}
+		v.growth.selected[keyOf(e.LabelMatchers)] = &labelSizes{}
 	case *parser.AggregateExpr:
 		varies = v.visit(&e.Expr, in)
 		if e.Op == parser.COUNT_VALUES {
@@ -196,6 +197,7 @@ func (v *growthVisitor) call(e *parser.Call, in evaluationTimes) (varies bool) {
 	for i := range e.Args {
 		varies = v.visit(&e.Args[i], in) || varies
 	}
+	defer func() { v.growth.args[e] = slices.Clone(e.Args) }()
 	switch e.Func.Name {
 	case "histogram_quantiles":
 		v.makes, v.growth.each = true, true

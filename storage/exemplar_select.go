@@ -56,7 +56,7 @@ type foundExemplars struct {
 // find adds what the request's matchers match: first from the head, then from the windows that are marked, so
 // that exemplars sealed meanwhile are met twice.
 func (f *exemplarFinder) find(ctx context.Context) error {
-	if err := f.open(); err != nil {
+	if err := f.open(ctx); err != nil {
 		return err
 	}
 	windows, err := windowFinder{f.r}.windows(ctx, rollup.Raw)
@@ -103,10 +103,10 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 }
 
 // open adds what isn't sealed.
-func (f *exemplarFinder) open() error {
+func (f *exemplarFinder) open(ctx context.Context) error {
 	p := f.r.s.period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
-	for s, list := range f.r.s.head.Exemplars(f.r.tenant, f.r.matchers, after, to) {
+	for s, list := range f.r.s.head.Exemplars(ctx, f.r.tenant, f.r.matchers, after, to) {
 		size := 0
 		for _, e := range list {
 			size += len(e.Data) + head.ExemplarBytes
@@ -116,7 +116,7 @@ func (f *exemplarFinder) open() error {
 		}
 		f.add(s.ID(), s.Labels(), f.r.hiddenIn(s.Class(), rollup.Raw), list)
 	}
-	return nil
+	return ctx.Err()
 }
 
 // sealed adds the exemplars of series of one place, which are in the order of their ids.

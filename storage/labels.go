@@ -187,6 +187,9 @@ func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windo
 	return nil
 }
 
+// seenBytes is what a text takes in a textSet besides its characters, about.
+const seenBytes = 64
+
 // textSet collects texts from many goroutines.
 type textSet struct {
 	r     *request
@@ -220,7 +223,7 @@ func (t *textSet) addOne(s string) {
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
+	if t.err = t.r.budget.charge(len(s) + seenBytes); t.err == nil {
 		t.seen[s] = struct{}{}
 		t.list = append(t.list, s)
 	}
@@ -231,7 +234,7 @@ func (t *textSet) addLast(s string) {
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
+	if t.err = t.r.budget.charge(len(s) + seenBytes); t.err == nil {
 		t.list = append(t.list, s)
 	}
 }

@@ -64,15 +64,15 @@ func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, 
 	}
 }
 
-// Exemplars yields the series of a tenant that match, with the exemplars of those head chunks that may have some after one instant and
-// up to another.
-func (h *Head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
+// Exemplars yields the series of a tenant that match and have exemplars, with those of the head chunks that may have some after one
+// instant and up to another, until the context ends.
+func (h *Head) Exemplars(ctx context.Context, tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
 	return func(yield func(*Series, []format.Exemplar) bool) {
 		t := h.find(tenant)
 		if t == nil {
 			return
 		}
-		for _, s := range t.match(ms) {
+		t.each(ctx, ms, true, func(s *Series) bool {
 			var list []format.Exemplar
 			p := &h.parts[s.part]
 			p.mu.RLock()
@@ -82,10 +82,8 @@ func (h *Head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) i
 				}
 			}
 			p.mu.RUnlock()
-			if !yield(s, list) {
-				return
-			}
-		}
+			return len(list) == 0 || yield(s, list)
+		})
 	}
 }
 
