@@ -12,6 +12,7 @@ import (
 type openSeries struct {
 	id     format.SeriesID
 	labels labels.Labels
+	metric string
 	class  int64
 	hidden int64 // the newest timestamp that is no longer kept
 	gaps   []classGap
@@ -40,7 +41,7 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 // afterwards stays readable through it.
 func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
 	for series, unsealed := range s.head.Select(tenant, ms, minT, maxT) {
-		out = append(out, openSeries{id: series.ID(), labels: series.Labels(), class: series.Class(), unsealed: unsealed})
+		out = append(out, openSeries{id: series.ID(), labels: series.Labels(), metric: series.Metric(), class: series.Class(), unsealed: unsealed})
 	}
 	return out
 }

@@ -52,20 +52,60 @@ func (h *Head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) ite
 		if t == nil {
 			return
 		}
-		for _, found := range t.match(ms) {
-			p := &h.parts[found.part]
-			p.mu.RLock()
-			chunks := found.chunks()
-			overlap := false
-			for st := range chunks.All() {
-				overlap = overlap || st.hasSamplesIn(minT, maxT)
+		var chunks []Chunks
+		t.eachMatch(ms, func(list []*Series) bool {
+			chunks = h.overlapping(list, minT, maxT, chunks[:0])
+			for i, s := range list {
+				if !chunks[i].IsEmpty() && !yield(s, Snapshot{part: &h.parts[s.part], chunks: chunks[i]}) {
+					return false
+				}
 			}
+			return true
+		})
+	}
+}
+
+// overlapping appends the head chunks of each of the series, or none of those that have no samples in [minT, maxT]. Where the series are
+// many, each partition is locked once for all of them.
+func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
+	if len(list) < len(h.parts) {
+		for _, s := range list {
+			p := &h.parts[s.part]
+			p.mu.RLock()
+			into = append(into, s.chunksIn(minT, maxT))
 			p.mu.RUnlock()
-			if overlap && !yield(found, Snapshot{part: p, chunks: chunks}) {
-				return
+		}
+		return into
+	}
+	into = slices.Grow(into, len(list))[:len(list)]
+	for part := range h.parts {
+		p := &h.parts[part]
+		p.mu.RLock()
+		for i, s := range list {
+			if int(s.part) == part {
+				into[i] = s.chunksIn(minT, maxT)
 			}
 		}
+		p.mu.RUnlock()
 	}
+	return into
+}
+
+// chunksIn returns the head chunks, or none if they have no samples in [minT, maxT]. The caller holds the part's lock.
+func (s *Series) chunksIn(minT, maxT int64) Chunks {
+	chunks := s.chunks()
+	if chunks.many == nil {
+		if chunks.one == nil || !chunks.one.hasSamplesIn(minT, maxT) {
+			return Chunks{}
+		}
+		return chunks
+	}
+	for _, st := range *chunks.many {
+		if st.hasSamplesIn(minT, maxT) {
+			return chunks
+		}
+	}
+	return Chunks{}
 }
 
 // Exemplars yields the series of a tenant that match, with the exemplars of those head chunks that may have some after one instant and
@@ -148,6 +188,19 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 
 // match finds the tenant's series that match.
 func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
+	t.eachMatch(ms, func(list []*Series) bool {
+		out = append(out, list...)
+		return true
+	})
+	return out
+}
+
+// matchedAtOnce is how many series are passed on at once.
+const matchedAtOnce = 1024
+
+// eachMatch calls visit with the tenant's series that match, some at a time and those of one metric one after the other, until it returns
+// false. The list is valid until visit returns.
+func (t *Tenant) eachMatch(ms []*labels.Matcher, visit func(list []*Series) bool) {
 	type candidates struct {
 		metric *metricMembers
 		series []*Series
@@ -166,15 +219,30 @@ func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
 		}
 	}
 	t.mu.RUnlock()
+	var list []*Series
 	for _, c := range metrics {
-		out = append(out, c.metric.match(c.series, ms)...)
+		positions, rest := c.metric.match(c.series, ms)
+		for len(positions) > 0 || len(rest) > 0 {
+			list = list[:0]
+			some := positions[:min(len(positions), matchedAtOnce)]
+			positions = positions[len(some):]
+			for _, at := range some {
+				list = append(list, c.series[at])
+			}
+			if len(some) == 0 {
+				n := min(len(rest), matchedAtOnce)
+				list, rest = append(list, rest[:n]...), rest[n:]
+			}
+			if !visit(list) {
+				return
+			}
+		}
 	}
-	return out
 }
 
-// match finds those of series, the metric's at some instant, that match. Few are tested one by one; of
+// match finds those of series, the metric's at some instant, that match: the places of some, and the others. Few are tested one by one; of
 // many an index is kept, which is built anew once a quarter isn't in it.
-func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Series) {
+func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (positions []uint32, others []*Series) {
 	const few = 64
 	from := 0
 	if len(series) > few {
@@ -189,18 +257,16 @@ func (m *metricMembers) match(series []*Series, ms []*labels.Matcher) (out []*Se
 		set, n := m.set, m.inSet
 		m.mu.Unlock()
 		if n <= len(series) { // A reader with an older view of the metric tests its series one by one.
-			for _, i := range set.Match(ms) {
-				out = append(out, series[i])
-			}
+			positions = set.Match(ms)
 			from = n
 		}
 	}
 	for _, s := range series[from:] {
 		if format.MatchesAll(s.labels, ms) {
-			out = append(out, s)
+			others = append(others, s)
 		}
 	}
-	return out
+	return positions, others
 }
 
 // Stats counts what isn't sealed yet.
