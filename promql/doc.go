@@ -36,6 +36,10 @@
 // reads from it one sample per step. Operators between two of them, or one and a number, are computed in the same way. A range query
 // that is nothing else bypasses the evaluator.
 //
+// Series are read in the order of their ids. Where the answer shows the order of series, as that to an instant query does, or depends on it,
+// as limitk does, the result of a fragment is sorted by the labels that are stored, and groups by the first series of each: so answers are
+// in the order of Prometheus' storage. Which of several series with equal values topk and bottomk choose may differ.
+//
 // Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. Unusual cases are
 // left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
 // over native histograms (only its operand is a fragment then), a function that panics. Never fragments are: arguments of

@@ -46,6 +46,8 @@ type fragment struct {
 	starts bool
 	// minT is from where the ordinary Queryable would be asked to read.
 	minT int64
+	// counted: only whether the series have samples matters, not their values.
+	counted bool
 }
 
 // window returns the edges of the window of step i.
@@ -67,11 +69,19 @@ func (p *fragment) metric(stored labels.Labels) labels.Labels {
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
+// readFrom returns from when on samples are read.
+func (p *fragment) readFrom() int64 {
+	if p.counted { // The hints of histograms, for which those before are read, don't count.
+		return p.minT
+	}
+	return earlier(p.minT, hintContext)
+}
+
 // open finds the fragment's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
 // until the last of them was read.
 func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*storage.SelectedSeries, error) {
 	return store.Select(ctx, storage.Query{
-		Tenant: of, MinT: earlier(p.minT, hintContext), MaxT: p.edges.last(),
+		Tenant: of, MinT: p.readFrom(), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,
 	})
 }

@@ -142,7 +142,9 @@ func (p *plan) compute(c candidate) error {
 		err = errLateNames
 	}
 	if errors.Is(err, errHistograms) {
-		c.at, c.over = c.inner, nil
+		operand := *c.fragment
+		operand.counted = false
+		c.at, c.over, c.fragment = c.inner, nil, &operand
 		stats.Expr = (*c.at).String()
 		result, err = p.result(c, &stats)
 	} else if err == nil && result.inner {

@@ -129,6 +129,7 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 	in.named = in.seenBy(e)
 	p, ok := f.fragmentOf(e.Expr, in)
 	if ok {
+		p.counted = p.function == "" && (e.Op == parser.COUNT || e.Op == parser.GROUP)
 		f.found = append(f.found, candidate{at: at, fragment: p, over: over, inner: &e.Expr, ordered: in.ordered})
 	}
 	return ok

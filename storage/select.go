@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -194,15 +195,7 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 // merge makes one series of what windows and head have under one id; limit bounds how many, 0: all. found
 // comes by metric, and an id belongs to one metric.
 func (sel *selection) merge(found []matching, limit int) {
-	heads := make([]uint32, len(sel.open)) // places in open, by metric and id
-	metrics := make([]string, len(sel.open))
-	for i := range heads {
-		heads[i] = uint32(i)
-		metrics[i] = sel.open[i].labels.Get(labels.MetricName)
-	}
-	slices.SortFunc(heads, func(a, b uint32) int {
-		return cmp.Or(strings.Compare(metrics[a], metrics[b]), bytes.Compare(sel.open[a].id[:], sel.open[b].id[:]))
-	})
+	heads := sel.sortedHeads()
 	m := merger{sel: sel, limit: limit}
 	m.expect(found, len(heads))
 	for len(found) > 0 || len(heads) > 0 {
@@ -211,15 +204,15 @@ func (sel *selection) merge(found []matching, limit int) {
 		case len(heads) == 0:
 			metric = found[0].window.metric
 		case len(found) == 0:
-			metric = metrics[heads[0]]
+			metric = sel.open[heads[0]].metric
 		default:
-			metric = min(found[0].window.metric, metrics[heads[0]])
+			metric = min(found[0].window.metric, sel.open[heads[0]].metric)
 		}
 		n, k := 0, 0
 		for n < len(found) && found[n].window.metric == metric {
 			n++
 		}
-		for k < len(heads) && metrics[heads[k]] == metric {
+		for k < len(heads) && sel.open[heads[k]].metric == metric {
 			k++
 		}
 		if m.metric(found[:n], heads[:k]); m.full() {
@@ -227,6 +220,42 @@ func (sel *selection) merge(found []matching, limit int) {
 		}
 		found, heads = found[n:], heads[k:]
 	}
+}
+
+// headPlace is a place in a selection's open series, with what it is sorted by: its metric's, and the first bytes of its id.
+type headPlace struct {
+	id     uint64
+	metric uint32 // the place of the first series of the metric
+	at     uint32
+}
+
+// sortedHeads returns the places of the open series by metric and id. Those of one metric come one after the other.
+func (sel *selection) sortedHeads() []uint32 {
+	open := sel.open
+	places := make([]headPlace, len(open))
+	first := uint32(0)
+	for i := range places {
+		if open[i].metric != open[first].metric {
+			first = uint32(i)
+		}
+		places[i] = headPlace{id: binary.BigEndian.Uint64(open[i].id[:]), metric: first, at: uint32(i)}
+	}
+	slices.SortFunc(places, func(a, b headPlace) int {
+		if a.metric != b.metric {
+			if c := strings.Compare(open[a.at].metric, open[b.at].metric); c != 0 {
+				return c
+			}
+		}
+		if a.id != b.id {
+			return cmp.Compare(a.id, b.id)
+		}
+		return bytes.Compare(open[a.at].id[:], open[b.at].id[:])
+	})
+	heads := make([]uint32, len(places))
+	for i, p := range places {
+		heads[i] = p.at
+	}
+	return heads
 }
 
 // merger appends series to a selection.

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -182,24 +181,6 @@ func (g *groups) release(i int) {
 	}
 }
 
-// want is a series to read from a source.
-type want struct {
-	source uint32
-	at     uint32 // its place among the series that its metric has in the window
-	series uint32 // its place in the group
-	// alone: no other source has chunks of the series in the window.
-	alone bool
-	of    *SelectedSeries
-	// deletes are those that are about the series, where the rollups of some slot were made without one.
-	deletes format.Tombstones
-}
-
-// wantMemory has memory of wants that were read.
-var wantMemory = sync.Pool{New: func() any { return new([]want) }}
-
-// keptWants bounds the memory that is used again: more are those of series with many chunks, which take longer to read.
-const keptWants = 4096
-
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	n := 0
@@ -226,7 +207,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 			}
 		}
 	}
-	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
+	sortWants(wants)
 	tasks := sel.tasks(wants)
 	got := make([][]sealedChunk, len(tasks))
 	var err error

@@ -15,6 +15,7 @@ import (
 type openSeries struct {
 	id     format.SeriesID
 	labels labels.Labels
+	metric string
 	class  int64
 	hidden int64 // the newest timestamp that is no longer kept
 	gaps   []classGap
@@ -53,7 +54,7 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 			return nil, err
 		}
 		list = append(list, openSeries{
-			id: series.ID(), labels: series.Labels(), class: class, unsealed: unsealed, hidden: r.hiddenIn(class, rollup.Raw), gaps: r.gaps,
+			id: series.ID(), labels: series.Labels(), metric: series.Metric(), class: class, unsealed: unsealed, hidden: r.hiddenIn(class, rollup.Raw), gaps: r.gaps,
 		})
 		if len(list) == limit {
 			break

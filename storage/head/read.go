@@ -45,6 +45,9 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	}
 }
 
+// selectedAtOnce is the number of series whose head chunks are looked at together.
+const selectedAtOnce = 1024
+
 // Select yields the series of a tenant that match and have samples in [minT, maxT], until the context ends. scan is for callers that
 // keep few of the series: unless some label is looked up by its value, each series is tested, and no memory is taken for all of them.
 func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool) iter.Seq2[*Series, Snapshot] {
@@ -53,15 +56,65 @@ func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, 
 		if t == nil {
 			return
 		}
+		var (
+			list   []*Series
+			chunks []Chunks
+		)
+		flush := func() bool {
+			chunks = h.overlapping(list, minT, maxT, chunks[:0])
+			for i, s := range list {
+				if !chunks[i].IsEmpty() && !yield(s, Snapshot{part: &h.parts[s.part], chunks: chunks[i]}) {
+					return false
+				}
+			}
+			list = list[:0]
+			return true
+		}
+		more := true
 		t.each(ctx, ms, scan, func(found *Series) bool {
-			p := &h.parts[found.part]
-			p.mu.RLock()
-			chunks := found.chunks()
-			overlap := chunks.haveSamplesIn(minT, maxT)
-			p.mu.RUnlock()
-			return !overlap || yield(found, Snapshot{part: p, chunks: chunks})
+			if list = append(list, found); len(list) == selectedAtOnce {
+				more = flush()
+			}
+			return more
 		})
+		if more {
+			flush()
+		}
 	}
+}
+
+// overlapping appends the head chunks of each of the series, or none of those that have no samples in [minT, maxT]. Where the series are
+// many, each partition is locked once for all of them.
+func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
+	if len(list) < len(h.parts) {
+		for _, s := range list {
+			p := &h.parts[s.part]
+			p.mu.RLock()
+			into = append(into, s.chunksIn(minT, maxT))
+			p.mu.RUnlock()
+		}
+		return into
+	}
+	into = slices.Grow(into, len(list))[:len(list)]
+	for part := range h.parts {
+		p := &h.parts[part]
+		p.mu.RLock()
+		for i, s := range list {
+			if int(s.part) == part {
+				into[i] = s.chunksIn(minT, maxT)
+			}
+		}
+		p.mu.RUnlock()
+	}
+	return into
+}
+
+// chunksIn returns the head chunks, or none if they have no samples in [minT, maxT]. The caller holds the part's lock.
+func (s *Series) chunksIn(minT, maxT int64) Chunks {
+	if chunks := s.chunks(); chunks.haveSamplesIn(minT, maxT) {
+		return chunks
+	}
+	return Chunks{}
 }
 
 // Exemplars yields the series of a tenant that match and have exemplars, with those of the head chunks that may have some after one

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// want is a series to read from a source.
+type want struct {
+	source uint32
+	at     uint32 // its place among the series that its metric has in the window
+	series uint32 // its place in the group
+	// alone: no other source has chunks of the series in the window.
+	alone bool
+	of    *SelectedSeries
+	// deletes are those that are about the series, where the rollups of some slot were made without one.
+	deletes format.Tombstones
+}
+
+// wantMemory has memory of wants that were read.
+var wantMemory = sync.Pool{New: func() any { return new([]want) }}
+
+// keptWants bounds the memory that is used again: more are those of series with many chunks, which take longer to read.
+const keptWants = 4096
+
+// fewSources is from how many sources wants are sorted source by source.
+const fewSources = 16
+
+// sortWants sorts by source and place. Most often those of each source are in order: the series of a metric come in the order of their ids,
+// as they do in its windows.
+func sortWants(wants []want) {
+	byPlace := func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
+	var sources []uint32
+	inOrder := true
+	for i := range wants {
+		w := &wants[i]
+		if i > 0 && w.source == wants[i-1].source {
+			inOrder = inOrder && wants[i-1].at <= w.at
+			continue
+		}
+		inOrder = inOrder && (i == 0 || wants[i-1].source < w.source)
+		if at, found := slices.BinarySearch(sources, w.source); !found {
+			if sources = slices.Insert(sources, at, w.source); len(sources) > fewSources {
+				break
+			}
+		}
+	}
+	if len(sources) > fewSources {
+		slices.SortFunc(wants, byPlace)
+		return
+	}
+	if inOrder {
+		return
+	}
+	memory := wantMemory.Get().(*[]want)
+	sorted := (*memory)[:0]
+	for _, source := range sources {
+		for i := range wants {
+			if wants[i].source == source {
+				sorted = append(sorted, wants[i])
+			}
+		}
+	}
+	copy(wants, sorted)
+	if clear(sorted); cap(sorted) <= keptWants {
+		*memory = sorted
+		wantMemory.Put(memory)
+	}
+	if !slices.IsSortedFunc(wants, byPlace) {
+		slices.SortFunc(wants, byPlace)
+	}
+}
