@@ -3,6 +3,7 @@ package adapter
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -21,4 +22,16 @@ func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain fun
 		}
 		return cmp.Or(l.CheckRequest(name, math.MaxInt64), err)
 	}
+}
+
+// MaxLabelText bounds the name and the value of a label, where labels are made of bytes from outside: the store takes shorter ones only, and Prometheus'
+// labels panic beyond 16 MiB.
+const MaxLabelText = 1 << 20
+
+// CheckLabelText returns an error if a name or a value can't be that of a label.
+func CheckLabelText(name, value string) error {
+	if n := max(len(name), len(value)); n > MaxLabelText {
+		return fmt.Errorf("a label has %d bytes, at most %d can be read", n, MaxLabelText)
+	}
+	return nil
 }

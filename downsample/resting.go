@@ -123,8 +123,8 @@ func (w *restingWindow) ready() time.Time {
 // listingShare bounds the time that listing takes while there is nothing to do, as a share of all: 1 in so many.
 const listingShare = 200
 
-// due reports whether it is time to list again: after an interval, and as soon as half of what is listed is done if more windows wait. Where a list had
-// nothing, that is later if it took long.
+// due reports whether it is time to list again: after an interval, and as soon as half of the list is done if more windows wait. An empty list that took
+// long is made again later.
 func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

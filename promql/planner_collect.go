@@ -16,7 +16,7 @@ type collector struct {
 	memory arena
 	// ordered: the series are to be in the order of the labels that are stored. They are in kept then.
 	ordered bool
-	kept    []storedSeries
+	kept    []keyedSeries
 }
 
 // add takes a series with the labels of the one that is stored. It returns errHistograms where only a later series has histograms: the fragment must be computed again then.
@@ -32,7 +32,7 @@ func (c *collector) add(stored, metric labels.Labels, v *values) error {
 	case c.all != nil && c.sum == nil:
 		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
 	case c.ordered:
-		c.kept = append(c.kept, storedSeries{stored, c.memory.keep(metric, v)})
+		c.kept = append(c.kept, keyedSeries{stored, c.memory.keep(metric, v)})
 	default:
 		c.series = append(c.series, c.memory.keep(metric, v))
 	}

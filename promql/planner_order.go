@@ -51,15 +51,15 @@ func (in surroundings) orderedIn(e *parser.AggregateExpr) bool {
 	return in.ordered && (e.Without || len(e.Grouping) > 0)
 }
 
-// storedSeries is a series of a fragment's result with the labels of the series that it is made of.
-type storedSeries struct {
+// keyedSeries is a series of a fragment's result with the labels of the series that it is made of.
+type keyedSeries struct {
 	stored labels.Labels
 	*fragmentSeries
 }
 
 // inLabelOrder returns the series in the order of the labels that are stored.
-func inLabelOrder(list []storedSeries) []*fragmentSeries {
-	slices.SortFunc(list, func(a, b storedSeries) int { return labels.Compare(a.stored, b.stored) })
+func inLabelOrder(list []keyedSeries) []*fragmentSeries {
+	slices.SortFunc(list, func(a, b keyedSeries) int { return labels.Compare(a.stored, b.stored) })
 	series := make([]*fragmentSeries, len(list))
 	for i, s := range list {
 		series[i] = s.fragmentSeries

@@ -44,11 +44,17 @@ type OverWindow struct {
 // compacting remembers which windows are compacted.
 type compacting struct {
 	mu sync.Mutex // of changes
-	of map[string]compactedWindows
+	of map[string]compactedTenant
 }
 
 // compactedWindows are the windows of a tenant that were compacted, by number, with the version of their marks then.
 type compactedWindows map[int64]uint64
+
+// compactedTenant has those of a tenant, and their row as it is stored; nil: there is none. They don't change.
+type compactedTenant struct {
+	windows compactedWindows
+	row     []byte
+}
 
 // compactedRow is a row of table store: {"windows":{"2199023256246":"9f0c…"}}.
 type compactedRow struct {
@@ -245,23 +251,30 @@ func (s *Store) compactPartition(ctx context.Context, res rollup.Resolution, par
 	})
 }
 
-// compactedOf returns the windows of a tenant that were compacted. They don't change.
+// compactedOf returns the windows of a tenant that were compacted.
 func (s *Store) compactedOf(ctx context.Context, tenant string) (compactedWindows, error) {
 	s.compacting.mu.Lock()
 	defer s.compacting.mu.Unlock()
+	done, err := s.recallCompacted(ctx, tenant)
+	return done.windows, err
+}
+
+// recallCompacted returns them with their row. It needs the lock.
+func (s *Store) recallCompacted(ctx context.Context, tenant string) (compactedTenant, error) {
 	if done, ok := s.compacting.of[tenant]; ok {
 		return done, nil
 	}
-	done, _, err := s.readCompacted(ctx, tenant)
+	windows, row, err := s.readCompacted(ctx, tenant)
+	done := compactedTenant{windows, row}
 	if err == nil {
 		s.compacting.set(tenant, done)
 	}
 	return done, err
 }
 
-func (c *compacting) set(tenant string, done compactedWindows) {
+func (c *compacting) set(tenant string, done compactedTenant) {
 	if c.of == nil || len(c.of) >= maxHorizonMemory {
-		c.of = map[string]compactedWindows{}
+		c.of = map[string]compactedTenant{}
 	}
 	c.of[tenant] = done
 }
@@ -291,10 +304,11 @@ func (s *Store) readCompacted(ctx context.Context, tenant string) (done compacte
 func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	s.compacting.mu.Lock()
 	defer s.compacting.mu.Unlock()
-	done, before, err := s.readCompacted(ctx, c.Tenant)
+	before, err := s.recallCompacted(ctx, c.Tenant)
 	if err != nil {
 		return err
 	}
+	done := maps.Clone(before.windows)
 	listed, err := s.knownWindows(ctx, c.Tenant, -allWindows, allWindows, s.noteGap)
 	if err != nil {
 		return err
@@ -312,7 +326,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	if err != nil {
 		return err
 	}
-	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, compactedPartition, engine.Key{engine.Text(c.Tenant)}, before, after)
+	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, compactedPartition, engine.Key{engine.Text(c.Tenant)}, before.row, after)
 	if err == nil && !ok {
 		err = errOthersAdd
 	}
@@ -320,6 +334,6 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 		delete(s.compacting.of, c.Tenant) // Unknown after a failed write.
 		return fmt.Errorf("storage: noting that window %d of %q was compacted: %w", c.Window, c.Tenant, err)
 	}
-	s.compacting.set(c.Tenant, done)
+	s.compacting.set(c.Tenant, compactedTenant{done, after})
 	return nil
 }

@@ -269,10 +269,12 @@ func TestCleaningBesideCompact(t *testing.T) {
 		m.deleteOver()
 		eng := &steppingEngine{Engine: m.testStore.eng, done: make(chan struct{})}
 		eng.do = func() {
+			_, row, err := m.readCompacted(context.Background(), "default")
+			assert.NoError(t, err)
 			m.compacting.mu.Lock()
-			m.compacting.set("default", compactedWindows{}) // All windows are listed again.
+			m.compacting.set("default", compactedTenant{compactedWindows{}, row}) // All windows are listed again.
 			m.compacting.mu.Unlock()
-			_, err := m.compactAll(context.Background(), func() {})
+			_, err = m.compactAll(context.Background(), func() {})
 			assert.NoError(t, err)
 		}
 		step := 1 + rng.Int64N(400)

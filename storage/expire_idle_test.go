@@ -28,7 +28,7 @@ func openCountingStore(t *testing.T, n *atomic.Int64, matches func(faultengine.O
 	return ts
 }
 
-// askedToExpire expires what is due, and returns how often the engine was asked for what is counted.
+// askedToExpire runs Expire, and returns how many counted operations it took.
 func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	ts.t.Helper()
 	n.Store(0)

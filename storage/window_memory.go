@@ -13,7 +13,7 @@ import (
 // reads. It takes some 40 bytes per window, as few as that because there is a window per tenant and day: the cache of what queries read, which is
 // ten times as large for each, can't hold all of them, and isn't to be filled with windows that no query asks for.
 //
-//	tenant ─► its windows, in order: {the engine's version, the version of the marks at that time, what is known of the counts of the series}
+//	tenant ─► its windows, in order: {the engine's version, the version of the marks at that time, whether the series are counted}
 //
 // It is bounded: windows beyond maxKnownWindows are read each time.
 type windowMemory struct {
@@ -31,7 +31,7 @@ type knownWindow struct {
 	engine uint64
 	// marks is the version of the marks; 0: there are none.
 	marks uint64
-	// counts is what is known of the counts of its series: see countedState.known.
+	// counts has whether its series are counted: see countedState.known.
 	counts uint64
 }
 
@@ -41,7 +41,7 @@ func bounds(list []knownWindow, first, last int64) (from, to int) {
 	return from, from + sort.Search(len(list)-from, func(i int) bool { return list[from+i].window > last })
 }
 
-// get returns what is known of a window.
+// get returns a window; the zero value: nothing is known of it.
 func (m *windowMemory) get(at tenantWindow) (k knownWindow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *windowMemory) get(at tenantWindow) (k knownWindow) {
 	return k
 }
 
-// change calls set to change what is known of a window.
+// change calls set to change a window.
 func (m *windowMemory) change(at tenantWindow, set func(*knownWindow)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *windowMemory) retain(tenant string, first, last int64, listed []int64) 
 	}
 }
 
-// What is known of the counts of a window's series, in the lowest bits of knownWindow.counts; the others are a hash of the states which that is about.
+// States of the counts of a window's series, in the lowest bits of knownWindow.counts; the others are a hash of the window's states.
 const (
 	countsThere     = 1 + iota // they are stored
 	countsWait                 // they are to be made
@@ -98,7 +98,7 @@ const (
 	countsBits = 7
 )
 
-// known returns what is to be remembered of the counts of a window in these states.
+// known returns the value of knownWindow.counts of a window in these states.
 func (c countedState) known(as uint64) uint64 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], c.state)
@@ -106,7 +106,7 @@ func (c countedState) known(as uint64) uint64 {
 	return xxhash.Sum64(b[:])&^countsBits | as
 }
 
-// countsOf returns what is known of the counts of a window in these states; 0: nothing is.
+// countsOf returns whether the series of a window in these states are counted; 0: that isn't known.
 func (m *windowMemory) countsOf(at tenantWindow, of countedState) uint64 {
 	k := m.get(at).counts
 	if as := k & countsBits; as == countsLost || k == of.known(as) {
@@ -115,7 +115,7 @@ func (m *windowMemory) countsOf(at tenantWindow, of countedState) uint64 {
 	return 0
 }
 
-// setCounts remembers what was found out about the counts of a window in these states.
+// setCounts remembers whether the series of a window in these states are counted.
 func (m *windowMemory) setCounts(at tenantWindow, of countedState, as uint64) {
 	m.change(at, func(k *knownWindow) { k.counts = of.known(as) })
 }

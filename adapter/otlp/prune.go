@@ -16,6 +16,8 @@ const (
 	maxAttributes = 128
 	// maxResourceAttributes of a resource, and of a scope.
 	maxResourceAttributes = 256
+	// maxSeriesText bounds the labels' text of one series, bytes. The store takes less, and Prometheus' labels panic beyond 16 MiB.
+	maxSeriesText = 2 << 20
 	// maxWork bounds the labels' text that a request is translated to, bytes.
 	maxWork = 2 << 30
 	// seriesWork is what a series counts of it beside its text, and an attribute attributeWork.
@@ -35,6 +37,8 @@ type pruner struct {
 	outer             int64
 	tooManyAttributes bool
 	metric            string
+	// unit is how long the metric's unit is, which may become a part of its name.
+	unit int
 }
 
 // prune works on all of a request, and returns how many data points it had and how many are left.
@@ -48,7 +52,7 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
 			p.enter(of.Resource().Attributes(), scope)
 			scope.Metrics().RemoveIf(p.refusesMetric)
 		}
-		if of.Resource().Attributes().Len() > maxResourceAttributes {
+		if tooMany(of.Resource().Attributes()) {
 			// target_info would be made of them, and there are no points any more.
 			pcommon.NewMap().CopyTo(of.Resource().Attributes())
 		}
@@ -57,7 +61,7 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
 }
 
 func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
-	p.outer, p.tooManyAttributes = 0, resource.Len() > maxResourceAttributes || scope.Scope().Attributes().Len() > maxResourceAttributes
+	p.outer, p.tooManyAttributes = 0, tooMany(resource) || tooMany(scope.Scope().Attributes())
 	if p.tooManyAttributes {
 		return
 	}
@@ -74,6 +78,11 @@ func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
 		s := scope.Scope()
 		p.outer += textOf(s.Attributes()) + int64(len(s.Name())+len(s.Version())+len(scope.SchemaUrl()))
 	}
+}
+
+// tooMany reports whether a resource or a scope has more attributes, or longer ones, than labels can be made of.
+func tooMany(attributes pcommon.Map) bool {
+	return attributes.Len() > maxResourceAttributes || textOf(attributes) > maxSeriesText
 }
 
 // textOf is how many bytes of labels attributes become, with attributeWork for each.
@@ -97,7 +106,7 @@ func attributeText(name string, v pcommon.Value) int64 {
 
 // refusesMetric reports whether nothing of a metric can be translated; else it takes out what can't.
 func (p *pruner) refusesMetric(m pmetric.Metric) bool {
-	p.metric = m.Name()
+	p.metric, p.unit = m.Name(), len(m.Unit())
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
 		p.numbers(m.Gauge().DataPoints())
@@ -192,9 +201,11 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	case at > math.MaxInt64:
 		reason, text = reasonNoTimestamp, "has a data point whose timestamp is beyond the year 2262"
 	case p.tooManyAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope of more than %d attributes", maxResourceAttributes)
+		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope of more than %d attributes, or %d bytes of them", maxResourceAttributes, maxSeriesText)
 	case attributes.Len() > maxAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point of %d attributes, at most %d are taken", attributes.Len(), maxAttributes)
+	case p.outer+textOf(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
+		reason, text = reasonTooMuchText, fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
 	default:
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + textOf(attributes))
 		if cost > p.work {

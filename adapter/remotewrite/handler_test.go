@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
-	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter"
@@ -184,40 +182,6 @@ func TestGarbage(t *testing.T) {
 	w := post(newTestHandler(t, newRecorder(), nil), contentV2, marshalV2(t, req))
 	require.Equal(t, 400, w.Code)
 	require.Contains(t, w.Body.String(), "first symbol")
-}
-
-// TestBodyOfAnotherVersion holds that a body which isn't of the version that the content type names is rejected with what is wrong. Its
-// fields are unknown to the other version's message, which has no samples then, and such a request was acknowledged.
-func TestBodyOfAnotherVersion(t *testing.T) {
-	v1, v2 := marshalV1(t, oneSample()), marshalV2(t, v2From(oneSample()))
-	metadata := marshalV1(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "m", Help: "Help."}}})
-	symbols := marshalV2(t, &writev2.Request{Symbols: []string{"", "a"}})
-	for _, c := range []struct {
-		what, contentType string
-		body              []byte
-		code              int
-		text              string
-	}{
-		{"1.0 as 2.0", contentV2, v1, 400, "the body is a message of remote write 1.0"},
-		{"1.0's metadata as 2.0", contentV2, metadata, 400, "the body is a message of remote write 1.0"},
-		{"both as 2.0", contentV2, append(slices.Clone(v2), v1...), 400, "the body is a message of remote write 1.0"},
-		{"2.0 as 1.0", contentV1, v2, 400, "the body is a message of remote write 2.0"},
-		{"2.0 without a message's name", mediaType, v2, 400, "the body is a message of remote write 2.0"},
-		{"2.0 without a type", "", v2, 400, "the body is a message of remote write 2.0"},
-		{"2.0's symbols as 1.0", contentV1, symbols, 400, "the body is a message of remote write 2.0"},
-		{"both as 1.0", contentV1, append(slices.Clone(v1), v2...), 400, "the body is a message of remote write 2.0"},
-		{"nothing as 1.0", contentV1, nil, 204, ""},
-		{"nothing as 2.0", contentV2, nil, 204, ""},
-		{"symbols as 2.0", contentV2, symbols, 204, ""},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			r := newRecorder()
-			w := postRaw(newTestHandler(t, r, nil), c.contentType, "snappy", snappy.Encode(nil, c.body))
-			require.Equal(t, c.code, w.Code, w.Body)
-			require.Contains(t, w.Body.String(), c.text)
-			require.Empty(t, r.samples)
-		})
-	}
 }
 
 // TestBrokenConnection holds that a body which didn't arrive whole is never answered as if it could not succeed.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
@@ -180,8 +181,13 @@ func parseMetric(text []byte) (labels.Labels, error) {
 	s := scan{b: text}
 	b := labels.NewScratchBuilder(16)
 	err := s.object(func(name []byte) error {
-		n, err := s.unquoted()
-		b.Add(string(name), n)
+		value, err := s.unquoted()
+		if err == nil {
+			err = adapter.CheckLabelText(string(name), value)
+		}
+		if err == nil {
+			b.Add(string(name), value)
+		}
 		return err
 	})
 	if err != nil {

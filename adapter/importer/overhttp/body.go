@@ -9,6 +9,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -148,6 +149,9 @@ func (d *decoder) series() (s storage.ImportedSeries, err error) {
 		}
 		if err := d.take(int64(len(name) + len(value))); err != nil {
 			return s, err
+		}
+		if err := adapter.CheckLabelText(string(name), string(value)); err != nil {
+			return s, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		d.builder.Add(string(name), string(value))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -117,6 +118,9 @@ type query struct {
 func (q *query) series(ls []prompb.Label) error {
 	q.b.Reset()
 	for _, l := range ls {
+		if err := adapter.CheckLabelText(l.Name, l.Value); err != nil {
+			return err
+		}
 		q.b.Add(l.Name, l.Value)
 	}
 	q.b.Sort()

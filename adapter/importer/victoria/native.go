@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 )
@@ -146,10 +147,16 @@ func parseName(b []byte) (labels.Labels, error) {
 		return labels.EmptyLabels(), fmt.Errorf("the name of a series: %w", errNotNative)
 	}
 	s := labels.NewScratchBuilder(len(texts)/2 + 1)
+	if err := adapter.CheckLabelText("", texts[0]); err != nil {
+		return labels.EmptyLabels(), err
+	}
 	if texts[0] != "" {
 		s.Add(labels.MetricName, texts[0])
 	}
 	for i := 1; i < len(texts); i += 2 {
+		if err := adapter.CheckLabelText(texts[i], texts[i+1]); err != nil {
+			return labels.EmptyLabels(), err
+		}
 		s.Add(texts[i], texts[i+1])
 	}
 	s.Sort()
