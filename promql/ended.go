@@ -28,7 +28,7 @@ func asPrometheus(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
 		return unavailable(err)
 	case ofQuery(err):
 		return storage.PlainError(err)
@@ -61,7 +61,7 @@ func asEnded(err error) error {
 	switch {
 	case err == nil || errors.As(err, &canceled) || errors.As(err, &timeout):
 		return err
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
 		return unavailable(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return promengine.ErrQueryTimeout("query execution")
@@ -84,9 +84,6 @@ func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	i, err := q.QueryTracker.Insert(ctx, text)
 	switch {
 	case err == nil:
-		if computes, ok := ctx.Value(activeKey{}).(func()); ok {
-			computes()
-		}
 		return i, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		err = promengine.ErrQueryTimeout("query queue")

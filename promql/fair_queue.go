@@ -14,7 +14,7 @@ import (
 //	waiting  a: ▪▪▪▪▪▪▪▪   b: ▪   c: ▪▪              └────────────┘
 //
 // A tenant that has nothing running may also take one of the extra places, so that it doesn't wait until a long query of
-// another tenant ends.
+// another tenant ends. A query that waits for something else meanwhile gives its place to others, see park.
 type fairQueue struct {
 	places, extra int
 	// most bounds the number of waiters of all tenants.
@@ -45,6 +45,7 @@ type tenantQueue struct {
 // waiter is a query that waits. A query of several tenants counts in all of their queues, and waits in the first.
 type waiter struct {
 	queues []*tenantQueue
+	demand int64
 	ready  chan error // has room for one
 }
 
@@ -65,7 +66,13 @@ var errQueueFull = errors.New("promql: too many queries of the tenant are waitin
 // enter waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
 // context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
-	w, err := f.start(shares)
+	return f.enterWith(ctx, shares, 0)
+}
+
+// enterWith is enter for a query that is about to hold demand bytes, which count as held from its start until the caller releases
+// them: unless nothing else runs, it waits until they fit in.
+func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64) error {
+	w, err := f.start(shares, demand)
 	if err != nil {
 		return err
 	}
@@ -81,6 +88,7 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 	}
 	if err == nil && ctx.Err() != nil { // It was given a place when nobody waited for its answer any more.
 		f.leave(shares)
+		f.hold(shares, -demand)
 		return ctx.Err()
 	}
 	return err
@@ -98,7 +106,7 @@ func (f *fairQueue) dropped(w *waiter) bool {
 }
 
 // start takes a place if one is free; otherwise it returns the waiter that it has queued.
-func (f *fairQueue) start(shares []share) (*waiter, error) {
+func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	queues := make([]*tenantQueue, 0, usualTenants)
@@ -108,8 +116,8 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 		queues = append(queues, q)
 	}
 	first := queues[0]
-	if len(first.waiters) == 0 && f.mayRun(queues) {
-		f.run(queues)
+	if len(first.waiters) == 0 && f.mayRun(queues, demand) {
+		f.run(queues, demand)
 		return nil, nil
 	}
 	if most := shares[0].waiting; most > 0 && len(first.waiters) >= most {
@@ -120,7 +128,7 @@ func (f *fairQueue) start(shares []share) (*waiter, error) {
 		f.tidy(queues)
 		return nil, ErrTooManyQueries
 	}
-	w := &waiter{queues: slices.Clone(queues), ready: make(chan error, 1)}
+	w := &waiter{queues: slices.Clone(queues), demand: demand, ready: make(chan error, 1)}
 	if len(first.waiters) == 0 {
 		f.order = append(f.order, first)
 	}
@@ -143,7 +151,7 @@ func (f *fairQueue) queueOf(name string) *tenantQueue {
 }
 
 // mayRun returns true if a query of these tenants may start now.
-func (f *fairQueue) mayRun(queues []*tenantQueue) bool {
+func (f *fairQueue) mayRun(queues []*tenantQueue, demand int64) bool {
 	idle, empty := true, true
 	for _, q := range queues {
 		if q.limit > 0 && q.running >= q.limit {
@@ -154,16 +162,18 @@ func (f *fairQueue) mayRun(queues []*tenantQueue) bool {
 	if f.bytes > 0 && f.held >= f.bytes && (!empty || f.held >= f.bytes+f.bytes/4) {
 		return false
 	}
-	if f.tight && f.running > 0 {
+	if f.running > 0 && (f.tight || demand > 0 && f.bytes > 0 && f.held+demand > f.bytes) {
 		return false
 	}
 	return f.running < f.places || idle && f.running < f.places+f.extra
 }
 
-func (f *fairQueue) run(queues []*tenantQueue) {
+func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	f.running++
+	f.held += demand
 	for _, q := range queues {
 		q.running++
+		q.held += demand
 	}
 }
 
@@ -216,6 +226,29 @@ func (f *fairQueue) named(q *tenantQueue) bool {
 	})
 }
 
+// park gives the place of a query to others while it still counts as running for its tenants. The caller must call leaveParked instead of
+// leave then.
+func (f *fairQueue) park() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	for f.next() {
+	}
+}
+
+// unpark is the opposite of park: for a while more may run than there are places.
+func (f *fairQueue) unpark() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running++
+}
+
+// leaveParked is leave after park.
+func (f *fairQueue) leaveParked(shares []share) {
+	f.unpark()
+	f.leave(shares)
+}
+
 // leave gives a place back, and starts the next waiters.
 func (f *fairQueue) leave(shares []share) {
 	f.mu.Lock()
@@ -235,6 +268,9 @@ func (f *fairQueue) leave(shares []share) {
 
 // hold adds to the bytes that tenants hold after their queries have given back their places. Negative bytes release them.
 func (f *fairQueue) hold(shares []share, bytes int64) {
+	if bytes == 0 {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held += bytes
@@ -269,7 +305,7 @@ func (f *fairQueue) holding() int64 {
 func (f *fairQueue) next() bool {
 	for i, q := range f.order {
 		w := q.waiters[0]
-		if !f.mayRun(w.queues) {
+		if !f.mayRun(w.queues, w.demand) {
 			continue
 		}
 		q.waiters = slices.Delete(q.waiters, 0, 1)
@@ -278,7 +314,7 @@ func (f *fairQueue) next() bool {
 		if len(q.waiters) > 0 {
 			f.order = append(f.order, q)
 		}
-		f.run(w.queues)
+		f.run(w.queues, w.demand)
 		w.ready <- nil
 		return true
 	}

@@ -174,7 +174,7 @@ func TestLimitsOfQueries(t *testing.T) {
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, 0, limiter)
+		g := newGate(Options{MaxConcurrency: 10, Limiter: limiter})
 		a, ab := tenant.Into(t.Context(), "a"), tenant.Into(t.Context(), "a|b")
 		one, err := g.Insert(a, "")
 		require.NoError(t, err)

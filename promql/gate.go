@@ -25,11 +25,17 @@ const (
 
 // gate bounds the queries that run at once, and those that wait, shares both among tenants, and the planner's work, too.
 // It implements Prometheus' promql.QueryTracker.
+//
+//	queries: --query.max-concurrency places        large: as many, and as memory allows
+//	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
+	large   *fairQueue
 	workers *fairQueue
-	texts   texts
+	// largeBytes is how much memory a read holds that is large; 0: none is.
+	largeBytes int64
+	pressure   *pressure
 
 	mu      sync.Mutex
 	entered map[int]entry // by what Insert returned
@@ -39,17 +45,32 @@ type gate struct {
 // entry is a query that has a place.
 type entry struct {
 	shares []share
-	stays  bool // until its stay ends
+	read   *read // nil: it keeps its place until Delete
 }
 
-func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *gate {
-	places := max(1, maxConcurrency)
+const (
+	// smallReads is how many large reads may wait for their turn: together they hold an eighth of the memory at most.
+	smallReads = 128
+	// largeShare is the share of the memory that is counted for large reads that run at once, unless one alone needs more.
+	largeShare = 0.25
+	// unreadOfAll is by how much more than for large reads the bytes of unread answers must be for small ones to wait.
+	unreadOfAll = 4
+)
+
+func newGate(o Options) *gate {
+	places := max(1, o.MaxConcurrency)
 	g := &gate{
-		limiter: limiter, entered: map[int]entry{},
-		queries: newFairQueue(places, max(1, places/4), places*waitingPerRunning),
-		workers: newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+		limiter: o.Limiter, entered: map[int]entry{},
+		queries:    newFairQueue(places, max(1, places/4), places*waitingPerRunning),
+		large:      newFairQueue(places, 0, smallReads),
+		workers:    newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+		largeBytes: o.Memory / 8 / smallReads,
 	}
-	g.queries.bytes, g.texts.bytes = unreadBytes, unreadBytes
+	g.queries.bytes = o.UnreadBytes
+	if g.largeBytes > 0 {
+		g.queries.bytes = unreadOfAll * o.UnreadBytes
+		g.large.bytes = int64(largeShare * float64(o.Memory))
+	}
 	return g
 }
 
@@ -76,8 +97,8 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	defer g.mu.Unlock()
 	g.last++
 	e := entry{shares: shares}
-	if s, ok := ctx.Value(heldPlaceKey{}).(*heldPlace); ok && s.place == 0 {
-		s.place, e.stays = g.last, true
+	if r := readOf(ctx); r != nil && r.place == 0 {
+		r.place, e.read = g.last, r
 	}
 	g.entered[g.last] = e
 	return g.last, nil
@@ -86,38 +107,13 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 // notInserted is what Insert returns beside an error.
 const notInserted = -1
 
-// Delete implements promql.QueryTracker. A query that stays, see gate.stay, keeps its place.
+// Delete implements promql.QueryTracker. A read keeps its place until it leaves.
 func (g *gate) Delete(inserted int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e, ok := g.entered[inserted]; ok && !e.stays {
-		g.leave(inserted, e)
-	}
-}
-
-// leave needs the lock.
-func (g *gate) leave(inserted int, e entry) {
-	delete(g.entered, inserted)
-	g.queries.leave(e.shares)
-}
-
-// heldPlace is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited
-// would begin in between.
-type heldPlace struct {
-	place int // 0: none was taken
-}
-
-type heldPlaceKey struct{}
-
-// holdPlace returns a context whose query keeps the place that it takes until end is called.
-func (g *gate) holdPlace(ctx context.Context) (_ context.Context, end func()) {
-	s := &heldPlace{}
-	return context.WithValue(ctx, heldPlaceKey{}, s), func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if e, ok := g.entered[s.place]; ok {
-			g.leave(s.place, e)
-		}
+	if e, ok := g.entered[inserted]; ok && e.read == nil {
+		delete(g.entered, inserted)
+		g.queries.leave(e.shares)
 	}
 }
 

@@ -65,13 +65,13 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	t := &textSet{r: r, seen: map[string]struct{}{}, list: []string{}}
+	t := &textSet{r: r, ctx: ctx, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows.
-	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
-		search.ofOpen(t, open.labels)
+	if err := t.ofHead(ctx, search); err != nil {
+		return nil, err
 	}
 	windows, err := windowFinder{r}.windowsOfNames(ctx)
 	if err != nil {
@@ -86,6 +86,21 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, err
 	}
 	return t.sorted(q.Limit)
+}
+
+// ofHead adds texts of unsealed series.
+func (t *textSet) ofHead(ctx context.Context, search textSearch) (err error) {
+	metered := func(n int) bool {
+		err = Grow(ctx, int64(n)*matchedBytes)
+		return err == nil
+	}
+	for series := range t.r.s.head.SelectMetered(t.r.tenant, t.r.matchers, t.r.minT, t.r.maxT, metered) {
+		search.ofOpen(t, series.Labels())
+		if t.err != nil {
+			return t.err
+		}
+	}
+	return err
 }
 
 // ofCatalogs adds what the catalogs of the windows list.
@@ -182,10 +197,13 @@ func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windo
 // textSet collects texts from many goroutines.
 type textSet struct {
 	r    *request
+	ctx  context.Context
 	mu   sync.Mutex
 	seen map[string]struct{}
 	list []string // those seen, in the order in which they came
 	err  error
+	// unmetered are bytes of texts that the meter doesn't know yet.
+	unmetered int64
 }
 
 func (t *textSet) add(texts ...string) {
@@ -201,7 +219,7 @@ func (t *textSet) addOne(s string) {
 	if _, ok := t.seen[s]; ok || t.err != nil {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
+	if t.err = t.charge(s); t.err == nil {
 		t.seen[s] = struct{}{}
 		t.list = append(t.list, s)
 	}
@@ -212,10 +230,24 @@ func (t *textSet) addLast(s string) {
 	if _, ok := t.seen[s]; ok || t.err != nil {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
+	if t.err = t.charge(s); t.err == nil {
 		t.list = append(t.list, s)
 	}
 }
+
+// charge counts a text before it is held. Memory is metered for many texts at once.
+func (t *textSet) charge(s string) error {
+	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meteredAtOnce {
+		if err := Grow(t.ctx, t.unmetered); err != nil {
+			return err
+		}
+		t.unmetered = 0
+	}
+	return t.r.budget.charge(len(s) + textBytes)
+}
+
+// meteredAtOnce is how many bytes of texts are metered at once.
+const meteredAtOnce = 64 << 10
 
 // sorted returns the first texts, up to limit (0: all).
 func (t *textSet) sorted(limit int) ([]string, error) {

@@ -119,8 +119,8 @@ func (r *request) loadTombstones(ctx context.Context) error {
 }
 
 // open finds the unsealed series.
-func (r *request) open() []openSeries {
-	list := r.s.selectOpen(r.tenant, r.matchers, r.minT, r.maxT)
+func (r *request) open(ctx context.Context) ([]openSeries, error) {
+	list, err := r.s.selectOpen(ctx, r.tenant, r.matchers, r.minT, r.maxT)
 	kept := list[:0]
 	for i := range list {
 		o := &list[i]
@@ -129,7 +129,7 @@ func (r *request) open() []openSeries {
 			kept = append(kept, *o)
 		}
 	}
-	return kept
+	return kept, err
 }
 
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,

@@ -115,7 +115,11 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
-	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
+	open, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: open}
 	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
@@ -128,7 +132,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	}
 	found, memory := make([]matching, len(list)), matchedMemory{}
 	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		found[at], err = find.take(list[at], m, positions, &memory)
+		found[at], err = find.take(ctx, list[at], m, positions, &memory)
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"context"
+
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -37,12 +39,16 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 }
 
 // selectOpen returns the series that match and have unsealed samples in [minT, maxT]. Samples sealed
-// afterwards stays readable through it.
-func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
-	for series, unsealed := range s.head.Select(tenant, ms, minT, maxT) {
+// afterwards stay readable through it.
+func (s *Store) selectOpen(ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries, err error) {
+	metered := func(n int) bool {
+		err = Grow(ctx, int64(n)*openBytes)
+		return err == nil
+	}
+	for series, unsealed := range s.head.SelectMetered(tenant, ms, minT, maxT, metered) {
 		out = append(out, openSeries{id: series.ID(), labels: series.Labels(), class: series.Class(), unsealed: unsealed})
 	}
-	return out
+	return out, err
 }
 
 // HeadStats counts what the head holds, of all tenants.

@@ -47,12 +47,22 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 
 // Select yields the series of a tenant that match and have samples in [minT, maxT].
 func (h *Head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) iter.Seq2[*Series, Snapshot] {
+	return h.SelectMetered(tenant, ms, minT, maxT, func(int) bool { return true })
+}
+
+// SelectMetered is Select for a caller that holds what it yields: before it yields any, mayHold is called with the number of series
+// that match. If that returns false, none is yielded.
+func (h *Head) SelectMetered(tenant string, ms []*labels.Matcher, minT, maxT int64, mayHold func(n int) bool) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
 		t := h.find(tenant)
 		if t == nil {
 			return
 		}
-		for _, found := range t.match(ms) {
+		matching := t.match(ms)
+		if !mayHold(len(matching)) {
+			return
+		}
+		for _, found := range matching {
 			p := &h.parts[found.part]
 			p.mu.RLock()
 			chunks := found.chunks()
