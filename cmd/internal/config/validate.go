@@ -16,12 +16,18 @@ import (
 
 // Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
+	for _, check := range []func() error{c.checkMemory, c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkMemory is the first check, since it computes what others check.
+func (c *Config) checkMemory() error {
+	c.setParts()
+	return atLeast(limit{"memory.max-bytes", c.Memory, minMemory, " (256MiB)"})
 }
 
 func (c *Config) checkWeb() error {
@@ -130,8 +136,8 @@ func (c *Config) checkStorage() error {
 	}
 	c.SetRetention(c.Retention)
 	return atLeast(
-		limit{"storage.head-bytes", c.HeadBytes, 16 << 20, " (16MiB)"},
-		limit{"storage.cache-bytes", c.CacheBytes, 8 << 20, " (8MiB)"},
+		limit{"storage.head-bytes", c.HeadBytes, minHead, " (16MiB)"},
+		limit{"storage.cache-bytes", c.CacheBytes, minCache, " (8MiB)"},
 	)
 }
 
@@ -152,8 +158,8 @@ func (c *Config) checkQuery() error {
 	return atLeast(
 		limit{"query.max-samples", int64(c.MaxSamples), 1, ""},
 		limit{"query.max-concurrency", int64(c.MaxConcurrency), 1, ""},
-		limit{"query.max-bytes", c.QueryBytes, 1 << 20, " (1MiB)"},
-		limit{"query.unread-bytes", c.UnreadBytes, 1 << 20, " (1MiB)"},
+		limit{"query.max-bytes", c.QueryBytes, minQuery, " (1MiB)"},
+		limit{"query.unread-bytes", c.UnreadBytes, minQuery, " (1MiB)"},
 	)
 }
 
