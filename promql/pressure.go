@@ -172,7 +172,7 @@ func (g *gate) shed(collected, urgent bool) bool {
 		case e.read.ending && !urgent:
 			return false
 		case e.read.ending:
-		case e.read.large.Load():
+		case e.read.bytes.Load() > g.largeBytes:
 			large = append(large, place)
 		default:
 			small = append(small, place)
@@ -231,6 +231,9 @@ func shortage(ctx context.Context) error {
 	}
 	return nil
 }
+
+// ReadError returns the error of a read, see Engine.Enter, that ended with another: why it was ended, if memory was short.
+func ReadError(ctx context.Context, err error) error { return asRead(ctx, err) }
 
 // asRead is asPrometheus for the error of a read of series or labels, which may have been ended because memory was short.
 func asRead(ctx context.Context, err error) error {

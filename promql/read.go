@@ -63,6 +63,14 @@ func (r *read) Grow(ctx context.Context, n int64) error {
 	return r.gate.pressure.wait(ctx)
 }
 
+// Load implements storage.Meter.
+func (r *read) Load(ctx context.Context, n int64) error {
+	if r.bytes.Add(n) <= r.gate.largeBytes {
+		return nil
+	}
+	return r.gate.pressure.wait(ctx)
+}
+
 // enlarge counts the read as large, of so many bytes.
 func (r *read) enlarge(ctx context.Context, total int64) error {
 	r.mu.Lock()

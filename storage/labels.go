@@ -143,7 +143,7 @@ const textBytes = 16
 func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
 	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
-		list, size := textList{}, r.newBudget()
+		list, size := textList{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
 		}, func(row engine.Row) error {
@@ -245,9 +245,6 @@ func (t *textSet) charge(s string) error {
 	}
 	return t.r.budget.charge(len(s) + textBytes)
 }
-
-// meteredAtOnce is how many bytes of texts are metered at once.
-const meteredAtOnce = 64 << 10
 
 // sorted returns the first texts, up to limit (0: all).
 func (t *textSet) sorted(limit int) ([]string, error) {

@@ -7,6 +7,9 @@ type Meter interface {
 	// Grow is called before the read holds n more bytes, estimated. It may wait until other reads hold less. After an error the read
 	// must end with it; the context's is one of them. It may be called by many goroutines.
 	Grow(ctx context.Context, n int64) error
+	// Load is Grow for a load into a cache. Other reads may wait for it, even ones that hold much, so it doesn't wait for a turn among
+	// them.
+	Load(ctx context.Context, n int64) error
 }
 
 type meterKey struct{}
@@ -18,11 +21,19 @@ func WithMeter(ctx context.Context, m Meter) context.Context {
 
 // Grow calls the meter of ctx; without a meter it returns nil.
 func Grow(ctx context.Context, n int64) error {
-	if m, ok := ctx.Value(meterKey{}).(Meter); ok && n > 0 {
+	if m := meterOf(ctx); m != nil && n > 0 {
 		return m.Grow(ctx, n)
 	}
 	return nil
 }
+
+func meterOf(ctx context.Context) Meter {
+	m, _ := ctx.Value(meterKey{}).(Meter) // Without one nothing is metered.
+	return m
+}
+
+// meteredAtOnce is how many bytes of loads, and of texts, are metered at once.
+const meteredAtOnce = 64 << 10
 
 // Sizes that are metered, bytes.
 const (

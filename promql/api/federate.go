@@ -74,6 +74,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	samples, err := f.samples(ctx, selectors)
 	if err != nil {
+		err = promql.ReadError(ctx, err)
 		code, known := statusOf(0, err)
 		if !known {
 			code = http.StatusInternalServerError
@@ -119,6 +120,9 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
 		if n.name != "" && n.take(it) {
 			out = append(out, n)
+			if err := storage.Grow(ctx, newestBytes(out[len(out)-1:])); err != nil {
+				return nil, err
+			}
 		}
 		if it.Err() != nil {
 			return nil, it.Err()

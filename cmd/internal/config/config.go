@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -88,7 +89,7 @@ type Config struct {
 }
 
 // setByUser are the flags of parts of the memory that the command line sets.
-type setByUser struct{ head, cache, query, unread bool }
+type setByUser struct{ head, cache, query, unread, samples bool }
 
 // Register declares the flags of a command. memory is the machine's, or that of the control group, bytes: the process may use a
 // share of it, and what takes memory a share of that.
@@ -119,12 +120,12 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
-	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
+	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory. Default: 50000000, or as many as a quarter of --memory.max-bytes holds.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
-	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
-	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Query, &c.UnreadBytes).IsSetByUser(&c.set.unread)
+	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: an eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
+	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
 	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples a series may move the edges of windows to those of rollups, by at most a hundredth of the range and with an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag("remote-read.rollups", "What remote read answers where raw samples have expired: expand makes samples of rollups, refuse answers 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)

@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	require.EqualValues(t, 9830<<20, c.Memory, "60 % of 16 GiB")
 	require.EqualValues(t, 2432<<20, c.HeadBytes)
 	require.EqualValues(t, 1216<<20, c.CacheBytes)
-	require.EqualValues(t, 608<<20, c.QueryBytes)
+	require.EqualValues(t, 1216<<20, c.QueryBytes)
 	require.EqualValues(t, 608<<20, c.UnreadBytes)
 	require.True(t, c.Features.Parser.ExperimentalDurationExpr, "as in Prometheus")
 	require.False(t, c.Features.Parser.EnableExperimentalFunctions)
@@ -173,7 +173,9 @@ func TestPartsFitTheMemory(t *testing.T) {
 		require.Greater(t, p.Head, int64(minHead))
 		require.Greater(t, p.Cache, int64(minCache))
 		require.Greater(t, p.Query, int64(minQuery))
-		require.Less(t, p.Head+p.Cache+p.Query, memory/2)
+		require.Greater(t, p.Unread, int64(minQuery))
+		require.LessOrEqual(t, p.Head+p.Cache+p.Query, memory/2)
+		require.LessOrEqual(t, p.Samples*sampleBytes, memory/4)
 		require.LessOrEqual(t, bound(memory), max(minMemory, memory))
 	}
 }
@@ -189,8 +191,9 @@ func TestPartsFollowTheBound(t *testing.T) {
 		require.EqualValues(t, 1<<30, c.Memory)
 		require.EqualValues(t, 256<<20, c.HeadBytes)
 		require.EqualValues(t, 100<<20, c.CacheBytes)
-		require.EqualValues(t, 64<<20, c.QueryBytes)
+		require.EqualValues(t, 128<<20, c.QueryBytes)
 		require.EqualValues(t, 5<<20, c.UnreadBytes)
+		require.Equal(t, 1<<24, c.MaxSamples)
 	}
 }
 

@@ -87,17 +87,20 @@ const Share = 0.6
 
 // Parts are shares of what the process may use in all, bytes.
 type Parts struct {
-	// Head and Cache are the defaults of --storage.head-bytes and --storage.cache-bytes, Query that of --query.max-bytes and
-	// --query.unread-bytes.
-	Head, Cache, Query int64
+	// They are the defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and --query.unread-bytes.
+	Head, Cache, Query, Unread int64
+	// Samples is the default of --query.max-samples: as many as a quarter of the memory holds, at most 50 million.
+	Samples int64
 }
 
 // PartsOf leaves more than half of the memory to queries, buffers and garbage.
 func PartsOf(memory int64) Parts {
 	return Parts{
-		Head:  part(memory, 4, minHead),
-		Cache: part(memory, 8, minCache),
-		Query: part(memory, 16, minQuery),
+		Head:    part(memory, 4, minHead),
+		Cache:   part(memory, 8, minCache),
+		Query:   part(memory, 8, minQuery),
+		Unread:  part(memory, 16, minQuery),
+		Samples: min(mostSamples, memory/4/sampleBytes),
 	}
 }
 
@@ -108,6 +111,9 @@ const (
 	minCache  = 8 << 20
 	minQuery  = 1 << 20
 )
+
+// mostSamples is the default of --query.max-samples in Prometheus, sampleBytes the size of a sample in the evaluator.
+const mostSamples, sampleBytes = 50_000_000, 16
 
 // setParts computes those parts that no flag sets.
 func (c *Config) setParts() {
@@ -120,11 +126,14 @@ func (c *Config) setParts() {
 		{c.set.head, &c.HeadBytes, parts.Head},
 		{c.set.cache, &c.CacheBytes, parts.Cache},
 		{c.set.query, &c.QueryBytes, parts.Query},
-		{c.set.unread, &c.UnreadBytes, parts.Query},
+		{c.set.unread, &c.UnreadBytes, parts.Unread},
 	} {
 		if !p.set {
 			*p.into = p.part
 		}
+	}
+	if !c.set.samples {
+		c.MaxSamples = int(parts.Samples)
 	}
 }
 

@@ -166,6 +166,10 @@ func fillMemory(t *testing.T, r running, n int) {
 			}
 			sendFull(t, r, &request)
 		}
+		if m == memoryMetrics/2-1 { // Some are read from sealed rows, others from the head.
+			code, text := r.Post(t, "/-/seal", nil)
+			require.Equal(t, http.StatusOK, code, text)
+		}
 	}
 	var request prompb.WriteRequest
 	for i := range memorySmall {
