@@ -45,11 +45,25 @@ func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
 // list is the list that makes an answer large.
 type list struct {
 	n int
-	// at returns a pointer to an element, and size about what an element takes in memory, bytes.
+	// at returns a pointer to an element, and text how many bytes of text the element has; nil: its memory is counted elsewhere.
 	at   func(i int) any
-	size int64
+	text func(i int) int
 	// empty is the answer's data with an empty list.
 	empty any
+}
+
+// elementBytes is about what an element of a list takes in memory besides its text.
+const elementBytes = 64
+
+// bytes is about what the list takes in memory.
+func (l *list) bytes() (n int64) {
+	if l.text == nil {
+		return 0
+	}
+	for i := range l.n {
+		n += elementBytes + int64(l.text(i))
+	}
+	return n
 }
 
 func listOf(data any) list {
@@ -70,9 +84,9 @@ func listOf(data any) list {
 			return of(len(v), func(i int) any { return &v[i] }, promengine.Matrix{})
 		}
 	case []labels.Labels:
-		return list{n: len(d), at: func(i int) any { return &d[i] }, size: 64, empty: []labels.Labels{}}
+		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return int(d[i].ByteSize()) }, empty: []labels.Labels{}}
 	case []string:
-		return list{n: len(d), at: func(i int) any { return &d[i] }, size: 64, empty: []string{}}
+		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return len(d[i]) }, empty: []string{}}
 	}
 	return list{}
 }
@@ -103,7 +117,7 @@ func (w *textWriter) Write(p []byte) (int, error) {
 func (w *textWriter) stream(r *promapi.Response) error {
 	l := listOf(r.Data)
 	if counted, ok := w.ResponseWriter.(*answerWriter); ok { // The data are held until they are written.
-		promql.Answered(counted.ctx, int64(l.n)*l.size)
+		promql.Answered(counted.ctx, l.bytes())
 		w.ResponseWriter = counted.ResponseWriter
 	}
 	rest := *r
