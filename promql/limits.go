@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -63,7 +64,7 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 	}
 	t := &externalRead{read: r}
 	watched := e.pressure.begin()
-	return context.WithValue(e.opts.Limiter.Begin(of), externalReadKey{}, t), func() { t.end(); watched() }, nil
+	return context.WithValue(e.opts.Limiter.Begin(of), externalReadKey{}, t), sync.OnceFunc(func() { t.end(); watched() }), nil
 }
 
 // Queries returns how many queries of a tenant run, and how many wait.

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until whoever asked has read it: the evaluator's result and its text. Queries beyond
-// Options.UnreadBytes of that wait for their turn, as those beyond the places do.
+// An answer takes memory until its client has read it. Above Options.UnreadBytes large reads wait, and above unreadOfAll times that small
+// ones too, as they do when all places are taken.
 
 // Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
 const (

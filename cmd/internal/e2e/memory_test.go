@@ -37,19 +37,21 @@ const (
 	memoryInterval = 100 * time.Millisecond
 )
 
-// memoryCells are every bound with every kind of request in a soak, for which they take an hour on an idle machine. Otherwise they are
-// some kinds that are drawn, with a smaller bound and fewer series.
+// memoryCells are, in a soak, all kinds of requests with bounds of which it draws as many as its times, which take some 20 minutes each on
+// an idle machine; four times are the whole table. Otherwise they are some kinds that are drawn, with a smaller bound and fewer series.
 func memoryCells(t *testing.T) (cells []memoryCell) {
 	kinds := slices.Sorted(maps.Keys(largeRequests))
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
 	if os.Getenv(soak.TimesVariable) == "" {
 		const drawn = 3
-		rand.New(rand.NewPCG(soak.Seed(t), 0)).Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		return []memoryCell{{256 << 20, 12_000, kinds[:drawn]}}
 	}
 	for _, bound := range []int64{512 << 20, 1 << 30, 2 << 30, 4 << 30} {
 		cells = append(cells, memoryCell{bound, int(min(500_000, 240_000*(bound>>20)/1024)), kinds})
 	}
-	return cells
+	random.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+	return cells[:min(len(cells), soak.Times(t, 1))]
 }
 
 // TestMemoryStaysWithinItsBound asks a server for more than fits into its memory, from many clients and with samples arriving beside.
