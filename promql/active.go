@@ -46,9 +46,7 @@ type ActiveQuery struct {
 	Step   float64   `json:"stepSeconds"`
 	Origin Origin    `json:"origin"`
 
-	cancel context.CancelCauseFunc
-	// computes: it has a place, and may be ended for what it takes. The list's lock guards it.
-	computes bool
+	cancel context.CancelFunc
 }
 
 // activeQueries are those of an Engine: as many as there are requests.
@@ -57,12 +55,9 @@ type activeQueries struct {
 	byID map[string]*ActiveQuery
 }
 
-// activeKey is that of a function which notes that the query of a context has got a place.
-type activeKey struct{}
-
 // begin adds a query. The returned context ends when it is canceled; end must be called once it has ended.
 func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Statement) (out context.Context, q *ActiveQuery, end func()) {
-	out, cancel := context.WithCancelCause(ctx)
+	out, cancel := context.WithCancel(ctx)
 	q = &ActiveQuery{
 		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx), cancel: cancel,
 	}
@@ -75,16 +70,11 @@ func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Stat
 		a.byID = map[string]*ActiveQuery{}
 	}
 	a.byID[q.ID] = q
-	out = context.WithValue(out, activeKey{}, func() {
-		a.mu.Lock()
-		q.computes = true
-		a.mu.Unlock()
-	})
 	return out, q, func() {
 		a.mu.Lock()
 		delete(a.byID, q.ID)
 		a.mu.Unlock()
-		cancel(nil)
+		cancel()
 	}
 }
 
@@ -110,7 +100,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	if q == nil || !q.within(tenants) {
 		return false
 	}
-	q.cancel(nil)
+	q.cancel()
 	return true
 }
 

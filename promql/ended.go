@@ -28,7 +28,7 @@ func asPrometheus(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
 		return unavailable(err)
 	case ofQuery(err):
 		return storage.PlainError(err)
@@ -61,7 +61,7 @@ func asEnded(err error) error {
 	switch {
 	case err == nil || errors.As(err, &canceled) || errors.As(err, &timeout):
 		return err
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
 		return unavailable(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return promengine.ErrQueryTimeout("query execution")
@@ -82,16 +82,12 @@ func (e notLetIn) Unwrap() error { return e.error }
 // Insert implements promql.QueryTracker.
 func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	insert := func(ctx context.Context) (int, error) { return q.QueryTracker.Insert(ctx, text) }
-	computes, runs := ctx.Value(activeKey{}).(func())
-	if g, ok := q.QueryTracker.(*gate); ok && !runs { // The evaluator also calls this before it parses a query.
+	if g, ok := q.QueryTracker.(*gate); ok && readOf(ctx) == nil { // The evaluator also calls this before it parses a query.
 		insert = g.parse
 	}
 	i, err := insert(ctx)
 	switch {
 	case err == nil:
-		if runs {
-			computes()
-		}
 		return i, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		err = promengine.ErrQueryTimeout("query queue")

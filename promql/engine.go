@@ -30,7 +30,7 @@ type Options struct {
 	// UnreadBytes bounds what answers take in memory until they are read: above it, queries wait. 0: nothing does. Default
 	// 256 MiB.
 	UnreadBytes int64
-	// Memory is what the process may take, bytes: queries wait or end before all together take more. 0: nobody looks. Default 0.
+	// Memory is what the process may use in all, bytes: queries wait or end before it is reached. 0: nothing bounds it. Default 0.
 	Memory int64
 	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
 	LookbackDelta time.Duration
@@ -78,7 +78,7 @@ type Engine struct {
 
 // NewEngine returns an evaluator. It is the caller's to close.
 func NewEngine(opts Options) *Engine {
-	gate := newGate(opts.MaxConcurrency, opts.UnreadBytes, opts.Limiter)
+	gate := newGate(opts)
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "cassia_query_unread_bytes", Help: "What answers to queries take in memory, about, until clients have read them.",
@@ -100,7 +100,15 @@ func NewEngine(opts Options) *Engine {
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}
-	e.pressure = pressure{memory: opts.Memory, used: inUse, active: &e.active, gate: gate}
+	e.pressure = pressure{memory: opts.Memory, used: inUse, gate: gate}
+	gate.pressure = &e.pressure
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "cassia_memory_used_bytes", Help: "Memory that the process uses, without free memory that Go keeps for itself.",
+		}, func() float64 { used, _ := e.Memory(); return float64(used) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "cassia_memory_limit_bytes", Help: "Memory that the process may use in all: --memory.max-bytes.",
+		}, func() float64 { _, most := e.Memory(); return float64(most) }))
+	}
 	return e
 }
 

@@ -74,7 +74,7 @@ func TestWarningsWhileReadingReachTheResult(t *testing.T) {
 
 func TestGateBoundsWhatRunsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(2, 0, nil)
+		g := newGate(Options{MaxConcurrency: 2})
 		require.Equal(t, 2, g.GetMaxConcurrent())
 		var one int
 		for range 2 {

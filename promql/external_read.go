@@ -8,45 +8,45 @@ import (
 
 // externalRead is a read that isn't a query of the evaluator's, see Engine.Enter.
 type externalRead struct {
-	gate   *gate
-	place  int
-	shares []share
+	*read
 
-	mu      sync.Mutex
-	bytes   int64 // of its answer
-	small   int64 // of these, as small answers
-	left    bool  // the place
-	writing int64 // bytes of an answer that is made while it is read
-	reader  *answerReader
+	answerMu sync.Mutex
+	answer   int64 // bytes of its answer
+	writing  int64 // bytes of an answer that is made while it is read
+	paused   bool  // the place was released while the client reads slowly
+	reader   *answerReader
 }
 
 type externalReadKey struct{}
 
 // Answered notes that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
-// compute any more: its place is another's. It returns an error if the answer was expected to be small, isn't, and there is no room.
-func Answered(ctx context.Context, bytes int64) error {
+// compute any more: its place is another's.
+func Answered(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
-		return nil
+		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	defer t.leave()
-	if isSmall(ctx) && !t.gate.isStillSmall(ctx, bytes) {
-		return unavailable(errUnread)
-	}
+	t.answerMu.Lock()
+	defer t.answerMu.Unlock()
 	t.hold(ctx, bytes)
-	return nil
+	t.leave()
 }
 
-// hold needs the lock.
+// hold requires the lock.
 func (t *externalRead) hold(ctx context.Context, bytes int64) {
 	if t.reader == nil {
 		t.reader = t.gate.readers.add(ctx)
 	}
-	t.bytes += bytes
-	t.small += small(bytes)
-	t.gate.queries.hold(t.shares, bytes, small(bytes))
+	t.answer += bytes
+	t.gate.holdAnswer(t.shares, bytes)
+}
+
+// release requires the lock.
+func (t *externalRead) release() {
+	t.gate.readers.remove(t.reader)
+	t.reader = nil
+	t.gate.holdAnswer(t.shares, -t.answer)
+	t.answer = 0
 }
 
 // writePatience is how long a client may take to read a part of a streamed answer while its read keeps its place.
@@ -59,9 +59,9 @@ func Streamed(ctx context.Context, bytes int64, write func() (int, error)) (int,
 	if !ok {
 		return write()
 	}
-	t.mu.Lock()
+	t.answerMu.Lock()
 	t.writing = bytes
-	t.mu.Unlock()
+	t.answerMu.Unlock()
 	defer time.AfterFunc(writePatience, func() { t.pause(ctx) }).Stop()
 	n, err := write()
 	if resumed := t.resume(ctx); err == nil {
@@ -71,52 +71,32 @@ func Streamed(ctx context.Context, bytes int64, write func() (int, error)) (int,
 }
 
 func (t *externalRead) pause(ctx context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.writing == 0 || t.left {
+	t.answerMu.Lock()
+	defer t.answerMu.Unlock()
+	if t.writing == 0 || t.paused {
 		return
 	}
+	t.paused = true
 	t.hold(ctx, t.writing)
 	t.leave()
 }
 
 // resume waits for a place if the read has none.
 func (t *externalRead) resume(ctx context.Context) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.answerMu.Lock()
+	defer t.answerMu.Unlock()
 	t.writing = 0
-	if !t.left {
+	if !t.paused {
 		return nil
 	}
+	t.paused = false
 	t.release()
-	place, err := t.gate.Insert(ctx, "")
-	if err == nil {
-		t.place, t.left = place, false
-	}
-	return err
-}
-
-// release needs the lock.
-func (t *externalRead) release() {
-	t.gate.readers.remove(t.reader)
-	t.reader = nil
-	if t.bytes > 0 {
-		t.gate.queries.hold(t.shares, -t.bytes, -t.small)
-		t.bytes, t.small = 0, 0
-	}
-}
-
-// leave needs the lock.
-func (t *externalRead) leave() {
-	if !t.left {
-		t.left = true
-		t.gate.Delete(t.place)
-	}
+	return t.enterAgain(ctx)
 }
 
 func (t *externalRead) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leave()
+	t.read.end()
+	t.answerMu.Lock()
+	defer t.answerMu.Unlock()
 	t.release()
 }

@@ -15,16 +15,16 @@ import (
 //	waiting  a: ▪▪▪▪▪▪▪▪   b: ▪   c: ▪▪              └────────────┘
 //
 // A tenant that has nothing running may also take one of the extra places, so that it doesn't wait until a long query of
-// another tenant ends. Queries whose answers are expected to be small have further places, the small ones, before other queries of their
-// tenant.
+// another tenant ends. A query that waits for something else meanwhile gives its place to others, see park.
 type fairQueue struct {
-	places, extra, small int
+	places, extra int
 	// most bounds the number of waiters of all tenants.
 	most int
 	// bytes bounds the bytes that are held by queries that have run (see hold): at or above it no other query starts. For a
-	// tenant that holds nothing the bound is a quarter higher. For small queries it is half of this, of what small answers hold. 0 means that there
-	// is no bound.
+	// tenant that holds nothing the bound is a quarter higher. 0 means that there is no bound.
 	bytes int64
+	// full reports whether no other query may start, because of what is held elsewhere; may be nil. Its lock is taken after this one.
+	full func() bool
 	// onWait is called every waitInterval while a query waits; may be nil.
 	onWait func()
 
@@ -34,10 +34,8 @@ type fairQueue struct {
 	running int
 	waiting int
 	held    int64
-	// heldSmall is the part of held that answers of at most roomless bytes hold.
-	heldSmall int64
-	queues    map[string]*tenantQueue
-	order     []*tenantQueue // queues with waiters, in the order in which they get places
+	queues  map[string]*tenantQueue
+	order   []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
 // tenantQueue holds the waiters of one tenant, and what it uses.
@@ -52,7 +50,7 @@ type tenantQueue struct {
 // waiter is a query that waits. A query of several tenants counts in all of their queues, and waits in the first.
 type waiter struct {
 	queues []*tenantQueue
-	small  bool
+	demand int64
 	ready  chan error // has room for one
 }
 
@@ -70,18 +68,16 @@ func newFairQueue(places, extra, most int) *fairQueue {
 // errQueueFull is returned if a tenant's own queue is full.
 var errQueueFull = errors.New("promql: too many queries of the tenant are waiting")
 
-// waitInterval is how often a query that waits calls fairQueue.onWait.
-const waitInterval = 250 * time.Millisecond
-
-// enter waits for a place as a query that isn't small.
+// enter waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
+// context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
-	return f.enterAs(ctx, shares, false)
+	return f.enterWith(ctx, shares, 0)
 }
 
-// enterAs waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
-// context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
-func (f *fairQueue) enterAs(ctx context.Context, shares []share, small bool) error {
-	w, err := f.start(shares, small)
+// enterWith is enter for a query that is about to hold demand bytes, which count as held from its start until the caller releases
+// them: unless nothing else runs, it waits until they fit in.
+func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64) error {
+	w, err := f.start(shares, demand)
 	if err != nil {
 		return err
 	}
@@ -92,10 +88,14 @@ func (f *fairQueue) enterAs(ctx context.Context, shares []share, small bool) err
 	}
 	if err == nil && ctx.Err() != nil { // It was given a place when nobody waited for its answer any more.
 		f.leave(shares)
+		f.hold(shares, -demand)
 		return ctx.Err()
 	}
 	return err
 }
+
+// waitInterval is how often fairQueue.onWait is called while a query waits.
+const waitInterval = 250 * time.Millisecond
 
 // await returns what the waiter was answered, or the context's error.
 func (f *fairQueue) await(ctx context.Context, w *waiter) error {
@@ -132,7 +132,7 @@ func (f *fairQueue) dropped(w *waiter) bool {
 }
 
 // start takes a place if one is free; otherwise it returns the waiter that it has queued.
-func (f *fairQueue) start(shares []share, small bool) (*waiter, error) {
+func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	queues := make([]*tenantQueue, 0, usualTenants)
@@ -142,8 +142,8 @@ func (f *fairQueue) start(shares []share, small bool) (*waiter, error) {
 		queues = append(queues, q)
 	}
 	first := queues[0]
-	if first.firstOf(small) < 0 && f.mayRun(queues, small) {
-		f.run(queues)
+	if len(first.waiters) == 0 && f.mayRun(queues, demand) {
+		f.run(queues, demand)
 		return nil, nil
 	}
 	if most := shares[0].waiting; most > 0 && len(first.waiters) >= most {
@@ -154,7 +154,7 @@ func (f *fairQueue) start(shares []share, small bool) (*waiter, error) {
 		f.tidy(queues)
 		return nil, ErrTooManyQueries
 	}
-	w := &waiter{queues: slices.Clone(queues), small: small, ready: make(chan error, 1)}
+	w := &waiter{queues: slices.Clone(queues), demand: demand, ready: make(chan error, 1)}
 	if len(first.waiters) == 0 {
 		f.order = append(f.order, first)
 	}
@@ -176,13 +176,8 @@ func (f *fairQueue) queueOf(name string) *tenantQueue {
 	return q
 }
 
-// firstOf returns the index of the first waiter that a new one must not overtake, or -1.
-func (q *tenantQueue) firstOf(small bool) int {
-	return slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.small || !small })
-}
-
 // mayRun returns true if a query of these tenants may start now.
-func (f *fairQueue) mayRun(queues []*tenantQueue, small bool) bool {
+func (f *fairQueue) mayRun(queues []*tenantQueue, demand int64) bool {
 	idle, empty := true, true
 	for _, q := range queues {
 		if q.limit > 0 && q.running >= q.limit {
@@ -190,29 +185,24 @@ func (f *fairQueue) mayRun(queues []*tenantQueue, small bool) bool {
 		}
 		idle, empty = idle && q.running == 0, empty && q.held == 0
 	}
-	held, bytes, places, alone := f.held, f.bytes, f.places, 1
-	if empty {
-		bytes += f.bytes / 4
-	}
-	if idle {
-		places += f.extra
-	}
-	if small {
-		held, bytes, places, alone = f.heldSmall, f.bytes/2+1, f.places+f.extra+f.small, max(1, f.small)
-	}
-	if f.bytes > 0 && held >= bytes {
+	if f.full != nil && f.full() {
 		return false
 	}
-	if f.tight && f.running >= alone {
+	if f.bytes > 0 && f.held >= f.bytes && (!empty || f.held >= f.bytes+f.bytes/4) {
 		return false
 	}
-	return f.running < places
+	if f.running > 0 && (f.tight || demand > 0 && f.bytes > 0 && f.held+demand > f.bytes) {
+		return false
+	}
+	return f.running < f.places || idle && f.running < f.places+f.extra
 }
 
-func (f *fairQueue) run(queues []*tenantQueue) {
+func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	f.running++
+	f.held += demand
 	for _, q := range queues {
 		q.running++
+		q.held += demand
 	}
 }
 
@@ -265,6 +255,29 @@ func (f *fairQueue) named(q *tenantQueue) bool {
 	})
 }
 
+// park gives the place of a query to others while it still counts as running for its tenants. The caller must call leaveParked instead of
+// leave then.
+func (f *fairQueue) park() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	for f.next() {
+	}
+}
+
+// unpark is the opposite of park: for a while more may run than there are places.
+func (f *fairQueue) unpark() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running++
+}
+
+// leaveParked is leave after park.
+func (f *fairQueue) leaveParked(shares []share) {
+	f.unpark()
+	f.leave(shares)
+}
+
 // leave gives a place back, and starts the next waiters.
 func (f *fairQueue) leave(shares []share) {
 	f.mu.Lock()
@@ -282,13 +295,14 @@ func (f *fairQueue) leave(shares []share) {
 	f.tidy(queues)
 }
 
-// hold adds to the bytes that tenants hold after their queries have given back their places, and to the part of small answers. Negative bytes
-// release them.
-func (f *fairQueue) hold(shares []share, bytes, small int64) {
+// hold adds to the bytes that tenants hold after their queries have given back their places. Negative bytes release them.
+func (f *fairQueue) hold(shares []share, bytes int64) {
+	if bytes == 0 {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held += bytes
-	f.heldSmall += small
 	queues := make([]*tenantQueue, 0, usualTenants)
 	for _, s := range shares {
 		q := f.queueOf(s.name)
@@ -316,23 +330,20 @@ func (f *fairQueue) holding() int64 {
 	return f.held
 }
 
-// next starts the first waiter that may run, where small ones may overtake others of their tenant, and moves its tenant to the end of the order. It returns false if there is none.
+// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if there is none.
 func (f *fairQueue) next() bool {
 	for i, q := range f.order {
-		at := 0
-		if !f.mayRun(q.waiters[0].queues, q.waiters[0].small) {
-			if at = q.firstOf(true); at <= 0 || !f.mayRun(q.waiters[at].queues, true) {
-				continue
-			}
+		w := q.waiters[0]
+		if !f.mayRun(w.queues, w.demand) {
+			continue
 		}
-		w := q.waiters[at]
-		q.waiters = slices.Delete(q.waiters, at, at+1)
+		q.waiters = slices.Delete(q.waiters, 0, 1)
 		f.waiting--
 		f.order = slices.Delete(f.order, i, i+1)
 		if len(q.waiters) > 0 {
 			f.order = append(f.order, q)
 		}
-		f.run(w.queues)
+		f.run(w.queues, w.demand)
 		w.ready <- nil
 		return true
 	}

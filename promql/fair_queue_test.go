@@ -137,7 +137,7 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			go func() {
 				require.NoError(t, queue.enter(t.Context(), of(name)))
 				queue.leave(of(name))
-				queue.hold(of(name), bytes, 0)
+				queue.hold(of(name), bytes)
 				close(ran)
 			}()
 			synctest.Wait()
@@ -157,12 +157,12 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 		waits(next)
 		<-run("one", 10) // 130 are above the quarter, too.
 		waits(run("another", 1))
-		queue.hold(of("many"), -60, 0)
+		queue.hold(of("many"), -60)
 		<-next
 		synctest.Wait()
 		require.EqualValues(t, 72, queue.holding())
 		for name, bytes := range map[string]int64{"many": 61, "one": 10, "another": 1} {
-			queue.hold(of(name), -bytes, 0)
+			queue.hold(of(name), -bytes)
 		}
 		require.Empty(t, queue.queues)
 	})
@@ -174,7 +174,7 @@ func TestLimitsOfQueries(t *testing.T) {
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, 0, limiter)
+		g := newGate(Options{MaxConcurrency: 10, Limiter: limiter})
 		a, ab := tenant.Into(t.Context(), "a"), tenant.Into(t.Context(), "a|b")
 		one, err := g.Insert(a, "")
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 
@@ -128,6 +129,24 @@ func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 type budget struct {
 	limit int64
 	held  atomic.Int64
+	// read follows the memory of the query of ctx; nil: nobody does.
+	read *read
+	ctx  context.Context
+}
+
+// Sizes that are metered, bytes.
+const (
+	meteredValue  = 16  // a value or point
+	meteredResult = 160 // a series, or a group, of a result: its labels, and its place in what the evaluator makes of it
+	meteredFound  = 128 // a series that was found: its place in the lists of a fragment
+)
+
+// meter follows memory before it is held.
+func (b *budget) meter(n int64) error {
+	if b.read == nil {
+		return nil
+	}
+	return b.read.Grow(b.ctx, n)
 }
 
 // errTooMany is the evaluator's error for the same.
@@ -138,7 +157,7 @@ func (b *budget) charge(n int) error {
 	if b.held.Add(int64(n)) > b.limit {
 		return errTooMany
 	}
-	return nil
+	return b.meter(int64(n)*meteredValue + meteredResult)
 }
 
 // allow reports whether n samples more fit in for a while.

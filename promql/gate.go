@@ -25,15 +25,22 @@ const (
 
 // gate bounds the queries that run at once, and those that wait, shares both among tenants, and the planner's work, too.
 // It implements Prometheus' promql.QueryTracker.
+//
+//	queries: --query.max-concurrency places        large: as many, and as memory allows
+//	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
+	large   *fairQueue
 	workers *fairQueue
-	// parsing has the queries that are parsed. They don't wait for others' answers to be read.
+	// parsing has the queries that are parsed, which don't wait for others' answers to be read.
 	parsing *fairQueue
-	texts   texts
 	readers answerReaders
-	large   largeAnswers
+	// unreadBytes is Options.UnreadBytes.
+	unreadBytes int64
+	// largeBytes is how much memory a read holds that is large; 0: none is.
+	largeBytes int64
+	pressure   *pressure
 
 	mu      sync.Mutex
 	entered map[int]entry // by what Insert returned
@@ -43,22 +50,41 @@ type gate struct {
 // entry is a query that has a place.
 type entry struct {
 	shares []share
-	stays  bool // until its stay ends
 	queue  *fairQueue
+	read   *read // nil: it keeps its place until Delete
 }
 
-func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *gate {
-	places := max(1, maxConcurrency)
+const (
+	// smallReads is how many large reads may wait for their turn: together they hold an eighth of the memory at most.
+	smallReads = 128
+	// largeShare is the share of the memory that is counted for large reads that run at once, unless one alone needs more.
+	largeShare = 0.25
+	// unreadOfAll is by how much more than for large reads the bytes of unread answers must be for small ones to wait.
+	unreadOfAll = 4
+	// largeOfUnread is how many reads that aren't large may be answered before their unread answers keep large ones waiting.
+	largeOfUnread = 16
+)
+
+func newGate(o Options) *gate {
+	places := max(1, o.MaxConcurrency)
 	g := &gate{
-		limiter: limiter, entered: map[int]entry{},
-		queries: newFairQueue(places, max(1, places/4), places*waitingPerRunning),
-		workers: newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
-		parsing: newFairQueue(places, 0, math.MaxInt),
+		limiter: o.Limiter, entered: map[int]entry{},
+		queries:    newFairQueue(places, max(1, places/4), places*waitingPerRunning),
+		large:      newFairQueue(places, 0, smallReads),
+		workers:    newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+		parsing:    newFairQueue(places, 0, math.MaxInt),
+		largeBytes: o.Memory / 8 / smallReads, unreadBytes: o.UnreadBytes,
 	}
-	g.queries.bytes, g.texts.bytes = unreadBytes, unreadBytes
-	g.queries.small = max(1, places/4)
-	g.queries.onWait = g.dropUnread
-	g.texts.onWait = g.dropUnread
+	g.queries.onWait, g.large.onWait = g.dropUnread, g.dropUnread
+	g.queries.bytes = o.UnreadBytes
+	if g.largeBytes > 0 {
+		g.large.full = g.isFull
+		if o.UnreadBytes > 0 {
+			g.largeBytes = min(g.largeBytes, o.UnreadBytes/largeOfUnread)
+		}
+		g.queries.bytes = unreadOfAll * o.UnreadBytes
+		g.large.bytes = int64(largeShare * float64(o.Memory))
+	}
 	return g
 }
 
@@ -69,7 +95,7 @@ func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 // the context's error.
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
-	switch err := g.queries.enterAs(ctx, shares, isSmall(ctx)); {
+	switch err := g.queries.enter(ctx, shares); {
 	case errors.Is(err, errQueueFull):
 		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
 		return notInserted, &tenant.LimitError{
@@ -81,11 +107,11 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	case err != nil:
 		return notInserted, err
 	}
-	e := entry{shares: shares, queue: g.queries}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if s, ok := ctx.Value(heldPlaceKey{}).(*heldPlace); ok && s.place == 0 {
-		s.place, e.stays = g.last+1, true
+	e := entry{shares: shares, queue: g.queries}
+	if r := readOf(ctx); r != nil && r.place == 0 {
+		r.place, e.read = g.last+1, r
 	}
 	return g.add(e), nil
 }
@@ -104,7 +130,7 @@ func (g *gate) parse(ctx context.Context) (int, error) {
 	return g.add(e), nil
 }
 
-// add needs the lock.
+// add requires the lock.
 func (g *gate) add(e entry) int {
 	g.last++
 	g.entered[g.last] = e
@@ -114,38 +140,13 @@ func (g *gate) add(e entry) int {
 // notInserted is what Insert returns beside an error.
 const notInserted = -1
 
-// Delete implements promql.QueryTracker. A query that stays, see gate.stay, keeps its place.
+// Delete implements promql.QueryTracker. A read keeps its place until it leaves.
 func (g *gate) Delete(inserted int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e, ok := g.entered[inserted]; ok && !e.stays {
-		g.leave(inserted, e)
-	}
-}
-
-// leave needs the lock.
-func (g *gate) leave(inserted int, e entry) {
-	delete(g.entered, inserted)
-	e.queue.leave(e.shares)
-}
-
-// heldPlace is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited
-// would begin in between.
-type heldPlace struct {
-	place int // 0: none was taken
-}
-
-type heldPlaceKey struct{}
-
-// holdPlace returns a context whose query keeps the place that it takes until end is called.
-func (g *gate) holdPlace(ctx context.Context) (_ context.Context, end func()) {
-	s := &heldPlace{}
-	return context.WithValue(ctx, heldPlaceKey{}, s), func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if e, ok := g.entered[s.place]; ok {
-			g.leave(s.place, e)
-		}
+	if e, ok := g.entered[inserted]; ok && e.read == nil {
+		delete(g.entered, inserted)
+		e.queue.leave(e.shares)
 	}
 }
 

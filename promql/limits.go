@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -56,15 +57,14 @@ func rangeOf(node parser.Node) time.Duration {
 // a context for this one, all of whose reads count together. Unless there is an error, the caller calls leave once it is
 // done. Errors are as those of queries. Who has the answer and is about to send it calls Answered with that context.
 func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
-	if x := expectationOf(ctx); x != nil {
-		ctx = e.gate.expect(ctx, x)
-	}
-	place, err := e.gate.Insert(ctx, "")
-	if err != nil {
+	of, r := e.gate.begin(ctx)
+	if _, err := e.gate.Insert(of, ""); err != nil {
+		r.end()
 		return ctx, func() {}, err
 	}
-	t := &externalRead{gate: e.gate, place: place, shares: e.gate.sharesOf(ctx)}
-	return context.WithValue(e.opts.Limiter.Begin(ctx), externalReadKey{}, t), t.end, nil
+	t := &externalRead{read: r}
+	watched := e.pressure.begin()
+	return context.WithValue(e.opts.Limiter.Begin(of), externalReadKey{}, t), sync.OnceFunc(func() { t.end(); watched() }), nil
 }
 
 // Queries returns how many queries of a tenant run, and how many wait.

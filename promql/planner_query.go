@@ -34,6 +34,8 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	if err := q.checkRange(ctx); err != nil {
 		return &promengine.Result{Err: err}
 	}
+	ctx, read := q.engine.gate.begin(ctx)
+	defer read.end()
 	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
 	defer q.engine.pressure.begin()()
@@ -43,12 +45,14 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	defer evaluates(ctx, q.Statement())()
 	if q.plan != nil {
 		q.plan.ctx = ctx
+		q.plan.budget.ctx = ctx
+		if read.gate.largeBytes > 0 {
+			q.plan.budget.read = read
+		}
 		defer q.plan.restore()
 	}
 	result := q.evaluate(ctx)
-	if q.unread != nil {
-		q.room(ctx, result)
-	}
+	read.leave()
 	short := w.missing()
 	if q.plan != nil {
 		short.Merge(q.plan.short)
@@ -65,11 +69,6 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 // evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
 // places come to be beyond what may be unread.
 func (q *query) evaluate(ctx context.Context) *promengine.Result {
-	if x := expectationOf(ctx); x != nil && looksSmall(q.Statement()) {
-		ctx = q.engine.gate.expect(ctx, x)
-	}
-	ctx, leave := q.engine.gate.holdPlace(ctx)
-	defer leave()
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)
 	if q.plan != nil && result.Err == nil {
@@ -92,19 +91,7 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 		*result = promengine.Result{Err: fmt.Errorf("%w: the answer takes %d bytes, and at most %d may go to one", storage.ErrQueryTooLarge, bytes, most)}
 		return
 	}
-	if isSmall(ctx) && !q.engine.gate.isStillSmall(ctx, bytes) {
-		*result = promengine.Result{Err: unavailable(errUnread)}
-		return
-	}
 	q.unread = q.engine.gate.hold(ctx, bytes)
-}
-
-// room waits until there is room for the text of the answer.
-func (q *query) room(ctx context.Context, result *promengine.Result) {
-	if err := q.unread.room(ctx); err != nil {
-		q.unread.give()
-		*result = promengine.Result{Err: ended(ctx, err)}
-	}
 }
 
 // MostOfMemory is which part of the memory one answer may take.

@@ -91,6 +91,9 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 			return err
 		}
 		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
+		if err := p.budget.meter(int64(len(lists[i])) * meteredFound); err != nil {
+			return err
+		}
 	}
 	series := gather(lists)
 	if _, rollup := p.queryable.names.of(equalName(of.matchers)); rollup != nil && len(series) == 0 {

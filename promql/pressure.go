@@ -3,122 +3,253 @@ package promql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
 // Each query is bounded, and so is how many there are; all of them together could still take more than the machine has. So
-// while any runs, somebody looks at the memory that is in use:
+// while any runs, the memory in use is measured again and again:
 //
-//	Options.Memory   0 ─────────────── tightShare ─────────────── fullShare ────── 1
-//	                   queries begin     they wait for others        the newest ends
-//	                                     to end, but for one         of who runs most
+//	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── lastShare ── 1
+//	                   large reads begin     one large read at     one read after another     and another, without
+//	                   as memory is counted  a time                ends, others don't grow    waiting for the collector
 //
 // Memory in use includes garbage; so Go's own limit must lie below fullShare (GOMEMLIMIT), and then it is next to nothing.
 const (
 	tightShare = 0.55
 	fullShare  = 0.80
+	lastShare  = 0.90
 	// pressureInterval is how often that is.
-	pressureInterval = 20 * time.Millisecond
+	pressureInterval = 10 * time.Millisecond
 )
 
-// errPressure means that a query was ended because all together take too much memory.
-var errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries take more memory than there is; ask for less, or again later"))
+// errPressure means that a read was ended because all together take too much memory, errTooLarge that it alone does.
+var (
+	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries take more memory than there is (see --memory.max-bytes); ask for less, or again later"))
+	errTooLarge = fmt.Errorf("%w: it takes more memory than is left of --memory.max-bytes; ask for fewer series or a shorter range", storage.ErrQueryTooLarge)
+)
 
-// pressure looks after the memory while there are queries.
+// pressure looks after the memory while there are reads.
 type pressure struct {
 	memory int64 // 0: nobody looks
 	used   func() int64
-	active *activeQueries
 	gate   *gate
 
 	mu       sync.Mutex
-	queries  int
+	reads    int
 	watching bool
+	// relief is closed when memory isn't full any more; nil: it isn't.
+	relief atomic.Pointer[chan struct{}]
+	// collecting: garbage is being collected. collected: it was, since memory is full and since a read was ended.
+	collecting, collected atomic.Bool
+	shed                  atomic.Int64 // reads that were ended
 }
 
-// begin counts a query that begins; the returned function ends it.
+// begin counts a read that begins; the returned function ends it.
 func (p *pressure) begin() (end func()) {
 	if p.memory == 0 {
 		return func() {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queries++; !p.watching {
+	if p.reads++; !p.watching {
 		p.watching = true
 		go panics.Repeat(context.Background(), "watching memory", p.watch)
 	}
 	return func() {
 		p.mu.Lock()
-		p.queries--
+		p.reads--
 		p.mu.Unlock()
 	}
 }
 
-// watch returns when there are no queries any more.
+// watch returns when there are no reads any more.
 func (p *pressure) watch() {
 	tick := time.NewTicker(pressureInterval)
 	defer tick.Stop()
 	for range tick.C {
 		p.mu.Lock()
-		if p.queries == 0 {
+		if p.reads == 0 {
 			p.watching = false
-			p.gate.queries.setTight(false)
+			p.setLevel(0)
 			p.mu.Unlock()
 			return
 		}
 		p.mu.Unlock()
-		used := float64(p.used()) / float64(p.memory)
-		p.gate.queries.setTight(used > tightShare)
-		if used > fullShare && p.active.shed() {
-			runtime.GC() // Before others are ended because of memory that is garbage.
-		}
+		p.look()
 	}
 }
 
-// inUse returns how much memory the process takes that isn't free within it: live objects, and garbage.
+// look measures the memory, and ends a read if it is full.
+func (p *pressure) look() {
+	share := float64(p.used()) / float64(p.memory)
+	p.setLevel(share)
+	if share <= fullShare {
+		return
+	}
+	p.gate.readers.dropSlowest()
+	if p.collecting.Load() && share <= lastShare {
+		return
+	}
+	if p.gate.shed(p.collected.Load(), share > lastShare) {
+		p.shed.Add(1)
+		p.collected.Store(false)
+	}
+	if !p.collected.Load() {
+		p.collect()
+	}
+}
+
+// setLevel lets reads wait or go on.
+func (p *pressure) setLevel(share float64) {
+	p.gate.queries.setTight(share > fullShare)
+	p.gate.large.setTight(share > tightShare)
+	relief := p.relief.Load()
+	switch {
+	case share > fullShare && relief == nil:
+		c := make(chan struct{})
+		p.collected.Store(false)
+		p.relief.Store(&c)
+	case share <= fullShare && relief != nil:
+		p.relief.Store(nil)
+		close(*relief)
+	}
+}
+
+// collect collects garbage, before others are ended because of memory that is garbage.
+func (p *pressure) collect() {
+	if !p.collecting.CompareAndSwap(false, true) {
+		return
+	}
+	shed := p.shed.Load()
+	go func() {
+		runtime.GC()
+		p.collected.Store(p.shed.Load() == shed)
+		p.collecting.Store(false)
+	}()
+}
+
+// wait returns when memory isn't full, or with the error of ctx.
+func (p *pressure) wait(ctx context.Context) error {
+	relief := p.relief.Load()
+	if relief == nil {
+		return nil
+	}
+	select {
+	case <-*relief:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Memory returns how much memory the process uses, bytes, without free memory that Go keeps for itself, and how much it may use; 0:
+// nothing bounds it.
+func (e *Engine) Memory() (used, most int64) { return e.pressure.used(), e.pressure.memory }
+
+// inUse returns how much memory the process uses, bytes: live objects and garbage, and memory outside of Go's heap.
 func inUse() int64 {
 	sample := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(sample)
-	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64() - sample[2].Value.Uint64())
+	free := sample[2].Value.Uint64()
+	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
 }
 
-// shed ends the newest query of the tenants that have most, and reports whether there was any.
-func (a *activeQueries) shed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	byTenant, most := map[string]int{}, 0
-	for _, q := range a.byID {
-		if q.computes {
-			byTenant[q.Tenants[0]]++
-			most = max(most, byTenant[q.Tenants[0]])
+// shed ends the newest read of the tenants that have most, of large ones if there are any, and reports whether it did. Unless it is urgent,
+// it waits until one that was told to end has ended, and until garbage was collected before it ends the only large one, or a small one.
+func (g *gate) shed(collected, urgent bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var large, small []int
+	for place, e := range g.entered {
+		switch {
+		case e.read == nil:
+		case e.read.ending && !urgent:
+			return false
+		case e.read.ending:
+		case e.read.bytes.Load() > g.largeBytes:
+			large = append(large, place)
+		default:
+			small = append(small, place)
 		}
 	}
-	var newest *ActiveQuery
-	for _, q := range a.byID {
-		if q.computes && byTenant[q.Tenants[0]] == most && (newest == nil || q.Since.After(newest.Since)) {
-			newest = q
+	cause := errPressure
+	switch len(large) {
+	case 0: // They hold little, as far as it is known.
+		if !collected && !urgent {
+			return false
+		}
+		large = small
+	case 1:
+		if !collected && !urgent {
+			return false
+		}
+		if collected {
+			cause = errTooLarge
 		}
 	}
-	if newest == nil {
+	byTenant, most, newest := map[string]int{}, 0, 0
+	for _, place := range large {
+		name := g.entered[place].shares[0].name
+		byTenant[name]++
+		most = max(most, byTenant[name])
+	}
+	for _, place := range large {
+		if byTenant[g.entered[place].shares[0].name] == most {
+			newest = max(newest, place)
+		}
+	}
+	if newest == 0 {
 		return false
 	}
-	newest.computes = false // It is on its way out.
-	newest.cancel(errPressure)
+	r := g.entered[newest].read
+	r.ending = true // It is on its way out.
+	r.cancel(cause)
 	return true
 }
 
 // ended returns why a query has ended with an error: its own, or that there was too little memory.
 func ended(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), errPressure) {
-		return unavailable(errPressure)
+	if err == nil {
+		return nil
+	}
+	if short := shortage(ctx); short != nil {
+		return short
 	}
 	return asEnded(err)
+}
+
+// shortage returns the error of a read that was ended because memory was short; nil: it wasn't.
+func shortage(ctx context.Context) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errPressure):
+		return unavailable(errPressure)
+	case errors.Is(cause, errTooLarge):
+		return storage.PlainError(errTooLarge)
+	}
+	return nil
+}
+
+// ReadError returns the error of a read, see Engine.Enter, that ended with another: why it was ended, if memory was short.
+func ReadError(ctx context.Context, err error) error { return asRead(ctx, err) }
+
+// asRead is asPrometheus for the error of a read of series or labels, which may have been ended because memory was short.
+func asRead(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if short := shortage(ctx); short != nil {
+		return noteError(ctx, short)
+	}
+	return noteError(ctx, asPrometheus(err))
 }

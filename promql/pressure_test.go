@@ -55,12 +55,8 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		require.True(t, isLeft(b1) && isLeft(a))
 		stopC, c := run("c")
 		time.Sleep(time.Second)
-		_, waiting := e.Queries("c")
-		require.Equal(t, 1, waiting, "memory is tight")
-		used.Store(100)
-		time.Sleep(time.Second)
 		running, _ := e.Queries("c")
-		require.Equal(t, 1, running)
+		require.Equal(t, 1, running, "memory is tight, which only large reads wait for")
 		used.Store(999)
 		time.Sleep(pressureInterval + time.Millisecond)
 		synctest.Wait()
@@ -77,33 +73,8 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	})
 }
 
-// Large answers wait for room one after the other, and one that takes too much of the memory by itself is refused.
-func TestLargeAnswersWaitForRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := texts{bytes: 100}
-		require.NoError(t, x.take(t.Context(), "a", 1000), "one may be of any size")
-		got := make(chan string, 3)
-		take := func(name string, bytes int64) {
-			go func() {
-				if x.take(t.Context(), name, bytes) == nil {
-					got <- name
-				}
-			}()
-			synctest.Wait()
-		}
-		take("a", 60)
-		take("b", 60)
-		require.Empty(t, got)
-		x.give("a", 1000)
-		synctest.Wait()
-		require.Len(t, got, 2, "a tenant that has nothing there may have a quarter more")
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, x.take(gone, "a", 60), context.Canceled)
-		x.give("a", 60)
-		x.give("b", 60)
-		require.Empty(t, x.of)
-	})
+// An answer that takes too much of the memory by itself is refused.
+func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 4 * 10 * unreadPoint
 	e := NewEngine(o)
@@ -118,4 +89,76 @@ func TestLargeAnswersWaitForRoom(t *testing.T) {
 	q.Close()
 	require.Zero(t, e.gate.queries.holding())
 	require.NoError(t, e.Close())
+}
+
+// Reads that come to hold much wait for their turn, and for room, while others go on.
+func TestLargeReadsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory, o.MaxConcurrency = 1<<20, 2
+		large := o.Memory / 2
+		e := NewEngine(o)
+		var used atomic.Int64
+		e.pressure.used = used.Load
+		enter := func() (ctx context.Context, leave func()) {
+			ctx, leave, err := e.Enter(t.Context())
+			require.NoError(t, err)
+			return ctx, leave
+		}
+		grow := func(ctx context.Context, n int64) (grown chan error) {
+			grown = make(chan error, 1)
+			go func() { grown <- storage.Grow(ctx, n) }()
+			synctest.Wait()
+			return grown
+		}
+		first, leaveFirst := enter()
+		require.NoError(t, <-grow(first, large))
+		second, leaveSecond := enter()
+		waiting := grow(second, large)
+		require.Empty(t, waiting, "both together would take too much")
+		small, leaveSmall := enter()
+		require.NoError(t, <-grow(small, 10), "large ones have no places that small ones need")
+		_, leaveAnother := enter()
+		leaveAnother()
+		leaveFirst()
+		synctest.Wait()
+		require.NoError(t, <-waiting)
+
+		used.Store(o.Memory * 85 / 100)
+		time.Sleep(pressureInterval + time.Millisecond)
+		grown := grow(second, large)
+		require.Empty(t, grown, "memory is full")
+		require.NoError(t, small.Err(), "a small one holds nothing")
+		used.Store(0)
+		time.Sleep(pressureInterval + time.Millisecond)
+		require.NoError(t, <-grown)
+
+		used.Store(o.Memory * 85 / 100)
+		require.Eventually(t, func() bool { return second.Err() != nil }, time.Minute, pressureInterval)
+		require.ErrorIs(t, asRead(second, second.Err()), storage.ErrQueryTooLarge, "nothing but it can be ended")
+		used.Store(0)
+		leaveSecond()
+		leaveSmall()
+		time.Sleep(time.Second)
+		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.large.holding())
+		require.Empty(t, e.gate.entered)
+		require.Zero(t, e.gate.queries.running)
+		require.Zero(t, e.gate.large.running)
+
+		first, leaveFirst = enter()
+		require.NoError(t, <-grow(first, large))
+		gone, cancel := context.WithCancel(t.Context())
+		ctx, leave, err := e.Enter(gone)
+		require.NoError(t, err)
+		waiting = grow(ctx, large)
+		cancel()
+		require.ErrorIs(t, <-waiting, context.Canceled)
+		leave()
+		leaveFirst()
+		require.Zero(t, e.gate.queries.running)
+		require.Zero(t, e.gate.large.running)
+		require.NoError(t, e.Close())
+		time.Sleep(time.Second)
+	})
 }

@@ -90,7 +90,7 @@ func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, 
 	}
 	w := &warnings{}
 	names, err := r.store.LabelNames(ctx, r.labelQuery(ctx, w, hints, matchers))
-	return names, w.annotations(), asPrometheus(err)
+	return names, w.annotations(), asRead(ctx, err)
 }
 
 // LabelValues implements promstorage.LabelQuerier.
@@ -103,7 +103,7 @@ func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorag
 	if name == labels.MetricName {
 		values = r.names.withRollups(ctx, values, hints)
 	}
-	return values, w.annotations(), asPrometheus(err)
+	return values, w.annotations(), asRead(ctx, err)
 }
 
 func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints, matchers []*labels.Matcher) storage.Query {
@@ -125,7 +125,7 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 	} else {
 		set.series, set.err = r.find(ctx, set.warnings, sorted, hints, matchers)
 	}
-	set.err = asPrometheus(set.err)
+	set.err = asRead(ctx, set.err)
 	return set
 }
 
@@ -155,7 +155,18 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 	if err == nil {
 		err = use.Series(len(series))
 	}
+	if err == nil {
+		err = storage.Grow(ctx, int64(len(series))*(meteredFound+unreadPoint*stepsOf(w, hints)))
+	}
 	return series, err
+}
+
+// stepsOf returns for how many steps the evaluator computes values of the series that it reads; 0: others read.
+func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
+	if !w.ofQuery || hints == nil || hints.Step <= 0 || hints.End < hints.Start {
+		return 0
+	}
+	return 1 + (hints.End-hints.Start)/hints.Step
 }
 
 // selected finds the series of a query, or of the rollup that it names, and reports which resolutions they are read from. Its
@@ -211,7 +222,7 @@ type seriesSet struct {
 
 func (s *seriesSet) Next() bool {
 	for s.err == nil && len(s.series) > 0 {
-		if s.err = s.ctx.Err(); s.err != nil {
+		if s.err = asRead(s.ctx, s.ctx.Err()); s.err != nil {
 			return false
 		}
 		s.at, s.series = &s.series[0], s.series[1:]
@@ -222,18 +233,19 @@ func (s *seriesSet) Next() bool {
 	return false
 }
 
-func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint} }
+func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint, s.ctx} }
 func (s *seriesSet) Err() error                        { return s.err }
 func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
 
 type series struct {
 	*sourceSeries
 	mint int64
+	ctx  context.Context
 }
 
 func (s series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asPrometheus(s.samples(into)) })
+	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asRead(s.ctx, s.samples(into)) })
 }

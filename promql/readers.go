@@ -83,5 +83,5 @@ func (g *gate) dropUnread() {
 	}
 }
 
-// isFull returns true if answers hold as much as they may.
-func (g *gate) isFull() bool { return g.queries.bytes > 0 && g.queries.holding() >= g.queries.bytes }
+// isFull returns true if answers hold as much as they may before large reads wait.
+func (g *gate) isFull() bool { return g.unreadBytes > 0 && g.queries.holding() >= g.unreadBytes }

@@ -17,6 +17,23 @@ type Reading struct {
 	Refuse  bool
 	made    atomic.Bool
 	refused atomic.Bool
+	err     atomic.Pointer[error]
+}
+
+// Err returns the error that ended the reading, nil: none did. Prometheus' handler answers every error with 500.
+func (r *Reading) Err() error {
+	if err := r.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// noteError keeps the error of the reading of ctx, if there is one.
+func noteError(ctx context.Context, err error) error {
+	if r := readingOf(ctx); r != nil && err != nil {
+		r.err.Store(&err)
+	}
+	return err
 }
 
 // Made reports whether the answer was made of buckets in part, Refused whether it was refused for that.

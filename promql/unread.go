@@ -3,7 +3,6 @@ package promql
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -11,14 +10,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until whoever asked has read it: the evaluator's result and its text. Queries beyond
-// Options.UnreadBytes of that wait for their turn, as those beyond the places do.
+// An answer takes memory until its client has read it. Above Options.UnreadBytes large reads wait, and above unreadOfAll times that small
+// ones too, as they do when all places are taken.
 
-// Sizes that are counted for an answer, bytes: in memory, and as JSON.
+// Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
 const (
-	unreadPoint  = 16 + 64 // the text grows by doubling
-	unreadSeries = 128
-	unreadBucket = 8 + 48 // a span or a bucket
+	unreadPoint  = 16
+	unreadSeries = 96
+	unreadBucket = 8 // a span or a bucket
 )
 
 // unreadBytes is about what a result takes until it is read.
@@ -60,114 +59,28 @@ type unread struct {
 	gate   *gate
 	shares []share
 	bytes  int64
-	roomy  bool // it has room
 	reader *answerReader
 }
 
 // hold counts a result until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
 	u := &unread{gate: g, shares: g.sharesOf(ctx), bytes: bytes, reader: g.readers.add(ctx)}
-	g.queries.hold(u.shares, u.bytes, small(u.bytes))
+	g.holdAnswer(u.shares, u.bytes)
 	return u
 }
 
-// room waits until there is room for the text of an answer: those that ran at once are computed by now, and would be written at once.
-func (u *unread) room(ctx context.Context) error {
-	if u.bytes <= roomless {
-		return nil
-	}
-	err := u.gate.texts.take(ctx, u.shares[0].name, u.bytes)
-	u.roomy = err == nil
-	return err
+// holdAnswer counts bytes of answers; negative ones have been read. Large reads wait for less of them than others.
+func (g *gate) holdAnswer(shares []share, bytes int64) {
+	g.queries.hold(shares, bytes)
+	g.large.hold(shares, bytes)
 }
 
 // give may be called more than once, and of nil.
 func (u *unread) give() {
 	if u != nil {
 		u.once.Do(func() {
-			if u.roomy {
-				u.gate.texts.give(u.shares[0].name, u.bytes)
-			}
 			u.gate.readers.remove(u.reader)
-			u.gate.queries.hold(u.shares, -u.bytes, -small(u.bytes))
+			u.gate.holdAnswer(u.shares, -u.bytes)
 		})
-	}
-}
-
-// roomless is how large an answer may be that doesn't wait for room, bytes: there aren't many of them at once.
-const roomless = 1 << 20
-
-// small returns the bytes of an answer if it is small, and otherwise 0.
-func small(bytes int64) int64 {
-	if bytes <= roomless {
-		return bytes
-	}
-	return 0
-}
-
-// texts bound what answers take that are being written. One may always be; a tenant that has none there may have a quarter more.
-type texts struct {
-	bytes int64 // 0: nothing bounds them
-	// onWait is called every waitInterval while an answer waits; may be nil.
-	onWait func()
-
-	mu      sync.Mutex
-	taken   int64
-	of      map[string]int64
-	changed chan struct{} // is closed when there is more room; nil: nobody waits
-}
-
-func (t *texts) take(ctx context.Context, tenant string, bytes int64) error {
-	tick := time.NewTicker(waitInterval)
-	defer tick.Stop()
-	for {
-		more := t.try(tenant, bytes)
-		if more == nil {
-			return nil
-		}
-		select {
-		case <-more:
-		case <-tick.C:
-			if t.onWait != nil {
-				t.onWait()
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// try returns nil if there was room, and otherwise a channel that is closed when there may be.
-func (t *texts) try(tenant string, bytes int64) <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	most := t.bytes
-	if t.of[tenant] == 0 {
-		most += most / 4
-	}
-	if t.bytes == 0 || t.taken == 0 || t.taken+bytes <= most {
-		if t.of == nil {
-			t.of = map[string]int64{}
-		}
-		t.taken += bytes
-		t.of[tenant] += bytes
-		return nil
-	}
-	if t.changed == nil {
-		t.changed = make(chan struct{})
-	}
-	return t.changed
-}
-
-func (t *texts) give(tenant string, bytes int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.taken -= bytes
-	if t.of[tenant] -= bytes; t.of[tenant] == 0 {
-		delete(t.of, tenant)
-	}
-	if t.changed != nil {
-		close(t.changed)
-		t.changed = nil
 	}
 }

@@ -2,16 +2,11 @@ package promql
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	promengine "github.com/prometheus/prometheus/promql"
-	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -102,64 +97,6 @@ func TestReadsHaveTurns(t *testing.T) {
 		Answered(t.Context(), 60)
 		require.Zero(t, e.gate.queries.holding(), "a context of nobody's turn")
 		require.Empty(t, e.gate.entered)
-		require.NoError(t, e.Close())
-	})
-}
-
-// Of large answers that were computed at once only one is written: others wait until it was read, or until who asked has gone.
-func TestAnswersThatWereComputedAtOnceAreWrittenOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		o := DefaultOptions()
-		o.UnreadBytes, o.Registerer = 1, registry
-		e := NewEngine(o)
-		unread := func() float64 {
-			families, err := registry.Gather()
-			require.NoError(t, err)
-			at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "cassia_query_unread_bytes" })
-			return families[at].GetMetric()[0].GetGauge().GetValue()
-		}
-		// begin returns what lets the data be read, and the query once it was executed, or why it wasn't.
-		begin := func(ctx context.Context) (read chan struct{}, answered chan promengine.Query, refused chan error) {
-			read, answered, refused = make(chan struct{}), make(chan promengine.Query, 1), make(chan error, 1)
-			data := promstorage.QueryableFunc(func(int64, int64) (promstorage.Querier, error) { <-read; return promstorage.NoopQuerier(), nil })
-			q, err := e.NewRangeQuery(ctx, data, nil, `vector(1) or up`, time.Unix(0, 0), time.Unix(roomless/unreadPoint, 0), time.Second)
-			require.NoError(t, err)
-			go func() {
-				if err := q.Exec(ctx).Err; err != nil {
-					q.Close()
-					refused <- err
-					return
-				}
-				answered <- q
-			}()
-			synctest.Wait()
-			return read, answered, refused
-		}
-		leaving, leave := context.WithCancel(t.Context())
-		readFirst, first, _ := begin(t.Context())
-		readSecond, second, _ := begin(t.Context())
-		readThird, third, refused := begin(leaving)
-		require.Zero(t, unread())
-		for _, read := range []chan struct{}{readFirst, readSecond, readThird} {
-			close(read)
-			synctest.Wait()
-		}
-		require.Len(t, first, 1)
-		require.Empty(t, second)
-		require.Empty(t, third)
-		all := unread()
-		require.Greater(t, all, 3.0*roomless)
-		leave()
-		var canceled promengine.ErrQueryCanceled
-		require.ErrorAs(t, <-refused, &canceled)
-		require.InEpsilon(t, all*2/3, unread(), 1e-9)
-		(<-first).Close()
-		synctest.Wait()
-		require.Len(t, second, 1, "there is room for the next")
-		(<-second).Close()
-		require.Zero(t, unread())
-		require.Empty(t, e.gate.texts.of)
 		require.NoError(t, e.Close())
 	})
 }

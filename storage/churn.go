@@ -146,7 +146,7 @@ func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet
 		if err != nil {
 			return nil, err
 		}
-		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, r.newBudget(), r.walk(w.window, w.classes)
+		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, r.newBudget(ctx), r.walk(w.window, w.classes)
 		for _, m := range metrics {
 			before := len(set.ids)
 			err := walk.all(ctx, m, true, func(row engine.Row) error {

@@ -67,7 +67,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	t := &textSet{r: r, limit: q.Limit, seen: map[string]struct{}{}, list: []string{}}
+	t := &textSet{r: r, ctx: ctx, limit: q.Limit, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ const textBytes = 16
 func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
 	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
-		list, size := textList{}, r.newBudget()
+		list, size := textList{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
 		}, func(row engine.Row) error {
@@ -193,11 +193,14 @@ const seenBytes = 64
 // textSet collects texts from many goroutines.
 type textSet struct {
 	r     *request
+	ctx   context.Context
 	limit int // 0: none
 	mu    sync.Mutex
 	seen  map[string]struct{}
 	list  []string // those seen, in the order in which they came
 	err   error
+	// unmetered are bytes of texts that the meter doesn't know yet.
+	unmetered int64
 }
 
 // errFull means that there are as many texts as are wanted, or more than fit.
@@ -223,7 +226,7 @@ func (t *textSet) addOne(s string) {
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + seenBytes); t.err == nil {
+	if t.err = t.charge(s); t.err == nil {
 		t.seen[s] = struct{}{}
 		t.list = append(t.list, s)
 	}
@@ -234,9 +237,20 @@ func (t *textSet) addLast(s string) {
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
-	if t.err = t.r.budget.charge(len(s) + seenBytes); t.err == nil {
+	if t.err = t.charge(s); t.err == nil {
 		t.list = append(t.list, s)
 	}
+}
+
+// charge counts a text before it is held. Memory is metered for many texts at once.
+func (t *textSet) charge(s string) error {
+	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meteredAtOnce {
+		if err := Grow(t.ctx, t.unmetered); err != nil {
+			return err
+		}
+		t.unmetered = 0
+	}
+	return t.r.budget.charge(len(s) + seenBytes)
 }
 
 // sorted returns the texts.

@@ -204,13 +204,24 @@ type budget struct {
 	used  atomic.Int64
 	limit int64
 	use   *tenant.Use // of the tenant that asks; nil: a load for several
+	// meter is that of ctx, of a load; nil: nothing is metered.
+	meter Meter
+	ctx   context.Context
 }
 
-// newBudget is for a load that several queries may wait for.
-func (r *queryReader) newBudget() *budget { return &budget{limit: r.s.opts.QueryBytes} }
+// newBudget is for a load that several queries may wait for; ctx is that of the query which loads.
+func (r *queryReader) newBudget(ctx context.Context) *budget {
+	return &budget{limit: r.s.opts.QueryBytes, meter: meterOf(ctx), ctx: ctx}
+}
 
 func (b *budget) charge(n int) error {
-	if b.used.Add(int64(n)) > b.limit {
+	used := b.used.Add(int64(n))
+	if b.meter != nil && used/meteredAtOnce > (used-int64(n))/meteredAtOnce {
+		if err := b.meter.Load(b.ctx, max(int64(n), meteredAtOnce)); err != nil {
+			return err
+		}
+	}
+	if used > b.limit {
 		return fmt.Errorf("%w: its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series, or raise the limit",
 			ErrQueryTooLarge, b.limit)
 	}

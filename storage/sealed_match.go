@@ -295,7 +295,10 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 }
 
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
-func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32, memory *matchedMemory) (matching, error) {
+func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, positions []uint32, memory *matchedMemory) (matching, error) {
+	if err := Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
+		return matching{}, err
+	}
 	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions, located: m.located}
 	if len(positions) < len(m.ids) {
 		f.ids, f.labels = memory.of(len(positions))

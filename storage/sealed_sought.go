@@ -161,7 +161,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 	if err != nil {
 		return nil, err
 	}
-	match, held := make([][]paged.LabelsRow, len(places)), r.newBudget()
+	match, held := make([][]paged.LabelsRow, len(places)), r.newBudget(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
 		match[i], err = found[i].Rows(ctx, held.charge, func(d engine.Damage) { r.missed(&rows, d) })

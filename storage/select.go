@@ -182,7 +182,7 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	}
 	found, memory := make([]matching, len(list)), matchedMemory{}
 	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		found[at], err = find.take(list[at], m, positions, &memory)
+		found[at], err = find.take(ctx, list[at], m, positions, &memory)
 		return err
 	})
 	if err != nil {

@@ -40,8 +40,11 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// openBytes is what an unsealed series takes in an answer besides its labels, which are the head's, about.
-const openBytes = 64
+// openCharge is what an unsealed series counts of the bytes that a query may read.
+const openCharge = 64
+
+// openMetered is how many unsealed series are metered at once.
+const openMetered = 256
 
 // open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
@@ -50,8 +53,13 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 		if r.classes&(1<<class) == 0 {
 			continue
 		}
-		if err := r.budget.charge(openBytes); err != nil {
+		if err := r.budget.charge(openCharge); err != nil {
 			return nil, err
+		}
+		if len(list)%openMetered == 0 {
+			if err := Grow(ctx, openMetered*openBytes); err != nil {
+				return nil, err
+			}
 		}
 		list = append(list, openSeries{
 			id: series.ID(), labels: series.Labels(), metric: series.Metric(), class: class, unsealed: unsealed, hidden: r.hiddenIn(class, rollup.Raw), gaps: r.gaps,

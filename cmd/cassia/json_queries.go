@@ -46,8 +46,8 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 	return ctx, leave, nil
 }
 
-// Answered implements jsonapi.Evaluator. Only reads of promql.ExpectSmall get errors.
-func (evaluations) Answered(ctx context.Context, bytes int64) { _ = promql.Answered(ctx, bytes) }
+// Answered implements jsonapi.Evaluator.
+func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
 
 // Evaluate implements jsonapi.Evaluator.
 func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Found) error) error {

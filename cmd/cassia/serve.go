@@ -37,20 +37,19 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// memoryLimit is the share of the memory above which Go collects garbage harder: below that at which queries are ended for what they
+// memoryLimit is the share of --memory.max-bytes above which Go collects garbage harder: below that at which queries are ended for what they
 // take, see promql/pressure.go, so that it isn't for garbage.
 const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
 	cmd := app.Command("serve", "Take samples, keep them, and answer queries.")
-	memory := config.Memory(os.DirFS("/"))
-	c := config.Register(cmd, memory)
+	c := config.Register(cmd, config.Memory(os.DirFS("/")))
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if err := c.Validate(); err != nil {
 			return err
 		}
 		if os.Getenv("GOMEMLIMIT") == "" {
-			debug.SetMemoryLimit(int64(memoryLimit * float64(memory)))
+			debug.SetMemoryLimit(int64(memoryLimit * float64(c.Memory)))
 		}
 		otel.SetTracerProvider(noop.NewTracerProvider()) // No spans are exported. Without a provider the API's default makes several per query.
 		flags := map[string]string{}

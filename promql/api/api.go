@@ -127,6 +127,7 @@ func New(o Options) http.Handler {
 	}
 	describe(o)
 	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer), readsMade: newReadsMade(o.Registerer)}
+	a.codec.pending = &a.pending
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
 	// request should wait for that.
 	rest := sync.OnceValue(a.router)
@@ -147,6 +148,9 @@ type api struct {
 	answered *prometheus.CounterVec
 	// readsMade counts what remote read was answered from buckets.
 	readsMade prometheus.Counter
+	// pending are answers that were computed and are about to be written in pieces, which codec put there.
+	pending sync.Map
+	codec   textCodec
 }
 
 // router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router holds the methods
@@ -159,13 +163,19 @@ func (a *api) router() http.Handler {
 		} else if name == snapshotRoute && a.ClaimedSnapshot != nil {
 			h = a.claimable(h)
 		}
+		if name != "/read" { // It makes no JSON.
+			h = a.streamed(h)
+		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
 		if !uncompressed[name] {
 			h = compressed(h)
 		}
 		return a.Instrument(Prefix+name, withRetry(h))
 	}).WithPrefix(Prefix)
-	a.prometheus().Register(router)
+	theirs := a.prometheus()
+	theirs.ClearCodecs()
+	theirs.InstallCodec(a.codec)
+	theirs.Register(router)
 	for name, h := range overrides {
 		if !known[name] { // Prometheus has no such route.
 			router.Get(name, h)

@@ -74,6 +74,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	samples, err := f.samples(ctx, selectors)
 	if err != nil {
+		err = promql.ReadError(ctx, err)
 		code, known := statusOf(0, err)
 		if !known {
 			code = http.StatusInternalServerError
@@ -84,10 +85,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
-	if err := promql.Answered(ctx, newestBytes(samples)); err != nil {
-		http.Error(w, storage.Plain(err.Error()), refusal(w, err))
-		return
-	}
+	promql.Answered(ctx, newestBytes(samples))
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range families(samples, format.FormatType() != expfmt.TypeTextPlain) {
 		if err := encoder.Encode(family); err != nil {
@@ -125,6 +123,9 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 			out = append(out, n)
 			if bytes += n.bytes(); f.MaxFederated > 0 && bytes > f.MaxFederated {
 				return nil, fmt.Errorf("%w: the samples to federate take more than %d bytes, a quarter of the memory; ask for fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
+			}
+			if err := storage.Grow(ctx, n.bytes()); err != nil {
+				return nil, err
 			}
 		}
 		if it.Err() != nil {

@@ -21,17 +21,14 @@ func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 func (a *api) reading(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reading := &promql.Reading{Refuse: a.RefuseRollups}
-		if reading.Refuse {
-			w = &refusedWriter{w, reading}
-		}
-		h(w, r.WithContext(promql.WithReading(r.Context(), reading)))
+		h(&refusedWriter{w, reading}, r.WithContext(promql.WithReading(r.Context(), reading)))
 		if reading.Made() {
 			a.readsMade.Inc()
 		}
 	}
 }
 
-// refusedWriter answers 422 in place of the 500 that Prometheus' handler has for any error.
+// refusedWriter answers 422 or 503 in place of the 500 that Prometheus' handler has for any error.
 type refusedWriter struct {
 	http.ResponseWriter
 	reading *promql.Reading
@@ -39,8 +36,12 @@ type refusedWriter struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *refusedWriter) WriteHeader(code int) {
-	if code == http.StatusInternalServerError && w.reading.Refused() {
-		code = http.StatusUnprocessableEntity
+	if code == http.StatusInternalServerError {
+		if w.reading.Refused() {
+			code = http.StatusUnprocessableEntity
+		} else if known, ok := statusOf(0, w.reading.Err()); ok {
+			code = known
+		}
 	}
 	w.ResponseWriter.WriteHeader(code)
 }

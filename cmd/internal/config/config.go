@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -59,7 +60,7 @@ type Config struct {
 	LogSlowerThan              time.Duration
 	MaxSamples, MaxConcurrency int
 	QueryBytes, UnreadBytes    int64
-	// Memory is what the process may use, bytes: the machine's, or that of its control group.
+	// Memory bounds what the process may use in all, bytes. Validate computes parts of it from it that no flag sets.
 	Memory int64
 	// ReadRollups is expand or refuse: what remote read does where samples are gone.
 	ReadRollups string
@@ -84,13 +85,18 @@ type Config struct {
 	retention                                                        retentionText
 	cmd                                                              *kingpin.CmdClause
 	features                                                         []string
+	set                                                              setByUser
 	locks                                                            webAuth
 }
 
-// Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
+// setByUser are the flags of parts of the memory that the command line sets.
+type setByUser struct{ head, cache, query, unread, samples bool }
+
+// Register declares the flags of a command. memory is the machine's, or that of the control group, bytes: the process may use a
+// share of it, and what takes memory a share of that.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
-	c := &Config{Engine: RegisterEngine(cmd), Memory: memory, cmd: cmd}
-	shares := sharesOf(memory)
+	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
+	parts := PartsOf(bound(memory))
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
@@ -104,22 +110,23 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("web.cors.origin", "Regular expression of the origins whose pages may read answers of the query API, from beginning to end, such as https?://grafana\\.example\\.org. Never with a browser's passwords, and no foreign page may change anything.").
 		Default(".*").StringVar(&c.corsOrigin)
 
+	bytesFlag(cmd, "memory.max-bytes", "Memory that this process may use in all; what other flags bound is part of it. Queries wait, and are refused, before it is reached. Default: 60% of the machine's memory, or of the control group's.", bound(memory), &c.Memory)
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
 		Default("all").StringVar(&c.Target)
 	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; for a new one 4, over Cassandra 16. See cassia schema set-period.").IntVar(&c.Partitions)
 	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. Default: as the store has it; 2h for a new one. See cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
-	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused, and a quarter above it samples of known ones. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
-	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)
+	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused, and a quarter above it samples of known ones. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
+	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
-	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
+	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory. Default: 50000000, or as many as a quarter of --memory.max-bytes holds.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
-	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of bytes of labels that its functions may make. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
-	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of the memory.", shares.Query, &c.UnreadBytes)
+	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of bytes of labels that its functions may make. Default: an eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
+	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
 	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples a series may move the edges of windows to those of rollups, by at most a hundredth of the range and with an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag("remote-read.rollups", "What remote read answers where raw samples have expired: expand makes samples of rollups, refuse answers 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)

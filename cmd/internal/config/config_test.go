@@ -41,9 +41,11 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 5*time.Minute, c.LookbackDelta)
 	require.Equal(t, 50_000_000, c.MaxSamples)
 	require.Equal(t, 20, c.MaxConcurrency)
-	require.EqualValues(t, 4<<30, c.HeadBytes)
-	require.EqualValues(t, 2<<30, c.CacheBytes)
-	require.EqualValues(t, 1<<30, c.QueryBytes)
+	require.EqualValues(t, 9830<<20, c.Memory, "60 % of 16 GiB")
+	require.EqualValues(t, 2432<<20, c.HeadBytes)
+	require.EqualValues(t, 1216<<20, c.CacheBytes)
+	require.EqualValues(t, 1216<<20, c.QueryBytes)
+	require.EqualValues(t, 608<<20, c.UnreadBytes)
 	require.True(t, c.Features.Parser.ExperimentalDurationExpr, "as in Prometheus")
 	require.False(t, c.Features.Parser.EnableExperimentalFunctions)
 	require.False(t, c.Features.PerStepStats || c.Features.DelayedNameRemoval || c.Features.StartTimestamps)
@@ -110,6 +112,7 @@ func TestBadValues(t *testing.T) {
 		"--ha.max-clusters=0":                    "must be a number from 1 to 1000000",
 		"--otlp.translation-strategy=any":        "must be one of",
 		"--otlp.promote-resource-attribute=":     "has no name",
+		"--memory.max-bytes=100MiB":              "from 256MiB to 1PiB",
 		"--storage.head-bytes=1MiB":              "from 16MiB to 1PiB",
 		"--storage.head-bytes=7EiB":              "from 16MiB to 1PiB",
 		"--storage.cache-bytes=1":                "from 8MiB to 1TiB",
@@ -165,15 +168,33 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func TestSharesFitTheMemory(t *testing.T) {
-	for _, memory := range []int64{0, 256 << 20, 1 << 30, 24<<30 + 12345, 1 << 40} {
-		s := sharesOf(memory)
-		require.Positive(t, s.Head)
-		require.Positive(t, s.Cache)
-		require.Positive(t, s.Query)
-		if memory >= 1<<30 {
-			require.Less(t, s.Head+s.Cache+s.Query, memory/2)
-		}
+func TestPartsFitTheMemory(t *testing.T) {
+	for _, memory := range []int64{minMemory, 300<<20 + 1, 1 << 30, 24<<30 + 12345, 1 << 40} {
+		p := PartsOf(memory)
+		require.Greater(t, p.Head, int64(minHead))
+		require.Greater(t, p.Cache, int64(minCache))
+		require.Greater(t, p.Query, int64(minQuery))
+		require.Greater(t, p.Unread, int64(minQuery))
+		require.LessOrEqual(t, p.Head+p.Cache+p.Query, memory/2)
+		require.LessOrEqual(t, p.Samples*sampleBytes, memory/4)
+		require.LessOrEqual(t, bound(memory), max(minMemory, memory))
+	}
+}
+
+// What no flag sets is a part of the bound on all memory, wherever on the command line the flags stand.
+func TestPartsFollowTheBound(t *testing.T) {
+	for _, args := range [][]string{
+		{"--memory.max-bytes=1GiB", "--storage.cache-bytes=100MiB", "--query.unread-bytes=5MiB"},
+		{"--query.unread-bytes=5MiB", "--storage.cache-bytes=100MiB", "--memory.max-bytes=1GiB"},
+	} {
+		c, err := parse(t, args...)
+		require.NoError(t, err)
+		require.EqualValues(t, 1<<30, c.Memory)
+		require.EqualValues(t, 256<<20, c.HeadBytes)
+		require.EqualValues(t, 100<<20, c.CacheBytes)
+		require.EqualValues(t, 128<<20, c.QueryBytes)
+		require.EqualValues(t, 5<<20, c.UnreadBytes)
+		require.Equal(t, 1<<24, c.MaxSamples)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // assumedMemory is the memory that is assumed for a machine that doesn't report it, bytes.
 const assumedMemory = 4 << 30
 
-// Memory returns how many bytes this process may use: the machine's memory, or less where a control group
+// Memory returns how many bytes all processes may use: the machine's memory, or less where a control group
 // bounds it. root is the root of the file system, of which proc and sys/fs/cgroup are read.
 func Memory(root fs.FS) int64 {
 	memory := int64(assumedMemory)
@@ -81,15 +81,59 @@ func limitFiles(root fs.FS) (files []string) {
 	return files
 }
 
-// shares are the defaults of what takes memory, bytes.
-type shares struct{ Head, Cache, Query int64 }
+// Share is the default of --memory.max-bytes, a share of the memory that Memory returns: the rest is left to other processes and to
+// the cache of files.
+const Share = 0.6
 
-// sharesOf leaves more than half of the memory to queries, buffers and garbage.
-func sharesOf(memory int64) shares {
-	return shares{
-		Head:  share(memory, 4, 64<<20),
-		Cache: share(memory, 8, 32<<20),
-		Query: share(memory, 16, 64<<20),
+// Parts are shares of what the process may use in all, bytes.
+type Parts struct {
+	// They are the defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and --query.unread-bytes.
+	Head, Cache, Query, Unread int64
+	// Samples is the default of --query.max-samples: as many as a quarter of the memory holds, at most 50 million.
+	Samples int64
+}
+
+// PartsOf leaves more than half of the memory to queries, buffers and garbage.
+func PartsOf(memory int64) Parts {
+	return Parts{
+		Head:    part(memory, 4, minHead),
+		Cache:   part(memory, 8, minCache),
+		Query:   part(memory, 8, minQuery),
+		Unread:  part(memory, 16, minQuery),
+		Samples: min(mostSamples, memory/4/sampleBytes),
+	}
+}
+
+// Minimums of the flags, bytes. With minMemory the parts are above theirs.
+const (
+	minMemory = 256 << 20
+	minHead   = 16 << 20
+	minCache  = 8 << 20
+	minQuery  = 1 << 20
+)
+
+// mostSamples is the default of --query.max-samples in Prometheus, sampleBytes the size of a sample in the evaluator.
+const mostSamples, sampleBytes = 50_000_000, 16
+
+// setParts computes those parts that no flag sets.
+func (c *Config) setParts() {
+	parts := PartsOf(c.Memory)
+	for _, p := range []struct {
+		set  bool
+		into *int64
+		part int64
+	}{
+		{c.set.head, &c.HeadBytes, parts.Head},
+		{c.set.cache, &c.CacheBytes, parts.Cache},
+		{c.set.query, &c.QueryBytes, parts.Query},
+		{c.set.unread, &c.UnreadBytes, parts.Unread},
+	} {
+		if !p.set {
+			*p.into = p.part
+		}
+	}
+	if !c.set.samples {
+		c.MaxSamples = int(parts.Samples)
 	}
 }
 
@@ -99,14 +143,23 @@ func (c *Config) memoryWarnings() []string {
 		return nil
 	}
 	text := func(n int64) string { return units.Base2Bytes(n >> 20 << 20).String() }
-	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s are more than the %s of memory that this process may use: the system may end it before new series are refused",
+	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s are more than --memory.max-bytes=%s: queries are refused before new series are",
 		text(c.HeadBytes), text(c.CacheBytes), text(c.Memory))}
 }
 
-// share rounds down to whole 32 MiB, so that --help shows a short number.
-func share(memory, part, least int64) int64 {
-	const unit = 32 << 20
-	return max(least, memory/part/unit*unit)
+// part rounds down to whole 32 MiB, or to whole MiB where the memory is small, so that --help shows a short number.
+func part(memory, of, least int64) int64 {
+	unit := int64(32 << 20)
+	if memory <= 2<<30 {
+		unit = 1 << 20
+	}
+	return max(least, memory/of/unit*unit)
+}
+
+// bound returns the default of --memory.max-bytes on a machine, or in a control group, with so much memory.
+func bound(memory int64) int64 {
+	const unit = 1 << 20
+	return max(minMemory, int64(Share*float64(memory))/unit*unit)
 }
 
 // bytesValue is a flag's number of bytes: plain, or with a unit such as MiB or GiB.
@@ -130,6 +183,8 @@ func (b *bytesValue) Set(s string) error {
 	return nil
 }
 
-func bytesFlag(cmd *kingpin.CmdClause, name, help string, value int64, into *int64) {
-	cmd.Flag(name, help).Default(units.Base2Bytes(value).String()).SetValue((*bytesValue)(into))
+func bytesFlag(cmd *kingpin.CmdClause, name, help string, value int64, into *int64) *kingpin.FlagClause {
+	f := cmd.Flag(name, help).Default(units.Base2Bytes(value).String())
+	f.SetValue((*bytesValue)(into))
+	return f
 }

@@ -53,10 +53,10 @@ func (r valueRange) orZero() valueRange { r.zero = true; return r }
 // ranges bound the flags of all commands that are numbers, bytes or durations, by name: a flag of several commands means the same.
 var ranges = map[string]valueRange{
 	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour), "storage.settle": lasts(0, 24*time.Hour),
-	"storage.head-bytes": bytesFrom(16 << 20), "storage.cache-bytes": {kind: sized, min: 8 << 20, max: 1 << 40},
+	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead), "storage.cache-bytes": {kind: sized, min: minCache, max: 1 << 40},
 	"retention.raw": lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
 	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting), "query.log-slower-than": lasts(0, maxLasting),
-	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(1 << 20), "query.unread-bytes": bytesFrom(1 << 20),
+	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
 	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20), "ha.max-clusters": counts(1, 1_000_000),
 	"rule.evaluation-interval": lasts(time.Second, maxLasting),
 	"backup.every":             lasts(time.Minute, maxLasting),

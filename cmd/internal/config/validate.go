@@ -15,6 +15,7 @@ import (
 
 // Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
 func (c *Config) Validate() error {
+	c.setParts()
 	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
 		return err
 	}

@@ -18,11 +18,18 @@ type running struct {
 	stop func() error
 	// log is the path of its log.
 	log string
+	pid int
 }
 
 // startServe runs cassia serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
 // flag asks for that.
 func startServe(t *testing.T, args ...string) running {
+	t.Helper()
+	return startServeAs(t, func(p promrig.Program) promrig.Program { return p }, args...)
+}
+
+// startServeAs is startServe for a program that as changes before it is started.
+func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args ...string) running {
 	t.Helper()
 	address := cassiatest.FreeAddress(t)
 	flags := append([]string{"serve", "--web.listen-address=" + address, "--web.enable-admin-api"}, args...)
@@ -30,9 +37,9 @@ func startServe(t *testing.T, args ...string) running {
 		flags = append(flags, "--no-self-monitoring")
 	}
 	log := filepath.Join(t.TempDir(), "cassia.log")
-	process := start(t.Context(), t, promrig.Program{
+	process := start(t.Context(), t, as(promrig.Program{
 		Name: "cassia", Path: builtCassia(t), Args: flags, Address: address, ReadyPath: "/-/ready", Log: log,
-	})
+	}))
 	stopped := false
 	stop := func() error {
 		if stopped {
@@ -42,7 +49,7 @@ func startServe(t *testing.T, args ...string) running {
 		return process.Terminate(cassiatest.StopWithin)
 	}
 	t.Cleanup(func() { require.NoError(t, stop()) })
-	return running{cassiatest.Server{URL: process.URL()}, stop, log}
+	return running{cassiatest.Server{URL: process.URL()}, stop, log, process.PID()}
 }
 
 // serverAt is a server that somebody else has started.

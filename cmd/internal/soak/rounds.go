@@ -54,6 +54,7 @@ var all = []soaked{
 	{pkg: "cmd/internal/e2e", test: "TestBackupsThatAreKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestBackupsIntoAFolderThatAreKilled"},
 	{pkg: "cmd/internal/e2e", test: "TestSingleFileDamage"},
+	{pkg: "cmd/internal/e2e", test: "TestMemoryStaysWithinItsBound"},
 	{pkg: "storage/pebble", test: "TestMendEveryKindOfFile"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatIsNotWell"},
 	{pkg: "cmd/internal/backups", test: "TestServerThatDies"},

@@ -103,6 +103,7 @@ func testOptions() Options {
 			}
 		},
 		Limits:  func(names []string) any { return names },
+		Memory:  func() (used, most int64) { return 3 << 20, 1 << 30 },
 		Examine: func(context.Context) []doctor.Finding { return []doctor.Finding{{Level: doctor.Note, What: "found"}} },
 		Disk:    func() (doctor.DirectoryFacts, error) { return doctor.DirectoryFacts{Path: "data", Bytes: 9}, nil },
 	}

@@ -22,6 +22,7 @@ type examined struct {
 // healthAnswer is how the store is.
 type healthAnswer struct {
 	Engine string `json:"engine"`
+	Memory memory `json:"memory"`
 	// Disk is the space that the directory takes, and the free space; nil: it isn't on this machine.
 	Disk *disk `json:"disk"`
 	// Space is what these bytes are: rows of a table, by its name, and what the engine has besides; nil: not known.
@@ -29,6 +30,12 @@ type healthAnswer struct {
 	Findings []doctor.Finding `json:"findings"`
 	// Examined is when the findings were found.
 	Examined time.Time `json:"examined"`
+}
+
+// memory is what the process uses and may use, bytes.
+type memory struct {
+	Used int64 `json:"used"`
+	Max  int64 `json:"max"`
 }
 
 type disk struct {
@@ -40,6 +47,7 @@ type disk struct {
 
 func (a *api) health(r *http.Request) (any, error) {
 	out := healthAnswer{Engine: a.Engine}
+	out.Memory.Used, out.Memory.Max = a.Memory()
 	if a.Disk != nil {
 		d, err := a.Disk()
 		if err != nil {

@@ -32,6 +32,8 @@ type Options struct {
 	Evaluator func(context.Context) (Evaluator, error)
 	// Limits returns the limits of tenants and their use.
 	Limits func(tenants []string) any
+	// Memory returns how much memory the process uses, and how much it may use, bytes.
+	Memory func() (used, most int64)
 	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
 	Examine func(context.Context) []doctor.Finding
 	Disk    func() (doctor.DirectoryFacts, error)

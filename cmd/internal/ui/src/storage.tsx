@@ -10,6 +10,7 @@ import { resolutions, useWindows, widths, type Kept, type Window } from './windo
 
 interface Health {
   engine: string;
+  memory: { used: number; max: number };
   disk: { path: string; bytes: number; free: number; total: number } | null;
   space: Record<string, number> | null;
   findings: { level: 'ok' | 'note' | 'warning' | 'error'; what: string; why?: string; do?: string }[];
@@ -41,6 +42,7 @@ export function Storage({ session, tenant }: ViewProps) {
         ))}
         {local && <Stat name="Directory" value={h?.disk ? bytes(h.disk.bytes) : '…'} note="of all tenants, log included" />}
         {local && <Stat name="Free" value={h?.disk?.total ? bytes(h.disk.free) : '…'} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
+        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : '…'} note={h ? `of ${bytes(h.memory.max)}, --memory.max-bytes` : ''} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
       </div>
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
       {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}

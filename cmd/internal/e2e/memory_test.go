@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// memoryCell is a bound on a server's memory, and kinds of large requests, which many clients send at once, one kind after the other.
+type memoryCell struct {
+	bound int64
+	// series is how many each of memoryMetrics metrics has.
+	series int
+	kinds  []string
+}
+
+const (
+	memoryMetrics = 6
+	// memoryClients ask for a metric each, large requests one after the other, and memorySmall for few series.
+	memoryClients, memorySmall = 40, 4
+	// memoryInterval is between two looks at the anonymous memory.
+	memoryInterval = 100 * time.Millisecond
+)
+
+// memoryCells are, in a soak, all kinds of requests with bounds of which it draws as many as its times, which take some 20 minutes each on
+// an idle machine; four times are the whole table. Otherwise they are some kinds that are drawn, with a smaller bound and fewer series.
+func memoryCells(t *testing.T) (cells []memoryCell) {
+	kinds := slices.Sorted(maps.Keys(largeRequests))
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	if os.Getenv(soak.TimesVariable) == "" {
+		const drawn = 3
+		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		return []memoryCell{{256 << 20, 12_000, kinds[:drawn]}}
+	}
+	for _, bound := range []int64{512 << 20, 1 << 30, 2 << 30, 4 << 30} {
+		cells = append(cells, memoryCell{bound, int(min(500_000, 240_000*(bound>>20)/1024)), kinds})
+	}
+	random.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+	return cells[:min(len(cells), soak.Times(t, 1))]
+}
+
+// TestMemoryStaysWithinItsBound asks a server for more than fits into its memory, from many clients and with samples arriving beside.
+// Its anonymous memory never exceeds --memory.max-bytes, and it goes on answering.
+func TestMemoryStaysWithinItsBound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a server's memory: leave -short out")
+	}
+	for _, c := range memoryCells(t) {
+		t.Run(fmt.Sprint(c.bound>>20, " MiB"), func(t *testing.T) {
+			dir := t.TempDir()
+			r := startBounded(t, dir, c.bound)
+			fillMemory(t, r, c.series)
+			for _, kind := range c.kinds {
+				t.Run(kind, func(t *testing.T) { c.ask(t, r, dir, kind) })
+			}
+		})
+	}
+}
+
+// ask sends large requests of a kind, with samples and small queries beside.
+func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
+	anonymous := watchAnonymous(t, r.pid)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var beside errgroup.Group
+	beside.Go(func() error { return ingestBeside(ctx, r) })
+	latencies := make([][]time.Duration, memorySmall)
+	for i := range memorySmall {
+		beside.Go(func() (err error) {
+			latencies[i], err = askSmall(ctx, r, i)
+			return err
+		})
+	}
+	var outcome outcomes
+	var large errgroup.Group
+	for i := range memoryClients {
+		large.Go(func() error { return outcome.ask(ctx, r, kind, dir, i) })
+	}
+	require.NoError(t, large.Wait())
+	stop()
+	require.NoError(t, beside.Wait())
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	t.Logf("%d MiB of %d at most; large: %s; small: %d, p50 %v, p99 %v, longest %v", anonymous()>>20, c.bound>>20, &outcome,
+		len(all), all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	require.LessOrEqual(t, anonymous(), c.bound)
+	require.NotEmpty(t, r.Value(t, "small_0", time.Now()), "it goes on answering")
+	if c.bound >= 1<<30 {
+		require.GreaterOrEqual(t, outcome.answered.Load(), int64(memoryClients/2), "most are answered: %s", &outcome)
+	}
+}
+
+// outcomes count how large requests end.
+type outcomes struct {
+	answered, late, refused atomic.Int64 // late: of those answered, after 30 s; refused: 422, or 503 to the end
+	again                   atomic.Int64 // 503s that were followed by another try
+	mu                      sync.Mutex
+	texts                   map[string]int // of refusals
+}
+
+func (o *outcomes) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return fmt.Sprintf("%d answered (%d after 30 s), %d refused, %d tries refused; %v",
+		o.answered.Load(), o.late.Load(), o.refused.Load(), o.again.Load(), o.texts)
+}
+
+// ask sends one large request until it is answered, or refused for good.
+func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client int) error {
+	began := time.Now()
+	for time.Since(began) < cassiatest.Patience {
+		code, text, err := largeRequests[kind](ctx, r, dir, client%memoryMetrics)
+		switch {
+		case err != nil:
+			return err
+		case code == http.StatusOK:
+			o.answered.Add(1)
+			if time.Since(began) > 30*time.Second {
+				o.late.Add(1)
+			}
+			return nil
+		case code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests && code != http.StatusUnprocessableEntity:
+			return fmt.Errorf("%d: %s", code, text)
+		}
+		o.mu.Lock()
+		if o.texts == nil {
+			o.texts = map[string]int{}
+		}
+		o.texts[fmt.Sprint(code, " ", text)]++
+		o.mu.Unlock()
+		if code == http.StatusUnprocessableEntity {
+			break
+		}
+		o.again.Add(1)
+		time.Sleep(time.Second) // the Retry-After
+	}
+	o.refused.Add(1)
+	return nil
+}
+
+// askSmall asks for few series until ctx ends, and returns how long each answer took.
+func askSmall(ctx context.Context, r running, i int) (latencies []time.Duration, err error) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		query := []string{"small_%d", "rate(small_%d[5m])", "sum(small_%d)", "count by (id) (small_%d)"}[len(latencies)%4]
+		code, text, err := getAnswer(ctx, r, "/api/v1/query", "query", fmt.Sprintf(query, i))
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			return nil, err
+		case code != http.StatusOK:
+			return nil, fmt.Errorf("a small query: %d: %s", code, text)
+		default:
+			latencies = append(latencies, time.Since(began))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(latencies) == 0 {
+		return nil, errors.New("no small query was answered")
+	}
+	return latencies, nil
+}

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+
+	jsoniter "github.com/json-iterator/go"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/cassia-db/cassia/promql"
+)
+
+// Prometheus' handlers encode an answer as a whole, which takes several times the memory of the data: while its buffer grows, and
+// once more for a copy. So large answers are encoded in pieces, as they are written:
+//
+//	handler ── Encode ──► textCodec ── a token ──► handler ── Write(token) ──► textWriter ──► pieces of the answer
+
+// streamedElements is from how many elements on an answer is encoded in pieces, and textPiece the length of a piece, bytes.
+const (
+	streamedElements = 256
+	textPiece        = 32 << 10
+)
+
+// textCodec encodes as Prometheus' codec does. In place of the text of a large answer it returns a token, by which the writer finds the
+// answer.
+type textCodec struct {
+	promapi.JSONCodec
+	pending *sync.Map // *byte, the token's, to *promapi.Response
+}
+
+// Encode implements promapi.Codec.
+func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
+	if listOf(r.Data).n < streamedElements {
+		return c.JSONCodec.Encode(r)
+	}
+	token := make([]byte, 1)
+	c.pending.Store(&token[0], r)
+	return token, nil
+}
+
+// list is the list that makes an answer large.
+type list struct {
+	n int
+	// at returns a pointer to an element, and text how many bytes of text the element has; nil: its memory is counted elsewhere.
+	at   func(i int) any
+	text func(i int) int
+	// empty is the answer's data with an empty list.
+	empty any
+}
+
+// elementBytes is about what an element of a list takes in memory besides its text.
+const elementBytes = 64
+
+// bytes is about what the list takes in memory.
+func (l *list) bytes() (n int64) {
+	if l.text == nil {
+		return 0
+	}
+	for i := range l.n {
+		n += elementBytes + int64(l.text(i))
+	}
+	return n
+}
+
+func listOf(data any) list {
+	switch d := data.(type) {
+	case *promapi.QueryData:
+		if d == nil {
+			return list{}
+		}
+		of := func(n int, at func(int) any, none parser.Value) list {
+			rest := *d
+			rest.Result = none
+			return list{n: n, at: at, empty: &rest}
+		}
+		switch v := d.Result.(type) {
+		case promengine.Vector:
+			return of(len(v), func(i int) any { return &v[i] }, promengine.Vector{})
+		case promengine.Matrix:
+			return of(len(v), func(i int) any { return &v[i] }, promengine.Matrix{})
+		}
+	case []labels.Labels:
+		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return int(d[i].ByteSize()) }, empty: []labels.Labels{}}
+	case []string:
+		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return len(d[i]) }, empty: []string{}}
+	}
+	return list{}
+}
+
+// streamed is a handler whose large answers are written in pieces.
+func (a *api) streamed(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { h(&textWriter{w, r, a}, r) }
+}
+
+// textWriter writes the answers that textCodec left to it.
+type textWriter struct {
+	http.ResponseWriter
+	request *http.Request
+	api     *api
+}
+
+// Write implements http.ResponseWriter.
+func (w *textWriter) Write(p []byte) (int, error) {
+	if len(p) == 1 {
+		if r, ok := w.api.pending.LoadAndDelete(&p[0]); ok {
+			return len(p), w.stream(r.(*promapi.Response))
+		}
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// stream writes an answer: what comes before its list, the elements one by one, and what comes after.
+func (w *textWriter) stream(r *promapi.Response) error {
+	l := listOf(r.Data)
+	if counted, ok := w.ResponseWriter.(*answerWriter); ok { // The data are held until they are written.
+		promql.Answered(counted.ctx, l.bytes())
+		w.ResponseWriter = counted.ResponseWriter
+	}
+	rest := *r
+	rest.Data = l.empty
+	text, err := w.api.codec.JSONCodec.Encode(&rest)
+	if err != nil {
+		return err
+	}
+	before, after, _ := bytes.Cut(text, []byte("[]")) // Nothing before the list has brackets.
+	stream := jsoniter.NewStream(jsoniter.ConfigCompatibleWithStandardLibrary, w.ResponseWriter, 2*textPiece)
+	stream.WriteRaw(string(before))
+	stream.WriteArrayStart()
+	for i := range l.n {
+		if i > 0 {
+			stream.WriteMore()
+		}
+		stream.WriteVal(l.at(i))
+		if stream.Buffered() < textPiece {
+			continue
+		}
+		if err := w.request.Context().Err(); err != nil {
+			return err
+		}
+		if err := stream.Flush(); err != nil {
+			return err
+		}
+	}
+	stream.WriteArrayEnd()
+	stream.WriteRaw(string(after))
+	return stream.Flush()
+}
+
+// Flush implements http.Flusher, which streamed answers need.
+func (w *textWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Unwrap is what http.ResponseController asks for.
+func (w *textWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

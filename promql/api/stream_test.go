@@ -1,0 +1,74 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+	"github.com/stretchr/testify/require"
+)
+
+// Large answers are written in pieces, and are the same, byte for byte, as those that are encoded as a whole.
+func TestAnswersInPieces(t *testing.T) {
+	const n = 5000
+	var vector promengine.Vector
+	var matrix promengine.Matrix
+	var series []labels.Labels
+	var texts []string
+	h := &histogram.FloatHistogram{Count: 3, Sum: 1, PositiveSpans: []histogram.Span{{Offset: 0, Length: 1}}, PositiveBuckets: []float64{3}}
+	for i := range n {
+		ls := labels.FromStrings("__name__", "m", "i", fmt.Sprint(i), "text", "<a&b> \"quoted\" \u2028 []")
+		s := promengine.Sample{Metric: ls, T: int64(i), F: math.Inf(i % 3)}
+		points := promengine.Series{Metric: ls, Floats: []promengine.FPoint{{T: 1, F: 0.1}, {T: 2, F: math.NaN()}}}
+		if i%7 == 0 {
+			s.H = h
+			points.Histograms = []promengine.HPoint{{T: 3, H: h}}
+		}
+		vector, matrix, series, texts = append(vector, s), append(matrix, points), append(series, ls), append(texts, ls.Get("i")+ls.Get("text"))
+	}
+	a := &api{}
+	a.codec.pending = &a.pending
+	for name, data := range map[string]any{
+		"vector":  &promapi.QueryData{ResultType: parser.ValueTypeVector, Result: vector},
+		"matrix":  &promapi.QueryData{ResultType: parser.ValueTypeMatrix, Result: matrix},
+		"series":  series,
+		"texts":   texts,
+		"small":   &promapi.QueryData{ResultType: parser.ValueTypeVector, Result: vector[:3]},
+		"scalar":  &promapi.QueryData{ResultType: parser.ValueTypeScalar, Result: promengine.Scalar{V: 1}},
+		"none":    []string{},
+		"another": map[string]int{"a": 1},
+	} {
+		answer := &promapi.Response{Status: "success", Data: data, Warnings: []string{"a [] warning"}}
+		want, err := promapi.JSONCodec{}.Encode(answer)
+		require.NoError(t, err)
+		got := &pieces{ResponseRecorder: httptest.NewRecorder()}
+		a.streamed(func(w http.ResponseWriter, _ *http.Request) {
+			text, err := a.codec.Encode(answer)
+			require.NoError(t, err)
+			_, err = w.Write(text)
+			require.NoError(t, err)
+		})(got, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, string(want), got.Body.String(), name)
+		require.LessOrEqual(t, got.longest, 2*textPiece, name)
+	}
+	_, left := a.pending.Load(nil)
+	require.False(t, left)
+}
+
+// pieces records the longest text that is written at once.
+type pieces struct {
+	*httptest.ResponseRecorder
+	longest int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.longest = max(p.longest, len(b))
+	return p.ResponseRecorder.Write(b)
+}

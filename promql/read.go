@@ -1,0 +1,161 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// read is a query of the evaluator, or another read, with its place and the memory that it holds. Its place outlasts Prometheus'
+// evaluator, which gives it back before the answer is counted: whoever waited would begin in between. It implements storage.Meter.
+type read struct {
+	gate   *gate
+	cancel context.CancelCauseFunc
+	shares []share
+	place  int // 0: none was taken; the gate's lock guards it
+
+	// ending: it was told to end. The gate's lock guards it.
+	ending bool
+
+	// bytes are those that it holds, estimated. large: it has its turn among large ones.
+	bytes atomic.Int64
+	large atomic.Bool
+
+	// mu is held while the read waits for its turn, and before the gate's lock.
+	mu sync.Mutex
+	// size is what the large queue counts for the read.
+	size int64
+	left bool
+}
+
+type readKey struct{}
+
+func readOf(ctx context.Context) *read {
+	r, _ := ctx.Value(readKey{}).(*read) // Without one nothing is metered.
+	return r
+}
+
+// begin returns the context of a read, which ends when memory is short. The place that it takes is kept until leave is called.
+func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx)}
+	ctx = context.WithValue(ctx, readKey{}, r)
+	if g.largeBytes > 0 {
+		ctx = storage.WithMeter(ctx, r)
+	}
+	return ctx, r
+}
+
+// Grow implements storage.Meter. A read that comes to hold more than a small one waits for its turn among large ones, and while memory
+// is full it waits until others have ended.
+func (r *read) Grow(ctx context.Context, n int64) error {
+	total := r.bytes.Add(n)
+	if total <= r.gate.largeBytes {
+		return nil
+	}
+	if err := r.enlarge(ctx, total); err != nil {
+		return err
+	}
+	return r.gate.pressure.wait(ctx)
+}
+
+// Load implements storage.Meter.
+func (r *read) Load(ctx context.Context, n int64) error {
+	if r.bytes.Add(n) <= r.gate.largeBytes {
+		return nil
+	}
+	return r.gate.pressure.wait(ctx)
+}
+
+// enlarge counts the read as large, of so many bytes.
+func (r *read) enlarge(ctx context.Context, total int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.left:
+		return nil
+	case r.large.Load():
+		if more := total - r.size; more >= r.gate.largeBytes {
+			r.gate.large.hold(r.shares, more)
+			r.size = total
+		}
+		return nil
+	}
+	g := r.gate
+	g.mu.Lock()
+	parks := r.place != 0
+	g.mu.Unlock()
+	if !parks {
+		return nil // A read without a place is one of the process itself.
+	}
+	g.queries.park()
+	err := g.large.enterWith(ctx, r.unlimited(), total)
+	if errors.Is(err, ErrTooManyQueries) {
+		err = fmt.Errorf("%w: %d that read much already; ask for less, or again later, or see --memory.max-bytes", err, smallReads)
+	}
+	if err != nil {
+		g.queries.unpark()
+		return err
+	}
+	r.size = total
+	r.large.Store(true)
+	return nil
+}
+
+// unlimited are the read's shares of the large queue: it counts among its tenants' queries in the other.
+func (r *read) unlimited() []share {
+	shares := make([]share, len(r.shares))
+	for i, s := range r.shares {
+		shares[i].name = s.name
+	}
+	return shares
+}
+
+// leave gives the place back. It may be called more than once.
+func (r *read) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left {
+		return
+	}
+	r.left = true
+	g := r.gate
+	g.mu.Lock()
+	e, entered := g.entered[r.place]
+	delete(g.entered, r.place)
+	g.mu.Unlock()
+	switch {
+	case !entered:
+	case r.large.Load():
+		g.large.leave(r.unlimited())
+		g.large.hold(r.shares, -r.size)
+		g.queries.leaveParked(e.shares)
+	default:
+		g.queries.leave(e.shares)
+	}
+}
+
+// enterAgain waits for a place after leave. The read counts as a small one until it grows.
+func (r *read) enterAgain(ctx context.Context) error {
+	r.gate.mu.Lock()
+	r.place = 0
+	r.gate.mu.Unlock()
+	if _, err := r.gate.Insert(ctx, ""); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left, r.size = false, 0
+	r.large.Store(false)
+	return nil
+}
+
+// end is called once the read's context isn't used any more.
+func (r *read) end() {
+	r.cancel(nil)
+	r.leave()
+}

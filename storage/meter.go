@@ -1,0 +1,48 @@
+package storage
+
+import "context"
+
+// Meter follows the memory that one query, or another read, holds.
+type Meter interface {
+	// Grow is called before the read holds n more bytes, estimated. It may wait until other reads hold less. After an error the read
+	// must end with it; the context's is one of them. It may be called by many goroutines.
+	Grow(ctx context.Context, n int64) error
+	// Load is Grow for a load into a cache. Other reads may wait for it, even ones that hold much, so it doesn't wait for a turn among
+	// them.
+	Load(ctx context.Context, n int64) error
+}
+
+type meterKey struct{}
+
+// WithMeter returns a context whose reads are metered.
+func WithMeter(ctx context.Context, m Meter) context.Context {
+	return context.WithValue(ctx, meterKey{}, m)
+}
+
+// Grow calls the meter of ctx; without a meter it returns nil.
+func Grow(ctx context.Context, n int64) error {
+	if m := meterOf(ctx); m != nil && n > 0 {
+		return m.Grow(ctx, n)
+	}
+	return nil
+}
+
+func meterOf(ctx context.Context) Meter {
+	m, _ := ctx.Value(meterKey{}).(Meter) // Without one nothing is metered.
+	return m
+}
+
+// meteredAtOnce is how many bytes of loads, and of texts, are metered at once.
+const meteredAtOnce = 64 << 10
+
+// Sizes that are metered, bytes.
+const (
+	// openBytes is for an unsealed series that a query finds: its snapshot, twice while the list grows, and its place in the answer.
+	openBytes = 256
+	// matchedBytes is for an unsealed series in the list of those that match.
+	matchedBytes = 24
+	// sealedBytes is for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
+	sealedBytes = 160
+	// textsBytes is for a name or value of a label, in a set and in a list. Its text is added.
+	textsBytes = 80
+)
