@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
@@ -75,6 +76,10 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 		for _, path := range paths {
 			if files++; files > maxFiles {
 				return nil, fmt.Errorf("%w: more than %d files", ErrFile, maxFiles)
+			}
+			if !utf8.ValidString(path) { // It is part of the labels of metrics, which panic then.
+				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", ErrFile, path))
+				continue
 			}
 			groups, err := parse(path, p)
 			wrong = append(wrong, err)

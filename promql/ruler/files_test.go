@@ -60,6 +60,15 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
+// A file whose name isn't UTF-8 is refused: Prometheus' metrics of groups have it as a label, and panic.
+func TestFileNameIsUTF8(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"), []byte("groups: [{name: g, rules: [{record: a, expr: up}]}]"), 0o600))
+	_, err := New(r.store, r.options())
+	require.ErrorIs(t, err, ErrFile)
+	require.ErrorContains(t, err, "isn't valid UTF-8")
+}
+
 // A pattern that matches nothing is logged, at the start and whenever the files are read again.
 func TestNoFileMatches(t *testing.T) {
 	r := newRig(t)
