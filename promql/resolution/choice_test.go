@@ -244,20 +244,6 @@ func written(segments []Segment) string {
 	return text
 }
 
-func TestModes(t *testing.T) {
-	for _, m := range []Mode{ModeAuto, ModeExact, ModeRaw, ModeFiveMinutes, ModeOneHour} {
-		back, err := ParseMode(m.String())
-		require.NoError(t, err)
-		require.Equal(t, m, back)
-	}
-	m, err := ParseMode("")
-	require.NoError(t, err)
-	require.Equal(t, ModeAuto, m)
-	_, err = ParseMode("2h")
-	require.ErrorIs(t, err, ErrMode)
-	require.ErrorContains(t, err, `unknown resolution "2h": it is one of raw, 5m, 1h, exact, auto`)
-}
-
 // generateRequest makes requests of all sorts, most of them with edges that nearly, or wholly, fit.
 func generateRequest(r *rand.Rand) Request {
 	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
