@@ -144,7 +144,10 @@ type child struct {
 func (c *cannotWrite) start(args ...string) *child {
 	text, err := json.Marshal(args)
 	require.NoError(c.t, err)
-	p := &child{c: c, log: &lockedBuffer{}, ended: make(chan struct{}), cmd: exec.Command(os.Args[0], "-test.run=^TestServerThatCannotWrite$")}
+	program, err := os.Executable()
+	require.NoError(c.t, err)
+	p := &child{c: c, log: &lockedBuffer{}, ended: make(chan struct{}), cmd: exec.Command(program, "-test.run=^TestServerThatCannotWrite$")}
+	p.cmd.Dir = filepath.Dir(c.dir) // An import keeps its checkpoint there.
 	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file, cannotPath+"="+c.path)
 	if c.table {
 		p.cmd.Env = append(p.cmd.Env, cannotTable+"=1")
