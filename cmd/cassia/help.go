@@ -17,7 +17,7 @@ import (
 var variables = []cli.Variable{
 	{Name: "CASSIA_CASSANDRA_PASSWORD", Effect: "The password of --cassandra.username, where --cassandra.password-file isn't given."},
 	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "The password of --kairosdb.username, where --kairosdb.password-file isn't given."},
-	{Name: "GOMEMLIMIT", Effect: "Memory above which Go collects garbage harder. Default: three quarters of the machine's, or of the control group's."},
+	{Name: "GOMEMLIMIT", Effect: "Memory above which Go collects garbage harder. Default: three quarters of --memory.max-bytes."},
 	{Name: "GOGC", Effect: "How much the heap grows between collections, in percent of all of it. Default: by what is in use besides write buffers and caches of the embedded store."},
 }
 

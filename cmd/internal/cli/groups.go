@@ -73,7 +73,7 @@ var flagGroups = []struct {
 }{
 	{ownFlags, nil},
 	{"Web", []string{"web."}},
-	{"Storage", []string{"storage.", "target"}},
+	{"Storage", []string{"storage.", "memory.", "target"}},
 	{"Retention", []string{"retention."}},
 	{"Queries", []string{"query.", "remote-read.", "enable-feature"}},
 	{"Tenants", []string{"tenants.", "limits.", "auth."}},
