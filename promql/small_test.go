@@ -80,11 +80,11 @@ func TestSmallAnswersDontWait(t *testing.T) {
 func TestAnswersThatArentSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
-		o.UnreadBytes, o.MaxConcurrency = 10, 1
+		o.UnreadBytes, o.MaxConcurrency = roomless, 1
 		e := NewEngine(o)
 		first, leave, err := e.Enter(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, Answered(first, 10))
+		require.NoError(t, Answered(first, roomless+1))
 
 		x := NewExpectation("labels")
 		small, leaveSmall, err := e.Enter(x.Into(t.Context()))
