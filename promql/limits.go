@@ -68,4 +68,8 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 }
 
 // Queries returns how many queries of a tenant run, and how many wait.
-func (e *Engine) Queries(name string) (running, waiting int) { return e.gate.queries.state(name) }
+func (e *Engine) Queries(name string) (running, waiting int) {
+	running, waiting = e.gate.queries.state(name)
+	_, large := e.gate.large.state(name) // They have places among the others, which they give to others meanwhile.
+	return running - large, waiting + large
+}
