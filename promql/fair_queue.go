@@ -23,7 +23,7 @@ type fairQueue struct {
 	// bytes bounds the bytes that are held by queries that have run (see hold): at or above it no other query starts. For a
 	// tenant that holds nothing the bound is a quarter higher. 0 means that there is no bound.
 	bytes int64
-	// full reports whether no other query may start, because of what is held elsewhere; may be nil. Its lock is taken after this one.
+	// full reports whether no query may start because of bytes held elsewhere; may be nil. Its lock is taken after this one.
 	full func() bool
 	// onWait is called every waitInterval while a query waits; may be nil.
 	onWait func()

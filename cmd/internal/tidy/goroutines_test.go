@@ -13,9 +13,15 @@ import (
 var unrecovered = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 
+	"cmd/cassia/front.go listen": "it waits for the server",
+	"cmd/cassia/serve.go run":    "the process itself, which a panic ends",
+	"promql/pressure.go collect": "it calls the garbage collector",
+
 	"cmd/internal/server/server.go Serve": "it waits for net/http, whose goroutines recover each request",
 	"cmd/internal/server/server.go drain": "it waits for net/http to stop",
 
+	"storage/pebble/engine.go OpenContext":     "a start that panics ends the process",
+	"storage/pebble/engine.go Close":           "the process is about to end",
 	"storage/pebble/engine.go closeDB":         "Pebble's panics mean that files can't be written any more; the process is about to end",
 	"storage/pebble/excise.go startExciser":    "likewise",
 	"storage/pebble/reclaim.go startReclaimer": "likewise",
