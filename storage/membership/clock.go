@@ -42,9 +42,10 @@ type CheckedClock struct {
 	ran  time.Duration
 	// seen is how much time the store has seen pass; kept is how much of that is durable, wrote how much is being made so.
 	seen, kept, wrote time.Duration
-	// expected is what the time should be; told is true while it follows from an operator's date that isn't durable yet.
+	// expected is what the time should be; unkept is true while it follows from what isn't durable yet: an operator's date, or, where there
+	// is no row, what the store has.
 	expected time.Time
-	told     bool
+	unkept   bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
 	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
@@ -122,7 +123,7 @@ func (c *CheckedClock) look() time.Time {
 func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	switch {
 	case c.saidToday(now):
-		c.expected, c.told = now, true
+		c.expected, c.unkept = now, true
 		c.believeAgain()
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
