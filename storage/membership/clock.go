@@ -48,6 +48,8 @@ type CheckedClock struct {
 	unkept   bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
+	// set is how the only clock was set last.
+	set clockSet
 	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
 	noted     clockNotes
 	ahead     aheadSamples
@@ -71,6 +73,7 @@ func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubt
 func (c *CheckedClock) start() {
 	c.read = c.o.Now()
 	c.expected = c.read.Round(0)
+	c.set.opened = true
 	if c.o.Elapsed != nil {
 		c.ran = c.o.Elapsed()
 	}
@@ -98,8 +101,8 @@ func (c *CheckedClock) look() time.Time {
 	passed := c.passed(now)
 	c.seen += passed
 	c.expected = c.expected.Add(passed)
-	c.noteStep(now.Round(0).Sub(before.Round(0)) - passed)
 	off := now.Round(0).Sub(c.expected)
+	c.noteStep(now.Round(0).Sub(before.Round(0))-passed, off)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
 		c.expected = now.Round(0) // There is no better source.
@@ -115,6 +118,9 @@ func (c *CheckedClock) look() time.Time {
 		c.expected = c.expected.Add(max(-followRate*passed, min(off, followRate*passed)))
 	default:
 		c.weigh(now.Round(0), off)
+	}
+	if !now.Before(c.expected) {
+		c.set.back = 0 // It was followed.
 	}
 	return now
 }
