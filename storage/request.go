@@ -118,9 +118,13 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	return nil
 }
 
-// open finds the unsealed series.
-func (r *request) open() []openSeries {
+// open finds the unsealed series. For buckets it shows samples that are hidden as far back as the oldest unsealed one: rollups have these
+// samples when they are sealed.
+func (r *request) open(res rollup.Resolution) []openSeries {
 	list := r.s.selectOpen(r.tenant, r.matchers, r.minT, r.maxT)
+	if res != rollup.Raw {
+		r.showUnsealed(list)
+	}
 	kept := list[:0]
 	for i := range list {
 		o := &list[i]
@@ -130,6 +134,24 @@ func (r *request) open() []openSeries {
 		}
 	}
 	return kept
+}
+
+// showUnsealed lowers the horizons of raw samples to the beginning of the oldest slot with unsealed ones, as far as all raw rows stand.
+func (r *request) showUnsealed(list []openSeries) {
+	for i := range list {
+		o := &list[i]
+		if o.class >= int64(len(r.hidden)) {
+			continue
+		}
+		h := &r.hidden[o.class]
+		from, to := max(r.minT, h.held+1), min(r.maxT, h.At[rollup.Raw])
+		if from > to {
+			continue
+		}
+		for first := range o.unsealed.First(from, to) {
+			h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.held, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+		}
+	}
 }
 
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,

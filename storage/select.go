@@ -115,7 +115,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
-	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
+	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open(q.Resolution)}
 	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
