@@ -133,6 +133,38 @@ func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	require.Equal(t, 80, m.countedAnywhere())
 }
 
+// TestDroppedByAClockAhead has a clock that is 20 days ahead, and that an operator has confirmed, drop the windows of the present. Samples of that time can't be stored;
+// they are retried, not lost, and later ones are stored. Samples past the retention are rejected.
+func TestDroppedByAClockAhead(t *testing.T) {
+	r := alone(t)
+	keep := func(o *Options) { o.Retention = 3 * day }
+	m := r.start(0, keep)
+	require.NoError(t, m.write(r.now(), 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	require.ErrorIs(t, m.write(r.now().Add(-4*day), 1), ErrTooOld)
+	m.stop()
+	const ahead = 20 * day
+	m = r.start(ahead, keep, r.today(ahead))
+	_, err := m.Expire(t.Context())
+	require.NoError(t, err)
+	m.runFor(8 * day)
+	_, err = m.Expire(t.Context())
+	require.NoError(t, err)
+	m.stop()
+	for _, today := range []func(*Options){func(*Options) {}, r.today(0)} {
+		m = r.start(0, keep, today)
+		require.ErrorIs(t, m.write(r.now(), 2), ErrDroppedAhead)
+		require.NotErrorIs(t, m.write(r.now(), 2), ErrTooOld)
+		require.ErrorIs(t, m.write(r.now().Add(-4*day), 2), ErrTooOld)
+		to, err := m.View().DroppedAhead(t.Context(), "t")
+		require.NoError(t, err)
+		require.True(t, to.After(r.now()))
+		require.NoError(t, m.write(to.Add(time.Minute), 2), "by the time that was expected, or by the clock")
+		m.stop()
+		r.pass(to.Sub(r.now()) - 5*time.Minute)
+	}
+}
+
 // TestClockThatWasSetBack accepts samples of the time that was measured for a quarter of the step, has them sent again for a while, and
 // only then rejects them.
 func TestClockThatWasSetBack(t *testing.T) {
