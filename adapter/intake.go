@@ -17,7 +17,8 @@ const (
 	ReasonTooManySeries    = "too_many_series"
 	ReasonTooOld           = "too_old"
 	ReasonTooFarAhead      = "too_far_ahead"
-	ReasonMaybeAhead       = "maybe_ahead" // it may be accepted later
+	ReasonMaybeAhead       = "maybe_ahead"      // it may be accepted later
+	ReasonDroppedAhead     = "dropped_by_clock" // likewise
 	ReasonInvalidHistogram = "invalid_histogram"
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
@@ -221,6 +222,8 @@ func refusal(err error) error {
 		return &Refused{ReasonTooFarAhead, err}
 	case errors.Is(err, storage.ErrMaybeAhead):
 		return &Refused{ReasonMaybeAhead, err}
+	case errors.Is(err, storage.ErrDroppedAhead):
+		return &Refused{ReasonDroppedAhead, err}
 	case errors.As(err, &invalid):
 		return &Refused{ReasonInvalidHistogram, err}
 	case errors.As(err, &exemplar):

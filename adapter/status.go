@@ -49,7 +49,7 @@ func Status(err error) int {
 		return limit.Status
 	case errors.Is(err, storage.ErrTooManySeries), errors.Is(err, storage.ErrHeadShare):
 		return http.StatusTooManyRequests
-	case errors.Is(err, storage.ErrMaybeAhead):
+	case errors.Is(err, storage.ErrMaybeAhead), errors.Is(err, storage.ErrDroppedAhead):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &refused):
 		return http.StatusBadRequest

@@ -120,8 +120,8 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	return s, nil
 }
 
-// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil, or an error that ends the
-// request and allows a retry: ErrMaybeAhead, or the cluster's clock can't be read.
+// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil, or an error that
+// allows a retry: ErrMaybeAhead, ErrDroppedAhead, or the cluster's clock can't be read.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
 	if b.isTooOld(ref, t) {
-		return ErrTooOld
+		return b.checkOld(ref, t)
 	}
 	if t > b.newest {
 		return b.checkAhead(t)
@@ -164,6 +164,23 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 func (b *Batch) isTooOld(ref *Series, t int64) bool {
 	class := min(ref.Class(), int64(len(b.oldest)-1))
 	return t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
+}
+
+// checkOld is checkTime for a sample that can't be stored. One that isn't past the retention is of a time whose rows were dropped. A right clock drops none
+// of the last week, in which they were hidden: where some are, another clock was ahead.
+func (b *Batch) checkOld(ref *Series, t int64) error {
+	now, _ := b.s.clock.Bounds()
+	tenant := b.tenant.Name()
+	to := b.s.droppedAhead(now, b.s.horizonMemory.get(tenant), ref.Class())
+	if t > to || t <= wantedAt(now, b.s.classes.keep(tenant, ref.Class()).Raw) {
+		return ErrTooOld
+	}
+	until := time.UnixMilli(to).UTC().Format(time.RFC3339)
+	if !b.s.toldDropped.Swap(true) {
+		b.s.opts.Logger.Error("raw samples up to a time that isn't a week ago were dropped, so a clock was ahead: samples up to then are refused and sent again; to store them, restore a backup from before, or start with an empty directory",
+			"tenant", tenant, "up to", until, "clock", now.UTC())
+	}
+	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
 
 // checkAhead is checkTime for a sample after newest. A slow clock of this side never rejects a sample for good.

@@ -314,7 +314,7 @@ func (p *pausesRun) write() {
 		case err == nil:
 			p.acked[at.UnixMilli()] = float64(p.written)
 			n++
-		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead):
+		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead):
 			p.fail("writing: %v", err)
 		}
 	}

@@ -39,6 +39,8 @@ type Horizons struct {
 	Class uint64
 	// At are the newest timestamps that aren't shown, by resolution, milliseconds; -MaxTime: all is.
 	At [3]int64
+	// held is the newest timestamp of which raw rows may be missing: those after it stand, also where At hides them.
+	held int64
 }
 
 // OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
@@ -77,19 +79,44 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 		for res := range list[class].At {
 			list[class].At[res] = s.shownAfter(now, t, tenant, int64(class), rollup.Resolution(res), minT, maxT)
 		}
+		list[class].held = t.lacking(int64(class), rollup.Raw)
+		if s.expiring { // Hidden rows may expire at any moment.
+			list[class].held = list[class].At[rollup.Raw]
+		}
 	}
 	return list, later, nil
 }
 
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.
-// Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more, or less.
+// Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more. It hides less while the clock is
+// behind the one by which HiddenMS was stored: what a batch accepts is shown, and all rows after LackingMS stand.
 func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	at := wantedAt(now, s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
-		at = max(at, h.HiddenMS, h.vanished(s.outlived(res), minT, maxT))
+		at = max(at, s.hiddenAt(now, h), h.vanished(s.outlived(res), minT, maxT))
 	}
 	return max(at, t.lacking(class, res))
+}
+
+// hiddenAt returns HiddenMS, or up to where the retention that it goes by hides at a time of the clock's, if that is less.
+func (s *Store) hiddenAt(now time.Time, h *horizon) int64 {
+	by := int64(never)
+	if h.KeptMS != 0 {
+		by = s.startOf(s.period.WindowAt(h.Resolution, wantedAt(now, time.Duration(h.KeptMS)*time.Millisecond)+1))
+	}
+	return min(h.HiddenMS, max(h.LackingMS, by))
+}
+
+// droppedAhead returns up to where raw rows of a class were dropped, if only a clock can have done that which was ahead; otherwise never.
+func (s *Store) droppedAhead(now time.Time, t *tenantHorizons, class int64) int64 {
+	if t == nil {
+		return never
+	}
+	if to := t.dropped(class, rollup.Raw); to > wantedAt(now, expireGrace) {
+		return to
+	}
+	return never
 }
 
 // isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this

@@ -243,7 +243,7 @@ func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 			switch err := b.Float(series, t, 0, s.v); {
 			case err == nil:
 				facts = append(facts, s.facts[i*len(s.times)+j])
-			case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead):
+			case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead):
 				r.fail("writing: %v", err)
 			}
 		}

@@ -137,6 +137,9 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		if sel.open, err = r.open(ctx, limit); err != nil {
 			return nil, err
 		}
+		if q.Resolution != rollup.Raw {
+			r.showUnsealed(sel.open)
+		}
 	}
 	var found []matching
 	if q.part != inUnsealed && (limit == 0 || len(sel.open) < limit) {

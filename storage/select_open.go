@@ -71,6 +71,28 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 	return list, ctx.Err()
 }
 
+// showUnsealed lowers the horizons of raw samples to the beginning of the oldest slot with unsealed ones, as far as all raw rows stand:
+// rollups have these samples when they are sealed.
+func (r *request) showUnsealed(list []openSeries) {
+	for i := range list {
+		o := &list[i]
+		if o.class >= int64(len(r.hidden)) {
+			continue
+		}
+		h := &r.hidden[o.class]
+		from, to := max(r.minT, h.held+1), min(r.maxT, h.At[rollup.Raw])
+		if from > to {
+			continue
+		}
+		for first := range o.unsealed.First(from, to) {
+			h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.held, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+		}
+	}
+	for i := range list {
+		list[i].hidden = r.hiddenIn(list[i].class, rollup.Raw)
+	}
+}
+
 // openClasses returns the bits of the classes of the unsealed series, as far as wanted contains them.
 func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
 	for series := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {

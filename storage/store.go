@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,9 @@ var (
 	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and of the second clock that it was
 	// compared with.
 	ErrTooFarAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock")
+	// ErrDroppedAhead means that a sample is within the retention, but raw rows of its time were dropped by a clock that was ahead, and can't be written
+	// again. Nothing was stored, and the sender is asked to send it again.
+	ErrDroppedAhead = errors.New("storage: samples of this time were dropped by a clock that was ahead")
 	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has confirmed yet. Nothing was
 	// accepted; try again later.
 	ErrMaybeAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock, which may be slow")
@@ -258,6 +262,8 @@ type Store struct {
 	rolled    rolledMemory
 	// horizonMemory caches the tenants' horizons.
 	horizonMemory horizonMemory
+	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
+	toldDropped atomic.Bool
 	// noted counts logged changes of retentions besides those that Expire logs.
 	noted expiry
 	// expiring is true if the engine's rows vanish by themselves, at the time that they were written with.

@@ -116,6 +116,19 @@ func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
 	return max(due, outlived)
 }
 
+// DroppedAhead returns up to when raw samples of a tenant were dropped, if only a clock can have done that which was ahead; zero otherwise.
+func (v View) DroppedAhead(ctx context.Context, tenant string) (time.Time, error) {
+	t, err := v.s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return time.Time{}, err
+	}
+	to := int64(never)
+	for class := range v.s.classes.count() {
+		to = max(to, v.s.droppedAhead(v.s.opts.Now(), t, class))
+	}
+	return v.s.instantOf(to), nil
+}
+
 // Deletes returns a tenant's deletes.
 func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	return v.s.deletesOf(ctx, tenant)

@@ -221,7 +221,7 @@ func (p *waysProcess) write(words []string) {
 	}
 	if err != nil {
 		b.Release()
-		if !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) {
+		if !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead) {
 			p.r.fail("writing: %v", err)
 		}
 		return

@@ -234,7 +234,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 // fieldOf returns the field that a store's reason concerns.
 func fieldOf(reason string) string {
 	switch reason {
-	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead, adapter.ReasonMaybeAhead:
+	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead, adapter.ReasonMaybeAhead, adapter.ReasonDroppedAhead:
 		return "ts"
 	case adapter.ReasonTooManySeries:
 		return ""

@@ -182,6 +182,8 @@ func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 		d.count(adapter.ReasonTooFarAhead, func() string { return d.sampleText(t, err) })
 	case errors.Is(err, storage.ErrMaybeAhead):
 		d.count(adapter.ReasonMaybeAhead, func() string { return d.sampleText(t, err) })
+	case errors.Is(err, storage.ErrDroppedAhead):
+		d.count(adapter.ReasonDroppedAhead, func() string { return d.sampleText(t, err) })
 	case errors.As(err, &invalid):
 		d.count(adapter.ReasonInvalidHistogram, func() string { return d.sampleText(t, err) })
 	default:

@@ -217,6 +217,8 @@ func (d *decoder) refuseExemplar(err error) error {
 		reason = adapter.ReasonTooFarAhead
 	case errors.Is(err, storage.ErrMaybeAhead):
 		reason = adapter.ReasonMaybeAhead
+	case errors.Is(err, storage.ErrDroppedAhead):
+		reason = adapter.ReasonDroppedAhead
 	case !isExemplarError(err):
 		return err
 	}

@@ -139,7 +139,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	case len(d.refusals) > 0:
 		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
 		switch { // A sender that retries the request may have the rest stored.
-		case d.refusals.has(adapter.ReasonMaybeAhead):
+		case d.refusals.has(adapter.ReasonMaybeAhead), d.refusals.has(adapter.ReasonDroppedAhead):
 			code = http.StatusServiceUnavailable
 		case d.refusals.has(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests

@@ -76,6 +76,8 @@ type Condition struct {
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
 	Hidden []storage.HorizonChange
+	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
+	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
 	Verified   int
 	Unverified bool
@@ -214,9 +216,18 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 	return err
 }
 
-// hidden looks for what a lowered retention hides.
+// hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
 func (x *examiner) hidden(ctx context.Context) (err error) {
-	x.c.Hidden, err = x.HiddenByLowering(ctx)
+	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
+		return err
+	}
+	tenants, err := x.Tenants(ctx)
+	for i := 0; i < len(tenants) && err == nil; i++ {
+		var to time.Time
+		if to, err = x.View.DroppedAhead(ctx, tenants[i]); to.After(x.c.DroppedAhead) {
+			x.c.DroppedAhead = to
+		}
+	}
 	return err
 }
 

@@ -42,11 +42,14 @@ type CheckedClock struct {
 	ran  time.Duration
 	// seen is how much time the store has seen pass; kept is how much of that is durable, wrote how much is being made so.
 	seen, kept, wrote time.Duration
-	// expected is what the time should be; told is true while it follows from an operator's date that isn't durable yet.
+	// expected is what the time should be; unkept is true while it follows from what isn't durable yet: an operator's date, or, where there
+	// is no row, what the store has.
 	expected time.Time
-	told     bool
+	unkept   bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
+	// set is how the only clock was set last.
+	set clockSet
 	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
 	noted     clockNotes
 	ahead     aheadSamples
@@ -70,6 +73,7 @@ func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubt
 func (c *CheckedClock) start() {
 	c.read = c.o.Now()
 	c.expected = c.read.Round(0)
+	c.set.opened = true
 	if c.o.Elapsed != nil {
 		c.ran = c.o.Elapsed()
 	}
@@ -97,8 +101,8 @@ func (c *CheckedClock) look() time.Time {
 	passed := c.passed(now)
 	c.seen += passed
 	c.expected = c.expected.Add(passed)
-	c.noteStep(now.Round(0).Sub(before.Round(0)) - passed)
 	off := now.Round(0).Sub(c.expected)
+	c.noteStep(now.Round(0).Sub(before.Round(0))-passed, off)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
 		c.expected = now.Round(0) // There is no better source.
@@ -115,6 +119,9 @@ func (c *CheckedClock) look() time.Time {
 	default:
 		c.weigh(now.Round(0), off)
 	}
+	if !now.Before(c.expected) {
+		c.set.back = 0 // It was followed.
+	}
 	return now
 }
 
@@ -122,7 +129,7 @@ func (c *CheckedClock) look() time.Time {
 func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	switch {
 	case c.saidToday(now):
-		c.expected, c.told = now, true
+		c.expected, c.unkept = now, true
 		c.believeAgain()
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}

@@ -26,7 +26,8 @@ const (
 var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Bounds returns the earlier and the later of the clock's time and the expected one, also while the clock is trusted. Samples are
-// rejected for good only if both reject them: as too old by the earlier, as too far ahead by the later.
+// rejected for good only if both reject them: as too old by the earlier, as too far ahead by the later. As long as the only clock is followed that was
+// set back, the later is the time that it would show otherwise.
 func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,13 +37,17 @@ func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 // bounds is Bounds for a time that was just read from the clock.
 func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	if now.Before(c.expected) {
-		return now, c.expected
+		if later = now.Add(c.set.back); later.Before(c.expected) {
+			later = c.expected
+		}
+		return now, later
 	}
 	return c.expected, now
 }
 
 // MayBeSlow reports whether this machine's clock may be slow by a number of milliseconds. A trusted clock isn't by more than maxSlow, unless
-// the time that it shows is before this program was written, or a cluster's clock can show the difference.
+// the time that it shows is before this program was written, a cluster's clock can show the difference, it was set back by that, or NTP hasn't had
+// time to set it since the store was opened, or since it was set last.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow
@@ -50,7 +55,7 @@ func (c *CheckedClock) MayBeSlow(by int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.look()
-	return c.doubt != nil || now.Before(earliestNow)
+	return c.doubt != nil || now.Before(earliestNow) || by <= c.set.slowBy.Milliseconds() || c.seen-c.set.at < c.o.AheadPatience
 }
 
 // ConfirmAhead is called before samples ahead of Bounds are rejected for good: this machine's clock may be slow.
@@ -174,8 +179,20 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 	n.offAt = max(c.seen, 1)
 }
 
-// noteStep logs that the only clock has moved by more or less than the time that was measured.
-func (c *CheckedClock) noteStep(by time.Duration) {
+// clockSet is how the only clock was set last, or what it showed when the store was opened.
+type clockSet struct {
+	// opened is true until it was looked at since then; at is what the store had seen when it was set.
+	opened bool
+	at     time.Duration
+	// slowBy is by how much it was behind the expected time then; back is the same until the expected time has followed.
+	slowBy, back time.Duration
+}
+
+// noteStep logs that the only clock has moved by more or less than the time that was measured, and remembers how far it is ahead of the expected time now.
+func (c *CheckedClock) noteStep(by, off time.Duration) {
+	if by.Abs() >= noteOff || c.set.opened {
+		c.set = clockSet{at: c.seen, slowBy: max(0, -off), back: max(0, -off)}
+	}
 	if by.Abs() < noteOff {
 		return
 	}

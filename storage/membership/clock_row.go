@@ -72,10 +72,11 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)
 	c.start()
-	beat, found, err := c.readRow(ctx)
+	beat, stored, err := c.readRow(ctx)
 	if err != nil {
 		return err
 	}
+	found := stored
 	if !found && c.alone {
 		if beat.ClockMS, err = c.o.LastKnown(ctx); err != nil {
 			return err
@@ -93,9 +94,13 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 		}
 	}
 	c.look()
-	told := c.told
+	if c.alone && !stored && !c.o.ReadOnly { // Otherwise each start within the first minute would take the time before it for seen.
+		c.unkept = true
+		c.kept, c.wrote = c.seen-time.Millisecond, c.seen-time.Millisecond
+	}
+	unkept := c.unkept
 	c.mu.Unlock()
-	if told {
+	if unkept {
 		return c.KeepSeen(ctx)
 	}
 	return nil
@@ -119,7 +124,7 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	c.look()
-	due := c.seen-c.wrote >= keepInterval || c.told
+	due := c.seen-c.wrote >= keepInterval || c.unkept
 	c.mu.Unlock()
 	if !due || c.o.ReadOnly {
 		return nil
@@ -151,7 +156,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if seen := time.Duration(beat.SeenMS) * time.Millisecond; seen >= c.kept {
-		c.kept, c.told = seen, false
+		c.kept, c.unkept = seen, false
 	}
 	return nil
 }

@@ -76,8 +76,24 @@ var rules = []rule{
 		"if seenMS-s.SeenMS >= expireGrace.Milliseconds() {\n			to = max", "if seenMS-s.SeenMS >= 0 {\n			to = max", histories,
 	},
 	{
-		"a higher retention shows again", "storage/horizon.go",
-		"	h.HiddenMS = max(target, h.LackingMS)", "	h.HiddenMS = max(h.HiddenMS, target, h.LackingMS)", histories,
+		"rows that a fast clock has hidden are shown by a right one", "storage/horizons.go",
+		"	return min(h.HiddenMS, max(h.LackingMS, by))\n", "	return max(h.HiddenMS, min(h.LackingMS, by))\n", "TestAcceptedAfterAClockAheadIsShown",
+	},
+	{
+		"buckets include unsealed samples of hidden slots", "storage/request.go",
+		"		r.showUnsealed(list)\n", "", "TestUnsealedSamplesPassTheRetention",
+	},
+	{
+		"a new store records its observed uptime at once", "storage/membership/clock_row.go",
+		"	if c.alone && !stored && !c.o.ReadOnly {", "	if false {", "TestShortRunsSeeNoMoreThanTheyRan",
+	},
+	{
+		"samples of a time that a fast clock has dropped are retried", "storage/batch.go",
+		"	return fmt.Errorf(\"%w, up to %s\", ErrDroppedAhead, until)\n", "	return ErrTooOld\n", "TestDroppedByAClockAhead",
+	},
+	{
+		"a clock that was set back rejects no samples of the measured time", "storage/membership/clock_intake.go",
+		"slowBy: max(0, -off), back: max(0, -off)}", "}", "TestClockThatWasSetBack",
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",

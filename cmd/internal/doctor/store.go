@@ -86,6 +86,11 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 			"`cassia serve` doesn't believe it, and removes nothing, until it has run for a while",
 			"look whether the clock is right; if it is, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
 	}
+	if !c.DroppedAhead.IsZero() {
+		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were dropped by a clock that was ahead", c.DroppedAhead.UTC().Format(time.RFC3339)),
+			"they can't be written again: samples that are sent of the times before are answered with 503, and samples after them are stored",
+			"restore a backup from before that, or start with an empty directory; else wait until then"})
+	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
 			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) isn't believed", p.Name, p.Target),

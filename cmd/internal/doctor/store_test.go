@@ -173,6 +173,10 @@ func TestClockThatIsNotBelieved(t *testing.T) {
 	require.Contains(t, got.Do, "--storage.today="+noon.Format(time.DateOnly))
 	c.ClockSeen = noon.Add(60 * 24 * time.Hour)
 	require.Contains(t, worst(t, Store(c, StoreOptions{Now: noon})).What, "behind what the store saw last")
+	c.DroppedAhead = noon.Add(24 * time.Hour)
+	got = worst(t, Store(c, StoreOptions{Now: noon}))
+	require.Equal(t, Error, got.Level)
+	require.Contains(t, got.What, "were dropped by a clock that was ahead")
 }
 
 func TestPeriodToCome(t *testing.T) {

@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// today has an operator name the date that a clock shows which is off.
+func (r *clockRig) today(off time.Duration) func(*Options) {
+	return func(o *Options) { o.Today = r.now().Add(off).UTC().Truncate(day) }
+}
+
+// runFor lets time pass in which the store runs.
+func (m *clockMachine) runFor(d time.Duration) {
+	for ; d > 0; d -= time.Hour {
+		m.r.pass(min(d, time.Hour))
+		m.clock.SeenMS()
+	}
+}
+
+// countedAnywhere returns how many samples a query shows that reads buckets where samples are hidden.
+func (m *clockMachine) countedAnywhere() int {
+	m.r.t.Helper()
+	q := Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
+	horizons, err := m.HorizonsOf(m.r.t.Context(), q)
+	require.NoError(m.r.t, err)
+	n := m.visible()
+	for _, older := range OlderQueries(q, horizons, rollup.ColumnCount) {
+		list, err := m.Select(m.r.t.Context(), older)
+		require.NoError(m.r.t, err)
+		for _, s := range list {
+			var b rollup.Buckets
+			require.NoError(m.r.t, s.Buckets(&b, &BucketBuffers{}))
+			for _, count := range b.Count {
+				n += int(count)
+			}
+		}
+	}
+	return n
+}
+
+// TestShortRunsSeeNoMoreThanTheyRan starts a new store again and again for seconds, each time with a clock almost 3 days further ahead. The time
+// between isn't seen: nothing is dropped, and soon the clock isn't trusted.
+func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
+	r := alone(t)
+	keep := func(o *Options) { o.Retention = 3 * day }
+	m := r.start(0, keep)
+	for i := range 60 {
+		require.NoError(t, m.write(r.now().Add(-time.Duration(i)*time.Hour), 1))
+	}
+	require.NoError(t, m.SealAll(t.Context()))
+	m.stop()
+	for i := range 8 {
+		m = r.start(time.Duration(i)*29*day/10, keep)
+		r.pass(8 * time.Second)
+		_, err := m.Expire(t.Context())
+		_ = m.Advance(t.Context(), 0)
+		require.Equal(t, i > 1, err != nil, "start %d: %v", i, err)
+		require.Less(t, m.clock.SeenMS(), time.Hour.Milliseconds())
+		m.stop()
+	}
+	m = r.start(0, keep)
+	require.Equal(t, 60, m.visible())
+	require.NoError(t, m.write(r.now(), 2))
+}
+
+// TestAcceptedAfterAClockAheadIsShown has a clock that is 40 days ahead, and that an operator has confirmed, hide all there is. Once it is right, all samples
+// are shown, also those that are accepted then, before and after they are sealed.
+func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
+	for name, keep := range map[string]func(*Options){
+		"raw hidden": func(o *Options) {},
+		"all hidden": func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 3*day, 6*day, 20*day },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := alone(t)
+			m := r.start(0, keep)
+			for i := range 60 {
+				require.NoError(t, m.write(r.now().Add(-time.Duration(i)*time.Hour), 1))
+			}
+			require.NoError(t, m.SealAll(t.Context()))
+			m.stop()
+			const ahead = 40 * day
+			m = r.start(ahead, keep, r.today(ahead))
+			r.pass(time.Minute)
+			_, err := m.Expire(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, m.visible())
+			m.stop()
+
+			m = r.start(0, keep)
+			for i := range 10 {
+				require.NoError(t, m.write(r.now().Add(-time.Duration(i)*time.Minute-time.Second), 1))
+			}
+			require.Equal(t, 70, m.visible())
+			require.Equal(t, 70, m.countedAnywhere())
+			require.NoError(t, m.SealAll(t.Context()))
+			require.Equal(t, 70, m.visible())
+			m.stop()
+			m = r.start(0, keep, r.today(0))
+			_, err = m.Expire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 70, m.visible())
+		})
+	}
+}
+
+// TestUnsealedSamplesPassTheRetention accepts late samples right before they are past the retention of raw samples, beside sealed ones. Until they are
+// sealed they are in the buckets that answer for that time.
+func TestUnsealedSamplesPassTheRetention(t *testing.T) {
+	r := alone(t)
+	keep := func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = day, 10*day, 20*day }
+	m := r.start(0, keep)
+	for i := range 60 {
+		require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+1)*time.Second), 1))
+	}
+	require.NoError(t, m.SealAll(t.Context()))
+	for i := range 20 {
+		require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+2)*time.Second), 1))
+	}
+	require.Equal(t, 80, m.visible())
+	r.pass(10 * time.Minute)
+	require.Zero(t, m.visible())
+	require.Equal(t, 80, m.countedAnywhere())
+	_, err := m.Expire(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 80, m.countedAnywhere())
+	require.NoError(t, m.SealAll(t.Context()))
+	require.Equal(t, 80, m.countedAnywhere())
+}
+
+// TestDroppedByAClockAhead has a clock that is 20 days ahead, and that an operator has confirmed, drop the windows of the present. Samples of that time can't be stored;
+// they are retried, not lost, and later ones are stored. Samples past the retention are rejected.
+func TestDroppedByAClockAhead(t *testing.T) {
+	r := alone(t)
+	keep := func(o *Options) { o.Retention = 3 * day }
+	m := r.start(0, keep)
+	require.NoError(t, m.write(r.now(), 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	require.ErrorIs(t, m.write(r.now().Add(-4*day), 1), ErrTooOld)
+	m.stop()
+	const ahead = 20 * day
+	m = r.start(ahead, keep, r.today(ahead))
+	_, err := m.Expire(t.Context())
+	require.NoError(t, err)
+	m.runFor(8 * day)
+	_, err = m.Expire(t.Context())
+	require.NoError(t, err)
+	m.stop()
+	for _, today := range []func(*Options){func(*Options) {}, r.today(0)} {
+		m = r.start(0, keep, today)
+		require.ErrorIs(t, m.write(r.now(), 2), ErrDroppedAhead)
+		require.NotErrorIs(t, m.write(r.now(), 2), ErrTooOld)
+		require.ErrorIs(t, m.write(r.now().Add(-4*day), 2), ErrTooOld)
+		to, err := m.View().DroppedAhead(t.Context(), "t")
+		require.NoError(t, err)
+		require.True(t, to.After(r.now()))
+		require.NoError(t, m.write(to.Add(time.Minute), 2), "by the time that was expected, or by the clock")
+		m.stop()
+		r.pass(to.Sub(r.now()) - 5*time.Minute)
+	}
+}
+
+// TestClockThatWasSetBack accepts samples of the time that was measured for a quarter of the step, has them sent again for a while, and
+// only then rejects them.
+func TestClockThatWasSetBack(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		for _, by := range []time.Duration{20 * time.Minute, 7 * time.Hour, 71 * time.Hour} {
+			r := alone(t)
+			m := r.start(0)
+			m.runFor(5 * day)
+			if m.set(-by); restarted {
+				m.stop()
+				m = r.start(-by)
+			}
+			require.NoError(t, m.write(r.now(), 1))
+			for range 9 {
+				r.pass(by / 40)
+				require.NoError(t, m.write(r.now(), 1), "%v", by)
+			}
+			r.pass(by/40 + time.Minute)
+			require.ErrorIs(t, m.write(r.now(), 1), ErrMaybeAhead, "%v", by)
+			r.pass(m.opts.AheadPatience)
+			require.ErrorIs(t, m.write(r.now(), 1), ErrTooFarAhead, "%v", by)
+			m.set(0)
+			require.NoError(t, m.write(r.now(), 1))
+			m.stop()
+		}
+	}
+}
+
+// TestClockOfABootIsSlow has a machine without a clock of its own begin where it ended, days late: until NTP has had time to set that, no sample is rejected.
+func TestClockOfABootIsSlow(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	m.runFor(5 * time.Hour)
+	m.stop()
+	r.pass(2 * day)
+	m = r.start(-2 * day)
+	require.ErrorIs(t, m.write(r.now(), 1), ErrMaybeAhead)
+	require.NoError(t, m.write(r.now().Add(-2*day), 1))
+	require.ErrorIs(t, m.write(r.now().Add(200*365*day), 1), ErrTooFarAhead, "no clock is slow by that")
+	r.pass(m.opts.AheadPatience)
+	require.ErrorIs(t, m.write(r.now(), 1), ErrTooFarAhead)
+	m.set(0)
+	require.NoError(t, m.write(r.now(), 1))
+}
