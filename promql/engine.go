@@ -45,6 +45,9 @@ type Options struct {
 	NoSnap bool
 	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
 	NoPlanner bool
+	// NoOrder has series in the order in which the store returns them, also where the answer depends on it: for tests, whose sums of floats
+	// are to be the same with the planner and without.
+	NoOrder bool
 	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
 	LogSlowerThan time.Duration
 	// Features gets the evaluator's features; may be nil.
@@ -157,12 +160,12 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 			return nil, err
 		}
 		if stmt, ok := inner.Statement().(*parser.EvalStmt); ok {
-			limited.ordered = hasLimitK(stmt.Expr)
+			limited.ordered = !e.opts.NoOrder && hasLimitK(stmt.Expr)
 		}
 		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
-		exact: e.opts.NoSnap, queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
+		exact: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
 		budget: budget{limit: int64(e.opts.MaxSamples)}, gate: e.gate,
 	}
 	inner, err := with(p)

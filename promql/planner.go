@@ -37,9 +37,11 @@ type plan struct {
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
 	// exact: windows aren't moved where samples are there.
-	exact  bool
-	budget budget
-	gate   *gate // nil: work isn't shared with others
+	exact bool
+	// unordered is Options.NoOrder.
+	unordered bool
+	budget    budget
+	gate      *gate // nil: work isn't shared with others
 
 	ctx context.Context // of Exec
 
@@ -117,7 +119,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 		_ = q.Close() // The query ends for another reason.
 		return nil, err
 	}
-	return planQuerier{q, p.results, dependsOnOrder(p.stmt), p.growth}, nil
+	return planQuerier{q, p.results, !p.unordered && dependsOnOrder(p.stmt), p.growth}, nil
 }
 
 // computeAll computes all candidates of the query, see compute.
@@ -203,10 +205,10 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	}
 	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
-	into := &collector{budget: &p.budget, all: p.wholeOf(c), ordered: c.ordered}
+	into := &collector{budget: &p.budget, all: p.wholeOf(c), ordered: c.ordered && !p.unordered}
 	if c.over != nil {
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
-		into.sum.ordered = c.ordered && (c.over.expr.Without || len(c.over.grouping) > 0)
+		into.sum.ordered = into.ordered && (c.over.expr.Without || len(c.over.grouping) > 0)
 	}
 	err = run.do(p.ctx, into.add)
 	run.release()

@@ -46,7 +46,7 @@ func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 		if sealed {
 			require.NoError(t, store.SealAll(t.Context()))
 		}
-		r := newRivals(t, NewQueryable(store), nil)
+		r := newRivals(t, NewQueryable(store), func(o *Options) { o.NoOrder = false })
 		a, asked, several, limited := &asker{rnd: rand.New(rand.NewPCG(seed, 12))}, 0, 0, 0
 		for n := 0; n < 3000; n++ {
 			q := askedOf(a)

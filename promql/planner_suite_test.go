@@ -30,7 +30,7 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
 			o := DefaultOptions()
 			o.MaxSamples, o.Timeout, o.Parser = promqltest.DefaultMaxSamplesPerQuery, 100*time.Second, promqltest.TestParserOpts
-			r := newRivals(t, nil, func(into *Options) { *into = o })
+			r := newRivals(t, nil, func(into *Options) { *into = o; into.NoOrder = true })
 			o.DelayedNameRemoval, o.StartTimestamps = true, true
 			e := &suiteEngine{Engine: NewEngine(o), rivals: r}
 			defer e.Close()

@@ -177,7 +177,7 @@ type rivals struct {
 
 func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 	o := DefaultOptions()
-	o.Parser = allSyntax
+	o.Parser, o.NoOrder = allSyntax, true
 	if set != nil {
 		set(&o)
 	}

@@ -40,7 +40,7 @@ func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	w.move(w.plan)
 	w.operate()
-	return planQuerier{Querier: q, results: w.results, ordered: dependsOnOrder(w.stmt)}, nil
+	return planQuerier{Querier: q, results: w.results, ordered: !w.unordered && dependsOnOrder(w.stmt)}, nil
 }
 
 // wobbled answers a query from raw samples, with its fragments' values moved.

@@ -45,8 +45,11 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	}
 }
 
-// selectedAtOnce is the number of series whose head chunks are looked at together.
-const selectedAtOnce = 1024
+// Numbers of series whose head chunks are looked at together: few at first, for callers that want few.
+const (
+	selectedFirst  = 16
+	selectedAtOnce = 1024
+)
 
 // Select yields the series of a tenant that match and have samples in [minT, maxT], until the context ends. scan is for callers that
 // keep few of the series: unless some label is looked up by its value, each series is tested, and no memory is taken for all of them.
@@ -59,6 +62,7 @@ func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, 
 		var (
 			list   []*Series
 			chunks []Chunks
+			size   = selectedFirst
 		)
 		flush := func() bool {
 			chunks = h.overlapping(list, minT, maxT, chunks[:0])
@@ -67,12 +71,12 @@ func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, 
 					return false
 				}
 			}
-			list = list[:0]
+			list, size = list[:0], min(2*size, selectedAtOnce)
 			return true
 		}
 		more := true
 		t.each(ctx, ms, scan, func(found *Series) bool {
-			if list = append(list, found); len(list) == selectedAtOnce {
+			if list = append(list, found); len(list) == size {
 				more = flush()
 			}
 			return more

@@ -80,8 +80,8 @@ var rules = []rule{
 		"	return min(h.HiddenMS, max(h.LackingMS, by))\n", "	return max(h.HiddenMS, min(h.LackingMS, by))\n", "TestAcceptedAfterAClockAheadIsShown",
 	},
 	{
-		"buckets include unsealed samples of hidden slots", "storage/request.go",
-		"		r.showUnsealed(list)\n", "", "TestUnsealedSamplesPassTheRetention",
+		"buckets include unsealed samples of hidden slots", "storage/select.go",
+		"			r.showUnsealed(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
 	},
 	{
 		"a new store records its observed uptime at once", "storage/membership/clock_row.go",
