@@ -85,9 +85,10 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
-	promql.Answered(ctx, newestBytes(samples))
+	list := families(samples, format.FormatType() != expfmt.TypeTextPlain)
+	promql.Answered(ctx, newestBytes(samples)) // Its place is another's now that nothing more is held.
 	encoder := expfmt.NewEncoder(w, format)
-	for _, family := range families(samples, format.FormatType() != expfmt.TypeTextPlain) {
+	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {
 			f.Logger.Debug("writing to one who federates", "err", err)
 			return
