@@ -39,8 +39,6 @@ const meteredAtOnce = 64 << 10
 const (
 	// openBytes is for an unsealed series that a query finds: its snapshot, twice while the list grows, and its place in the answer.
 	openBytes = 256
-	// matchedBytes is for an unsealed series in the list of those that match.
-	matchedBytes = 24
 	// sealedBytes is for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
 	sealedBytes = 160
 	// textsBytes is for a name or value of a label, in a set and in a list. Its text is added.
