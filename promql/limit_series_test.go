@@ -68,5 +68,5 @@ func TestLimitedListsTakeLittle(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, values, 11)
 	})
-	require.Less(t, bytes, int64(series))
+	require.Less(t, bytes, int64(10*series), "the first of some")
 }

@@ -195,10 +195,13 @@ type textSet struct {
 	r     *request
 	ctx   context.Context
 	limit int // 0: none
-	mu    sync.Mutex
-	seen  map[string]struct{}
-	list  []string // those seen, in the order in which they came
-	err   error
+	// offered is how many texts were offered, those seen before included.
+	offered int
+
+	mu   sync.Mutex
+	seen map[string]struct{}
+	list []string // those seen, in the order in which they came
+	err  error
 	// unmetered are bytes of texts that the meter doesn't know yet.
 	unmetered int64
 }
@@ -218,11 +221,21 @@ func (t *textSet) add(texts ...string) error {
 	return nil
 }
 
+// Bounds of the search with a limit: it ends with so many texts, or, once there are as many as are asked for, after so many were offered. Up to
+// these bounds the first texts in order are returned, as Prometheus returns them; beyond, any.
+const (
+	limitedTexts   = 1024
+	limitedOffered = 1 << 20
+)
+
 // isFull needs the lock, or to be alone.
-func (t *textSet) isFull() bool { return t.err != nil || t.limit > 0 && len(t.list) >= t.limit }
+func (t *textSet) isFull() bool {
+	return t.err != nil || t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
+}
 
 // addOne needs the lock, or to be alone.
 func (t *textSet) addOne(s string) {
+	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
@@ -234,6 +247,7 @@ func (t *textSet) addOne(s string) {
 
 // addLast is addOne for a text that isn't added again.
 func (t *textSet) addLast(s string) {
+	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {
 		return
 	}
@@ -259,5 +273,8 @@ func (t *textSet) sorted() ([]string, error) {
 		return nil, t.err
 	}
 	slices.Sort(t.list)
+	if t.limit > 0 && len(t.list) > t.limit {
+		return slices.Clone(t.list[:t.limit]), nil
+	}
 	return t.list, nil
 }

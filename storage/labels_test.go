@@ -58,7 +58,8 @@ func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
 					q.Limit = len(want) - 1
 					values, err = ts.LabelValues(t.Context(), name, q)
 					require.NoError(t, err)
-					require.Equal(t, want[:q.Limit], values)
+					require.Len(t, values, q.Limit)
+					require.Subset(t, want, values)
 				}
 			}
 		}

@@ -129,6 +129,7 @@ func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
 	case found.lost: // Until they are made.
 	case found.counts && found.change:
 		s.known.setCounts(at, u.states(), countsThere)
+	case s.opts.Shared: // Another process may count them.
 	case u.Again:
 		s.known.setCounts(at, u.states(), countsWaitAgain)
 	default:

@@ -93,6 +93,10 @@ func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if err := json.Unmarshal(ours.body, &got); err != nil {
 		return append(out, fmt.Sprintf("body: %v: %.300q\n  not %.300q", err, ours.body, theirs.body))
 	}
+	for _, v := range []any{want, got} { // Prometheus keeps these in a map.
+		sortTexts(v, "infos")
+		sortTexts(v, "warnings")
+	}
 	if call.shape {
 		want, got = shapeOf(want), shapeOf(got)
 	} else if !ordered.MatchString(call.line) || unordered.MatchString(call.line) {
@@ -118,6 +122,13 @@ var (
 	ordered   = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/|/query\b`)
 	unordered = regexp.MustCompile(`count_values|histogram_quantiles`)
 )
+
+// sortTexts sorts a list of texts that an answer has under a name.
+func sortTexts(answer any, name string) {
+	object, _ := answer.(map[string]any)
+	list, _ := object[name].([]any)
+	sort.SliceStable(list, func(i, j int) bool { return jsonOf(list[i]) < jsonOf(list[j]) })
+}
 
 // inOrder sorts every list of objects, whose order is arbitrary.
 func inOrder(v any) any {
