@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,12 +36,13 @@ const (
 	memoryInterval = 100 * time.Millisecond
 )
 
-// memoryCells are, in a soak, all kinds of requests with bounds of which it draws as many as its times, which take some 20 minutes each on
-// an idle machine; four times are the whole table. Otherwise they are some kinds that are drawn, with a smaller bound and fewer series.
+// memoryCells are some kinds of requests that are drawn, with a small bound and few series. In a soak of more than one time they are all
+// kinds with bounds of which it draws one less than its times, which take some 20 minutes each on an idle machine; five times are the whole table.
 func memoryCells(t *testing.T) (cells []memoryCell) {
 	kinds := slices.Sorted(maps.Keys(largeRequests))
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
-	if os.Getenv(soak.TimesVariable) == "" {
+	times := soak.Times(t, 1)
+	if times == 1 {
 		const drawn = 3
 		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		return []memoryCell{{256 << 20, 12_000, kinds[:drawn]}}
@@ -51,7 +51,7 @@ func memoryCells(t *testing.T) (cells []memoryCell) {
 		cells = append(cells, memoryCell{bound, int(min(500_000, 240_000*(bound>>20)/1024)), kinds})
 	}
 	random.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
-	return cells[:min(len(cells), soak.Times(t, 1))]
+	return cells[:min(len(cells), times-1)]
 }
 
 // TestMemoryStaysWithinItsBound asks a server for more than fits into its memory, from many clients and with samples arriving beside.
