@@ -17,8 +17,8 @@ const (
 	ReasonTooManySeries    = "too_many_series"
 	ReasonTooOld           = "too_old"
 	ReasonTooFarAhead      = "too_far_ahead"
-	ReasonMaybeAhead       = "maybe_ahead"      // it may be accepted later
-	ReasonDroppedAhead     = "dropped_by_clock" // likewise
+	ReasonMaybeAhead       = "maybe_ahead"
+	ReasonDroppedAhead     = "dropped_by_clock"
 	ReasonInvalidHistogram = "invalid_histogram"
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
@@ -203,6 +203,28 @@ func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 	return series, nil
 }
 
+// timeReasons are the store's errors about the time of one sample.
+var timeReasons = []struct {
+	err    error
+	reason string
+}{
+	{storage.ErrTooOld, ReasonTooOld}, {storage.ErrTooFarAhead, ReasonTooFarAhead},
+	{storage.ErrMaybeAhead, ReasonMaybeAhead}, {storage.ErrDroppedAhead, ReasonDroppedAhead},
+}
+
+// RetriedReasons are the reasons for which a sender should retry a sample: it may be accepted later.
+var RetriedReasons = []string{ReasonMaybeAhead, ReasonDroppedAhead}
+
+// TimeReason returns the reason of an error of the store that is about the time of one sample; "": it is about something else.
+func TimeReason(err error) string {
+	for _, t := range timeReasons {
+		if errors.Is(err, t.err) {
+			return t.reason
+		}
+	}
+	return ""
+}
+
 // refusal makes a *Refused of the store's error for one sample. Other errors end the request and stay.
 func refusal(err error) error {
 	var bad *storage.LabelError
@@ -216,14 +238,8 @@ func refusal(err error) error {
 		return &Refused{bad.Reason, err}
 	case errors.Is(err, storage.ErrTooManySeries):
 		return &Refused{ReasonTooManySeries, err}
-	case errors.Is(err, storage.ErrTooOld):
-		return &Refused{ReasonTooOld, err}
-	case errors.Is(err, storage.ErrTooFarAhead):
-		return &Refused{ReasonTooFarAhead, err}
-	case errors.Is(err, storage.ErrMaybeAhead):
-		return &Refused{ReasonMaybeAhead, err}
-	case errors.Is(err, storage.ErrDroppedAhead):
-		return &Refused{ReasonDroppedAhead, err}
+	case TimeReason(err) != "":
+		return &Refused{TimeReason(err), err}
 	case errors.As(err, &invalid):
 		return &Refused{ReasonInvalidHistogram, err}
 	case errors.As(err, &exemplar):

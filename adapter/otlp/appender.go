@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -104,7 +105,7 @@ func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) 
 		var refused *adapter.Refused
 		switch {
 		case errors.As(err, &refused):
-			if refused.Reason == adapter.ReasonMaybeAhead || refused.Reason == adapter.ReasonDroppedAhead {
+			if slices.Contains(adapter.RetriedReasons, refused.Reason) {
 				a.later = adapter.Later(a.later, refused)
 			}
 			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })

@@ -176,14 +176,8 @@ func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 	switch {
 	case err == adapter.ErrDropped:
 		*ruled++
-	case errors.Is(err, storage.ErrTooOld):
-		d.count(adapter.ReasonTooOld, func() string { return d.sampleText(t, err) })
-	case errors.Is(err, storage.ErrTooFarAhead):
-		d.count(adapter.ReasonTooFarAhead, func() string { return d.sampleText(t, err) })
-	case errors.Is(err, storage.ErrMaybeAhead):
-		d.count(adapter.ReasonMaybeAhead, func() string { return d.sampleText(t, err) })
-	case errors.Is(err, storage.ErrDroppedAhead):
-		d.count(adapter.ReasonDroppedAhead, func() string { return d.sampleText(t, err) })
+	case adapter.TimeReason(err) != "":
+		d.count(adapter.TimeReason(err), func() string { return d.sampleText(t, err) })
 	case errors.As(err, &invalid):
 		d.count(adapter.ReasonInvalidHistogram, func() string { return d.sampleText(t, err) })
 	default:

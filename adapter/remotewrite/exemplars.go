@@ -211,14 +211,8 @@ func (d *decoder) refuseExemplar(err error) error {
 		return nil
 	case errors.Is(err, errOddReferences), errors.Is(err, errReference):
 		reason = reasonBadSymbols
-	case errors.Is(err, storage.ErrTooOld):
-		reason = adapter.ReasonTooOld
-	case errors.Is(err, storage.ErrTooFarAhead):
-		reason = adapter.ReasonTooFarAhead
-	case errors.Is(err, storage.ErrMaybeAhead):
-		reason = adapter.ReasonMaybeAhead
-	case errors.Is(err, storage.ErrDroppedAhead):
-		reason = adapter.ReasonDroppedAhead
+	case adapter.TimeReason(err) != "":
+		reason = adapter.TimeReason(err)
 	case !isExemplarError(err):
 		return err
 	}

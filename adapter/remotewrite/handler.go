@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -139,7 +140,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	case len(d.refusals) > 0:
 		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
 		switch { // A sender that retries the request may have the rest stored.
-		case d.refusals.has(adapter.ReasonMaybeAhead), d.refusals.has(adapter.ReasonDroppedAhead):
+		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.has):
 			code = http.StatusServiceUnavailable
 		case d.refusals.has(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests
