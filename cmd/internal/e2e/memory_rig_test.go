@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -140,12 +141,12 @@ func startBounded(t *testing.T, dir string, bound int64) running {
 // memoryGroup makes a control group that lasts as long as the test, and whose processes may use so many bytes. It returns false where that
 // isn't possible.
 func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
-	for parent, file := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
-		group := filepath.Join(parent, fmt.Sprintf("cassia-test-%d-%d", os.Getpid(), limit))
+	for _, of := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+		group := filepath.Join(of[0], fmt.Sprintf("cassia-test-%d-%d", os.Getpid(), limit))
 		if os.Mkdir(group, 0o755) != nil {
 			continue
 		}
-		if os.WriteFile(filepath.Join(group, file), fmt.Append(nil, limit), 0o644) != nil {
+		if !setLimit(filepath.Join(group, of[1]), limit) {
 			_ = os.Remove(group) // It isn't a group, or has no memory controller.
 			continue
 		}
@@ -154,6 +155,16 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	}
 	t.Log("no control group can be made here: the flag bounds the memory")
 	return "", false
+}
+
+// setLimit writes a limit into a file that the kernel has made: in a directory that isn't a control group there is none.
+func setLimit(path string, limit int64) bool {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return false
+	}
+	_, err = fmt.Fprint(file, limit)
+	return errors.Join(err, file.Close()) == nil
 }
 
 // fillMemory stores memoryMetrics metrics of n series each, and some small ones. Where the head is full, it is sealed.
