@@ -166,7 +166,7 @@ func inUse() int64 {
 }
 
 // shed ends the newest read of the tenants that have most, of large ones if there are any, and reports whether it did. Unless it is urgent,
-// it waits until one that was told to end has ended, and until garbage was collected before it ends the only large one, and ends no small ones.
+// it waits until one that was told to end has ended, and until garbage was collected before it ends the only large one, or a small one.
 func (g *gate) shed(collected, urgent bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +186,7 @@ func (g *gate) shed(collected, urgent bool) bool {
 	cause := errPressure
 	switch len(large) {
 	case 0: // They hold little, as far as it is known.
-		if !urgent {
+		if !collected && !urgent {
 			return false
 		}
 		large = small
