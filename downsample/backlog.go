@@ -79,10 +79,10 @@ func (b *backlog) set(found iter.Seq2[storage.Unrolled, error], owns func(int) b
 			x.streak, x.next = known.streak, known.next
 		}
 		if fresh = append(fresh, x); len(fresh) >= 4*b.most {
-			fresh = firstDue(fresh, b.most)
+			fresh = keepFirst(fresh, b.most, firstDue)
 		}
 	}
-	fresh = firstDue(fresh, b.most)
+	fresh = keepFirst(fresh, b.most, firstDue)
 	slices.SortFunc(fresh, compareUnrolled)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,22 +90,8 @@ func (b *backlog) set(found iter.Seq2[storage.Unrolled, error], owns func(int) b
 	return nil
 }
 
-// firstDue returns those of a list that are due first, the oldest of them, and of those that have failed as many: these keep no others out.
-func firstDue(list []*unrolled, most int) []*unrolled {
-	if len(list) <= most {
-		return list
-	}
-	slices.SortFunc(list, func(a, b *unrolled) int { return cmp.Or(a.next.Compare(b.next), compareUnrolled(a, b)) })
-	failing, others := 0, 0
-	return slices.DeleteFunc(list, func(u *unrolled) bool {
-		n := &others
-		if u.failures > 0 {
-			n = &failing
-		}
-		*n++
-		return *n > most
-	})
-}
+// firstDue compares windows by when they are due.
+func firstDue(a, b *unrolled) int { return cmp.Or(a.next.Compare(b.next), compareUnrolled(a, b)) }
 
 func compareUnrolled(a, b *unrolled) int {
 	return cmp.Or(cmp.Compare(a.EndMS, b.EndMS), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Window, b.Window))

@@ -41,6 +41,25 @@ func (s *streak) fail(err error, now time.Time) {
 	s.err, s.at = err, now
 }
 
+func (s *streak) hasFailed() bool { return s.failures > 0 }
+
+// keepFirst returns the first windows of a list: up to most that haven't failed, and up to most that have, so that these keep no others out.
+func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func(a, b W) int) []W {
+	if len(list) <= most {
+		return list
+	}
+	slices.SortFunc(list, compare)
+	failing, others := 0, 0
+	return slices.DeleteFunc(list, func(w W) bool {
+		n := &others
+		if w.hasFailed() {
+			n = &failing
+		}
+		*n++
+		return *n > most
+	})
+}
+
 // partition is the state of a partition's work, where it is this process'.
 type partition struct {
 	// waiting is what could be sealed and isn't, what has waited longest first.

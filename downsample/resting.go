@@ -76,10 +76,10 @@ func (r *restingWindows) set(found iter.Seq2[storage.OverWindow, error], now fun
 			}
 		}
 		if fresh = append(fresh, x); len(fresh) >= 4*r.most {
-			fresh = firstReady(fresh, r.most)
+			fresh = keepFirst(fresh, r.most, firstReady)
 		}
 	}
-	fresh = firstReady(fresh, r.most)
+	fresh = keepFirst(fresh, r.most, firstReady)
 	slices.SortFunc(fresh, compareOver)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,21 +87,9 @@ func (r *restingWindows) set(found iter.Seq2[storage.OverWindow, error], now fun
 	return nil
 }
 
-// firstReady returns those of a list that can be worked on first, the oldest of them, and of those that have failed as many: these keep no others out.
-func firstReady(list []*restingWindow, most int) []*restingWindow {
-	if len(list) <= most {
-		return list
-	}
-	slices.SortFunc(list, func(a, b *restingWindow) int { return cmp.Or(a.ready().Compare(b.ready()), compareOver(a, b)) })
-	failing, others := 0, 0
-	return slices.DeleteFunc(list, func(w *restingWindow) bool {
-		n := &others
-		if w.failures > 0 {
-			n = &failing
-		}
-		*n++
-		return *n > most
-	})
+// firstReady compares windows by when they may be worked on.
+func firstReady(a, b *restingWindow) int {
+	return cmp.Or(a.ready().Compare(b.ready()), compareOver(a, b))
 }
 
 func compareOver(a, b *restingWindow) int {
