@@ -72,7 +72,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	samples, err := f.samples(ctx, selectors)
+	samples, bytes, err := f.samples(ctx, selectors)
 	if err != nil {
 		err = promql.ReadError(ctx, err)
 		code, known := statusOf(0, err)
@@ -86,7 +86,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
 	list := families(samples, format.FormatType() != expfmt.TypeTextPlain)
-	promql.Answered(ctx, newestBytes(samples)) // Its place is another's now that nothing more is held.
+	promql.Answered(ctx, bytes) // Its place is another's now that nothing more is held.
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {
@@ -96,13 +96,13 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// samples finds the newest sample of each series, by the names of metrics.
-func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher) ([]newest, error) {
+// samples finds the newest sample of each series, by the names of metrics. bytes is about what the samples and their families take.
+func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher) (out []newest, bytes int64, err error) {
 	now := f.Now()
 	hints := &promstorage.SelectHints{Start: now.Add(-f.lookback).UnixMilli(), End: now.UnixMilli()}
 	q, err := f.Queryable.Querier(hints.Start, hints.End)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer q.Close()
 	var sets []promstorage.SeriesSet
@@ -113,8 +113,6 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 		sets = append(sets, q.Select(ctx, true, hints, matchers...))
 	}
 	set := promstorage.NewMergeSeriesSet(sets, 0, promstorage.ChainedSeriesMerge)
-	var out []newest
-	var bytes int64
 	var it chunkenc.Iterator
 	for set.Next() {
 		series := set.At()
@@ -122,30 +120,23 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
 		if n.name != "" && n.take(it) {
 			out = append(out, n)
-			if bytes += n.bytes(); f.MaxFederated > 0 && bytes > f.MaxFederated {
-				return nil, fmt.Errorf("%w: the samples to federate take more than %d bytes, a quarter of the memory; ask for fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
+			size := n.bytes()
+			if bytes += size; f.MaxFederated > 0 && bytes > f.MaxFederated {
+				return nil, 0, fmt.Errorf("%w: the samples to federate take more than %d bytes, a quarter of the memory; ask for fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
 			}
-			if err := storage.Grow(ctx, n.bytes()); err != nil {
-				return nil, err
+			if err := storage.Grow(ctx, size); err != nil {
+				return nil, 0, err
 			}
 		}
 		if it.Err() != nil {
-			return nil, it.Err()
+			return nil, 0, it.Err()
 		}
 	}
 	if set.Err() != nil {
-		return nil, set.Err()
+		return nil, 0, set.Err()
 	}
 	slices.SortStableFunc(out, func(a, b newest) int { return cmp.Compare(a.name, b.name) })
-	return out, nil
-}
-
-// newestBytes is about what samples and their families take until they are read.
-func newestBytes(samples []newest) (n int64) {
-	for i := range samples {
-		n += samples[i].bytes()
-	}
-	return n
+	return out, bytes, nil
 }
 
 func (n *newest) bytes() int64 {
