@@ -11,10 +11,9 @@ type externalRead struct {
 	*read
 
 	answerMu sync.Mutex
-	answer   int64 // bytes of its answer
-	writing  int64 // bytes of an answer that is made while it is read
-	paused   bool  // the place was released while the client reads slowly
-	reader   *answerReader
+	answer   *unread // nil: it holds none
+	writing  int64   // bytes of an answer that is made while it is read
+	paused   bool    // the place was released while the client reads slowly
 }
 
 type externalReadKey struct{}
@@ -34,19 +33,17 @@ func Answered(ctx context.Context, bytes int64) {
 
 // hold requires the lock.
 func (t *externalRead) hold(ctx context.Context, bytes int64) {
-	if t.reader == nil {
-		t.reader = t.gate.readers.add(ctx)
+	if t.answer == nil {
+		t.answer = t.gate.hold(ctx, bytes)
+		return
 	}
-	t.answer += bytes
-	t.gate.holdAnswer(t.shares, bytes)
+	t.answer.add(bytes)
 }
 
 // release requires the lock.
 func (t *externalRead) release() {
-	t.gate.readers.remove(t.reader)
-	t.reader = nil
-	t.gate.holdAnswer(t.shares, -t.answer)
-	t.answer = 0
+	t.answer.give()
+	t.answer = nil
 }
 
 // writePatience is how long a client may take to read a part of a streamed answer while its read keeps its place.

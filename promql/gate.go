@@ -118,10 +118,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 
 // parse waits until a query may be parsed. The caller must call Delete.
 func (g *gate) parse(ctx context.Context) (int, error) {
-	e := entry{shares: g.sharesOf(ctx), queue: g.parsing}
-	for i := range e.shares {
-		e.shares[i] = share{name: e.shares[i].name}
-	}
+	e := entry{shares: unlimited(tenant.All(ctx)), queue: g.parsing}
 	if err := g.parsing.enter(ctx, e.shares); err != nil {
 		return notInserted, err
 	}
@@ -164,6 +161,15 @@ func (g *gate) sharesOf(ctx context.Context) []share {
 	return shares
 }
 
+// unlimited returns shares of tenants whose own limits don't apply.
+func unlimited(names []string) []share {
+	shares := make([]share, len(names))
+	for i, name := range names {
+		shares[i].name = name
+	}
+	return shares
+}
+
 func atMost(n int64) int { return int(min(n, math.MaxInt32)) }
 
 // work calls f while a worker's place is taken for the tenants of ctx.
@@ -171,11 +177,7 @@ func (g *gate) work(ctx context.Context, f func() error) error {
 	if g == nil {
 		return f()
 	}
-	names := tenant.All(ctx)
-	shares := make([]share, len(names))
-	for i, name := range names {
-		shares[i].name = name
-	}
+	shares := unlimited(tenant.All(ctx))
 	if err := g.workers.enter(ctx, shares); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // read is a query of the evaluator, or another read, with its place and the memory that it holds. Its place outlasts Prometheus'
@@ -16,7 +17,9 @@ type read struct {
 	gate   *gate
 	cancel context.CancelCauseFunc
 	shares []share
-	place  int // 0: none was taken; the gate's lock guards it
+	// unlimited are its shares of the large queue: it counts among its tenants' queries in the other.
+	unlimited []share
+	place     int // 0: none was taken; the gate's lock guards it
 
 	// ending: it was told to end. The gate's lock guards it.
 	ending bool
@@ -42,7 +45,7 @@ func readOf(ctx context.Context) *read {
 // begin returns the context of a read, which ends when memory is short. The place that it takes is kept until leave is called.
 func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx)}
+	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx))}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
 		ctx = storage.WithMeter(ctx, r)
@@ -93,7 +96,7 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 		return nil // A read without a place is one of the process itself.
 	}
 	g.queries.park()
-	err := g.large.enterWith(ctx, r.unlimited(), total)
+	err := g.large.enterWith(ctx, r.unlimited, total)
 	if errors.Is(err, ErrTooManyQueries) {
 		err = fmt.Errorf("%w: %d that read much already; ask for less, or again later, or see --memory.max-bytes", err, smallReads)
 	}
@@ -104,15 +107,6 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 	r.size = total
 	r.large.Store(true)
 	return nil
-}
-
-// unlimited are the read's shares of the large queue: it counts among its tenants' queries in the other.
-func (r *read) unlimited() []share {
-	shares := make([]share, len(r.shares))
-	for i, s := range r.shares {
-		shares[i].name = s.name
-	}
-	return shares
 }
 
 // leave gives the place back. It may be called more than once.
@@ -131,7 +125,7 @@ func (r *read) leave() {
 	switch {
 	case !entered:
 	case r.large.Load():
-		g.large.leave(r.unlimited())
+		g.large.leave(r.unlimited)
 		g.large.hold(r.shares, -r.size)
 		g.queries.leaveParked(e.shares)
 	default:

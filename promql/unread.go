@@ -64,9 +64,15 @@ type unread struct {
 
 // hold counts a result until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
-	u := &unread{gate: g, shares: g.sharesOf(ctx), bytes: bytes, reader: g.readers.add(ctx)}
-	g.holdAnswer(u.shares, u.bytes)
+	u := &unread{gate: g, shares: g.sharesOf(ctx), reader: g.readers.add(ctx)}
+	u.add(bytes)
 	return u
+}
+
+// add counts more bytes until give is called.
+func (u *unread) add(bytes int64) {
+	u.bytes += bytes
+	u.gate.holdAnswer(u.shares, bytes)
 }
 
 // holdAnswer counts bytes of answers; negative ones have been read. Large reads wait for less of them than others.
