@@ -78,7 +78,7 @@ metadata:
   {{- if or $v.podAnnotations $v.limits }}
   annotations:
     {{- with $v.limits }}
-    # Changed limits restart the pods, because nothing tells the process to reload them.
+    # Changed limits restart the pods, because the process doesn't reload them by itself.
     checksum/limits: {{ toYaml . | sha256sum }}
     {{- end }}
     {{- with $v.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
