@@ -54,7 +54,7 @@ func docTable() string {
 		}
 		fmt.Fprintf(&b, "//\t%-30s %-13s %s\n", name, from, without)
 	}
-	row("function", "from buckets", "where raw samples are gone", "")
+	row("function", "from buckets", "where raw samples have expired", "")
 	for _, f := range functions {
 		from, name := "exact", f.Name
 		if f.over == nil {
@@ -91,7 +91,7 @@ func manualTable() string {
 		case Approximated:
 			how = "approximate, with an info: " + f.Why
 		default:
-			how = "refused: " + f.Why
+			how = "an error: " + f.Why
 		}
 		name := "`" + f.Name + "`"
 		if f.Name == "" {
