@@ -43,7 +43,7 @@
 //	quantile_over_time             -             approximate: from reconstructed samples: the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
-//	start_timestamp                -             approximate: reconstructed samples have none
+//	start_timestamp                -             approximate: reconstructed samples have no start timestamp
 //	stddev_over_time               -             approximate: from reconstructed samples: the error is at most the spread within a bucket
 //	stdvar_over_time               -             approximate: from reconstructed samples, like stddev_over_time
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated
