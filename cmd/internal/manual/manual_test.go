@@ -169,8 +169,8 @@ func TestSearch(t *testing.T) {
 		topics = append(topics, r.Page.Topic)
 	}
 	require.Subset(t, topics, []string{"flags", "queries"})
-	require.Equal(t, "data-leaves", first("deleting series"))
-	require.Equal(t, "troubleshooting", first("CassiaOverloaded"))
+	require.Equal(t, "removing-data", first("deleting series"))
+	require.Equal(t, "alerts", first("CassiaOverloaded"))
 	require.Empty(t, Search(""))
 	require.Empty(t, Search("   "))
 	require.Empty(t, Search("xyzzyplugh"))

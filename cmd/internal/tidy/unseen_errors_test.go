@@ -38,7 +38,7 @@ var saidOf = map[string]string{
 	"engine.ErrLocked":                 "another process has it open", // By which every command replaces it.
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
-	"ha.NameError":                     "## Reasons of refused samples",
+	"ha.NameError":                     "## Reasons for rejected samples",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
 	"pebble.badBlockError":             "stored bytes are damaged", // Which the engine puts before.
@@ -59,7 +59,7 @@ var saidOf = map[string]string{
 	"storage.DamagedRowsError":         "left out what can't be read of",
 	"storage.InvalidExemplarError":     "invalid exemplar",
 	"storage.InvalidHistogramError":    "invalid native histogram",
-	"storage.LabelError":               "## Reasons of refused samples",
+	"storage.LabelError":               "## Reasons for rejected samples",
 	"tenant.ErrBadLimits":              "`bad limits`",
 	"tenant.ErrInvalid":                "`invalid name`",
 	"lines.errLongLine":                "VictoriaMetrics writes shorter ones with max_rows_per_line=10000",
