@@ -48,6 +48,12 @@ export function plural(n: number, noun: string): string {
   return `${count(n)} ${noun}s`;
 }
 
+/** observations writes the exact count of a histogram, which may be a fraction. */
+export function observations(text: string): string {
+  const n = exact(number(text));
+  return n === '1' ? '1 observation' : `${n} observations`;
+}
+
 /** Labels are a series' as the API gives them. */
 export type Labels = Record<string, string>;
 

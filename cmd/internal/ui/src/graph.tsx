@@ -193,7 +193,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
 
   return (
     <div class="graph">
-      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph: arrows left and right move along the time, up and down along the series" onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
+      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph. The left and right arrow keys move in time, the up and down arrow keys select a series." onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
       {tip && (
         <div class="hover" aria-live="polite" style={tip.left > (at.current?.clientWidth ?? 0) / 2 ? { right: `${(at.current?.clientWidth ?? 0) - tip.left + 12}px` } : { left: `${tip.left + 12}px` }}>
           <span class="small">{local(times[cursor!]!)}</span>
@@ -204,7 +204,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
         </div>
       )}
       <p class="plot-time">
-        {cursor === null || times[cursor] === undefined ? 'Newest values. Drag over the graph to look closer.' : local(times[cursor]!)}
+        {cursor === null || times[cursor] === undefined ? 'Latest values. Drag across the graph to zoom in.' : local(times[cursor]!)}
       </p>
       <Legend lines={lines} stats={stats} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
     </div>

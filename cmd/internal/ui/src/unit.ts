@@ -139,9 +139,9 @@ export function inUnit(v: number, unit?: Unit): string {
       return a === 0 ? '0 s' : a < 1e-9 ? `${short(v)} s` : `${less}${short(a / size)} ${word}`;
     }
     case 'ratio':
-      return `${short(Number((v * 100).toPrecision(12)))} %`;
+      return `${short(Number((v * 100).toPrecision(12)))}%`;
     case 'percent':
-      return `${short(v)} %`;
+      return `${short(v)}%`;
   }
   return `${short(v)} ${unit.word}${rate}`;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { bytes, count, exact, number, plural, selector, short } from '../src/format';
+import { bytes, count, exact, number, observations, plural, selector, short } from '../src/format';
 import { floats } from './floats.mjs';
 
 const table = (f, cases) => {
@@ -30,6 +30,7 @@ test('sizes and counts', () => {
   table(count, [[999, '999'], [1e6, '1,000,000']]);
   assert.deepEqual(['metric', 'series'].map((noun) => plural(1, noun)), ['1 metric', '1 series']);
   assert.deepEqual(['metric', 'series'].map((noun) => plural(2000, noun)), ['2,000 metrics', '2,000 series']);
+  table(observations, [['1', '1 observation'], ['0.25', '0.25 observations'], ['12345', '12345 observations']]);
 });
 
 test('selector writes labels as PromQL takes them', () => {

@@ -58,9 +58,9 @@ test('bounds lie on a grid where rollups answer exactly', () => {
     assert.ok(b.start % b.step === 0 && b.end % b.step === 0 && b.start >= instant(from, now) && b.end <= now, `${from}: the ends`);
     assert.ok((b.end - b.start) / b.step <= 11000, `${from}: no more points than Prometheus answers`);
   }
-  assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /ends before it begins/);
-  assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /“x” is no time/);
-  assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /“x” is no time/);
+  assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /must be before its end/);
+  assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /Invalid start time “x”/);
+  assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /Invalid end time “x”/);
 });
 
 test('samples are put on the grid of a graph', () => {

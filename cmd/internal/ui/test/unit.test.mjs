@@ -36,7 +36,7 @@ test('axes are written in units', () => {
   for (const [v, u, want] of [
     [1536, unit('bytes'), '1.5 KiB'], [-1536, unit('bytes', true), '-1.5 KiB/s'], [0.5, unit('bytes', true), '0.5 B/s'], [0, unit('bytes'), '0 B'],
     [0.25, unit('seconds'), '250 ms'], [0, unit('seconds'), '0 s'], [90, unit('seconds'), '1.5 min'], [-7200, unit('seconds'), '-2 h'], [2e-10, unit('seconds'), '2e-10 s'],
-    [0.07, unit('ratio'), '7 %'], [7, unit('percent'), '7 %'], [1500, unit('other', true, 'apples'), '1.5k apples/s'], [1500, undefined, '1.5k'], [NaN, unit('bytes'), 'NaN'],
+    [0.07, unit('ratio'), '7%'], [7, unit('percent'), '7%'], [1500, unit('other', true, 'apples'), '1.5k apples/s'], [1500, undefined, '1.5k'], [NaN, unit('bytes'), 'NaN'],
   ]) assert.equal(inUnit(v, u), want);
   for (const kind of ['bytes', 'seconds', 'ratio']) {
     const steps = roundSteps(unit(kind));
