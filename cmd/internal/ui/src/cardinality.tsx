@@ -65,7 +65,7 @@ export function Cardinality({ tenant, place }: ViewProps) {
         <p>Number of series by metric, label and value, and their churn: series that appear and disappear over time.</p>
       </div>
       <div class="stats">
-        <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : '…'} note="in memory, not sealed yet" />
+        <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : '…'} note="recent series, in memory" />
         <Stat name="Latest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'no sealed data yet'} />
         <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`distinct names ${when}`} />
         <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note={`distinct names ${when}`} />

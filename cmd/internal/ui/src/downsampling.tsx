@@ -65,7 +65,7 @@ export function Downsampling({ tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Downsampling</h1>
-        <p>After each slot of time (2 hours by default), its samples are sealed: compressed and rolled up to 5-minute and 1-hour buckets.</p>
+        <p>When a slot (2 hours of samples by default) has ended, it is sealed: its samples are compressed and rolled up into 5-minute and 1-hour buckets.</p>
       </div>
       {work.error ? <Failure error={work.error} again={work.again} /> : null}
       <div class="stats">
@@ -73,9 +73,9 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
         <Stat name="Sealed slots" value={w ? count(w.sealed_slots) : '…'} note="since process start" />
         <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : '…'} note="because of late samples" />
-        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note="windows to roll up" />
-        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, 'windows of rollups')} />
-        <Stat name="Counting queue" value={waiting(w?.counting)} note={progress(w?.counting, 'days to count series of')} />
+        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note="windows not rolled up yet" />
+        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, 'rollup windows')} />
+        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, 'days, for Cardinality')} />
         <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : '…'} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
       </div>
       {w && <Troubles work={w} />}
@@ -86,7 +86,7 @@ export function Downsampling({ tenant }: ViewProps) {
           <Scroll label="Resealed slots">
             <table>
               <thead><tr><th>Window</th><th class="num">Resealed</th><th class="num">Missing rollups</th></tr></thead>
-              <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? plural(x.unrolled, 'seal') : 'none'}</td></tr>)}</tbody>
+              <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? count(x.unrolled) : 'none'}</td></tr>)}</tbody>
             </table>
           </Scroll>
         ) : (
@@ -193,7 +193,7 @@ function sealedTime(w: Window): number {
 function words(w: Window): string {
   let text = `${utc(w.start)} – ${utc(w.end)} UTC: ${w.slots} of ${plural(w.of, 'slot')} sealed`;
   if (w.again) text += `, resealed ${plural(w.again, 'time')}`;
-  if (w.unrolled) text += `, rollups missing for ${plural(w.unrolled, 'seal')}`;
+  if (w.unrolled) text += `, missing rollups: ${count(w.unrolled)}`;
   return text;
 }
 

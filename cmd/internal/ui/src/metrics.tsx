@@ -37,7 +37,7 @@ export function Metrics({ tenant, place }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Metrics</h1>
-        <p>Metrics that tenant <b>{tenant}</b> stored in the last day, with their type, unit and help text.</p>
+        <p>Metrics of tenant <b>{tenant}</b> from the last day, with their type, unit and help text.</p>
         <input class="find" placeholder="Search names and help texts" aria-label="Search metrics" value={text} onInput={(e) => setText(e.currentTarget.value)} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}

@@ -137,7 +137,7 @@ function Coded({ text }: { text: string }) {
 
 const meanings: Record<string, string> = {
   stage: 'staging log: samples not sealed yet', raw: 'sealed samples', r5m: '5-minute buckets', r1h: '1-hour buckets', catalog: 'index of metric names, label names and values',
-  metadata: 'type, unit and help of metrics', sealed: 'records of which slots are sealed', defined: 'labels of series not sealed yet', held: 'samples held from HA replicas',
+  metadata: 'type, unit and help of metrics', sealed: 'commit records of sealed slots', defined: 'labels of series not sealed yet', held: 'samples from standby HA replicas',
   pending: 'list of old slots with unsealed samples', log: 'write-ahead log (WAL)', free: 'deleted data, freed by compaction', other: 'other files',
 };
 

@@ -16,7 +16,7 @@ interface Limits {
 
 // As in --limits.file, in the order in which people ask.
 const names: Record<string, string> = {
-  samples_per_second: 'Samples per second', samples_burst: 'Samples per burst', active_series: 'Active series', new_series_per_hour: 'New series per hour',
+  samples_per_second: 'Samples per second', samples_burst: 'Burst size in samples', active_series: 'Active series', new_series_per_hour: 'New series per hour',
   exemplars_per_second: 'Exemplars per second', queries: 'Concurrent queries', queries_waiting: 'Queued queries', query_series: 'Series per query', query_samples: 'Samples per query',
   query_bytes: 'Bytes per query', query_range: 'Time range of a query', labels: 'Labels per series', label_name_bytes: 'Label name length',
   label_value_bytes: 'Label value length', request_bytes: 'Request size',
