@@ -137,6 +137,21 @@ export function drawn(page, colour) {
   }, colour);
 }
 
+/** filled counts the pixels of the graph that have a colour (#rrggbb), not opaque, and no other colour under it. */
+export function filled(page, colour) {
+  return page.evaluate((colour) => {
+    const canvas = document.querySelector('.plot canvas');
+    if (!canvas) return 0;
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const want = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+    let n = 0;
+    for (let i = 0; i < data.length; i += 4) {
+      if (data[i + 3] > 30 && data[i + 3] < 200 && want.every((v, k) => Math.abs(data[i + k] - v) < 12)) n++;
+    }
+    return n;
+  }, colour);
+}
+
 /** painted counts the pixels of a heat map's cells. */
 export function painted(page) {
   return page.evaluate(() => {

@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
-import { drawn, painted, sound, watched } from './look.mjs';
+import { drawn, filled, painted, sound, watched } from './look.mjs';
 
 const { BASE: base, LOCKED: locked, BARE: bare, DAMAGED: damaged, CHROMIUM: executablePath, SHOTS: shots, PICTURES: pictures } = process.env;
 mkdirSync(shots, { recursive: true });
-const first = '#3d85c6';
+const [first, second] = ['#3d85c6', '#e0762f'];
 const patience = 60_000;
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
@@ -136,6 +136,11 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await page.getByRole('button', { name: 'Mean' }).click();
   await page.locator('th[aria-sort=descending]', { hasText: 'Mean' }).waitFor();
   await page.getByRole('button', { name: 'Stacked' }).click();
+  await eventually('each area of the stack has its own colour only', async () => {
+    const found = [await filled(page, first), await filled(page, second)];
+    return found.every((n) => n > 5000) || `${found}`;
+  });
+  await shot(page, 'explore-stack');
   await page.getByRole('button', { name: 'Log scale' }).click();
   await eventually('the address says both', () => /stack=1&log=1/.test(page.url()));
   await sound(page, 'a stack on a logarithmic axis');
