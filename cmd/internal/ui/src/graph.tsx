@@ -228,9 +228,9 @@ function InUnit({ value, unit }: { value: number | null | undefined; unit?: Unit
   return <span class="small">{inUnit(value, unit)}</span>;
 }
 
-/** inUnits makes an axis write its values in a unit. */
+/** inUnits makes an axis write its values in a unit. On a logarithmic one distances aren't even. */
 function inUnits(unit: () => Unit | undefined, log: boolean): Partial<uPlot.Axis> {
-  return { size: axisWidth, gap: 6, values: (_, all) => all.map((v) => (v === null ? '' : inUnit(v, unit()))), ...(!log && { incrs: () => roundSteps(unit()) }) };
+  return { size: axisWidth, gap: 6, values: (_, all, __, ___, tick) => all.map((v) => (v === null ? '' : inUnit(v, unit(), log ? undefined : tick))), ...(!log && { incrs: () => roundSteps(unit()) }) };
 }
 
 /** area fills a layer of a stack, from gap to gap. uPlot's bands would leave it empty where the line below has a gap. */
