@@ -390,6 +390,13 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
   await page.getByRole('button', { name: 'Heatmap' }).click();
   await map.waitFor();
 
+  await page.goto(base + '/#/explore?q=sum by (le) (rate(latency_seconds_bucket[5m]))&q=count(http_requests_total)');
+  await counts('buckets beside another query are lines', page.locator('.legend tbody tr'), (n) => n === 6);
+  await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])&q=count(http_requests_total)');
+  await page.getByText('Native histograms are not shown.').waitFor();
+  await counts('the other query is a line', page.locator('.legend tbody tr'), (n) => n === 1);
+  await sound(page, 'a native histogram beside another query', 0.2);
+
   await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])');
   await map.waitFor();
   await eventually('cells are drawn', async () => (await painted(page)) > 5000);
