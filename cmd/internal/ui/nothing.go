@@ -51,6 +51,7 @@ var viewsOf = []viewOf{
 	{"cardinality", "Cardinality", "number of series by metric, label and value"},
 	{"downsampling", "Downsampling", "progress of sealing, and sealed data by resolution"},
 	{"storage", "Storage", "disk usage, retention and backups"},
+	{"relabel", "Relabel", "rules that drop or change incoming series"},
 	{"tenants", "Tenants", "limits and their current use"},
 }
 

@@ -137,7 +137,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await page.locator('th[aria-sort=descending]', { hasText: 'Mean' }).waitFor();
   await page.getByRole('button', { name: 'Stacked' }).click();
   await eventually('each area of the stack has its own colour only', async () => {
-    const found = [await filled(page, first), await filled(page, second)];
+    const found = await filled(page, [first, second]);
     return found.every((n) => n > 5000) || `${found}`;
   });
   await shot(page, 'explore-stack');
@@ -241,7 +241,10 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
 
-  await page.goto(base + '/#/explore?tab=table&q=memory_bytes[3m]'); // A sample a minute.
+  await page.goto(base + '/#/explore?q=memory_bytes[3m]');
+  await page.getByText('A range vector can only be shown as a table.').waitFor();
+  await sound(page, 'a range vector as a graph', 0.2);
+  await page.getByRole('button', { name: 'Show table' }).click(); // A sample a minute.
   await says(page, 'caption', /^3 samples of 1 series$/);
   await counts('a row a sample', page.locator('td.num', { hasText: /^3221225472$/ }), (n) => n === 3);
   await sound(page, 'samples');

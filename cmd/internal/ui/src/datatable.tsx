@@ -16,7 +16,7 @@ export function DataTable({ result, letter }: { result: Result; letter: string }
   if (data.resultType === 'scalar' || data.resultType === 'string') {
     return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
   }
-  if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>The table shows the values at the end of the time range, from at most 5 minutes before it. Change the end of the range, or use <code>last_over_time(…[1h])</code>.</Empty>;
+  if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>The table shows the latest sample of each series in the 5 minutes before the end of the time range. Change the end, or use <code>last_over_time(…[1h])</code>.</Empty>;
   const at = data.result[0]!.value?.[0] ?? data.result[0]!.histogram?.[0] ?? 0;
   const rows = shownRows(data.result, order, text);
   const sort = (by: 'series' | 'value') => setOrder((o) => ({ by, down: o.by === by ? !o.down : by === 'value' }));

@@ -193,7 +193,7 @@ function Results(props: { results: Result[]; now: Asked; tenant: string; change:
         <div class="answered">{results.map((r, i) => <Answered key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}</div>
       </div>
       <div class={`progress ${loading ? 'on' : ''}`} />
-      {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} toTable={() => change({ tab: 'table' })} />)}
       {now.tab === 'graph' && <Lines results={results} now={now} tenant={tenant} change={change} />}
       {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'json' && results.map((r, i) => r.answer && <Json key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
@@ -235,9 +235,20 @@ function Answered({ result, letter }: { result: Result; letter: string }) {
   );
 }
 
-/** Words are the errors, warnings and infos of an answer, as they are. */
-function Words({ result, letter }: { result: Result; letter: string }) {
+// The error of queries that have values at an instant only, as a range vector or a string.
+const instantOnly = /invalid expression type "(.*)" for range query/;
+
+/** Words are the errors, warnings and infos of an answer, as they are; a query that no graph can show leads to the table. */
+function Words({ result, letter, toTable }: { result: Result; letter: string; toTable: () => void }) {
   const before = letter ? letter + ': ' : '';
+  const kind = instantOnly.exec(result.error instanceof Error ? result.error.message : '')?.[1];
+  if (kind) {
+    return (
+      <Notice tone="info" title={`${before}A ${kind} can only be shown as a table.`}>
+        <button type="button" class="link" onClick={toTable}>Show table</button>
+      </Notice>
+    );
+  }
   if (result.error) return <Failure error={result.error} before={before} />;
   const { warnings = [], infos = [] } = result.answer ?? {};
   return (

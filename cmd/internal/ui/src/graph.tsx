@@ -130,7 +130,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
       tzDate: (at) => (inUtc() ? uPlot.tzDate(new Date(at * 1000), 'Etc/UTC') : new Date(at * 1000)),
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
-      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const }, right: { distr: 3 as const } }) },
+      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log ? { y: { distr: 3 as const }, right: { distr: 3 as const } } : stack && { y: { range: fromZero }, right: { range: fromZero } }) },
       axes: [
         { ...axis, space: 70, size: 34, values: timeLabels },
         { ...axis, ...inUnits(() => late.current.units[0], log), scale: 'y' },
@@ -231,6 +231,11 @@ function InUnit({ value, unit }: { value: number | null | undefined; unit?: Unit
 /** inUnits makes an axis write its values in a unit. On a logarithmic one distances aren't even. */
 function inUnits(unit: () => Unit | undefined, log: boolean): Partial<uPlot.Axis> {
   return { size: axisWidth, gap: 6, values: (_, all, __, ___, tick) => all.map((v) => (v === null ? '' : inUnit(v, unit(), log ? undefined : tick))), ...(!log && { incrs: () => roundSteps(unit()) }) };
+}
+
+/** fromZero is the range of an axis whose layers stand on 0. */
+function fromZero(_: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
+  return min === null || max === null ? [null, null] : uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.1, true);
 }
 
 /** area fills a layer of a stack, from gap to gap. uPlot's bands would leave it empty where the line below has a gap. */
