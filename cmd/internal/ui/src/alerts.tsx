@@ -32,10 +32,10 @@ export function Alerts({ tenant, place }: ViewProps) {
         <p>Alerting and recording rules of tenant <b>{tenant}</b>, as of their last evaluation.{evaluated(who.data)}</p>
       </div>
       <div class="stats">
-        <Stat name="Firing" value={number(states('firing'))} note="alerts" bad={states('firing') > 0} />
-        <Stat name="Pending" value={number(states('pending'))} note="alerts, will fire if they persist" />
+        <Stat name="Firing" value={number(states('firing'))} note={states('firing') === 1 ? 'alert' : 'alerts'} bad={states('firing') > 0} />
+        <Stat name="Pending" value={number(states('pending'))} note={states('pending') === 1 ? 'alert, will fire if it persists' : 'alerts, will fire if they persist'} />
         <Stat name="Rules" value={number(all.length)} note={`in ${plural(groups.length, 'group')}`} />
-        <Stat name="Failing" value={number(failing)} note="rules in their last evaluation" bad={failing > 0} />
+        <Stat name="Failing" value={number(failing)} note={failing === 1 ? 'rule in its last evaluation' : 'rules in their last evaluation'} bad={failing > 0} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {list.data && !all.length ? (
@@ -44,7 +44,7 @@ export function Alerts({ tenant, place }: ViewProps) {
         <>
           <div class="toolbar">
             <Tabs label="Rules shown" tabs={[['alerts', 'Alerts'], ['rules', 'All rules']]} at={show} onChange={change} />
-            <input class="find" placeholder="Search names, labels, queries" aria-label="Search rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+            <input class="find" placeholder="Name, label or query" aria-label="Search rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
           </div>
           {list.data && !shown.length && <section class="panel"><Empty title="No matching rules">Search for part of a rule name, label value, query or file name.</Empty></section>}
           {shown.map(({ group, rule }) => <RuleOf key={`${group.file} ${group.name} ${rule.name} ${rule.query}`} group={group} rule={rule} tenant={tenant} />)}

@@ -67,8 +67,8 @@ export function Cardinality({ tenant, place }: ViewProps) {
       <div class="stats">
         <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : '…'} note="recent series, in memory" />
         <Stat name="Latest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'no sealed data yet'} />
-        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`distinct names ${when}`} />
-        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note={`distinct names ${when}`} />
+        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`distinct ${made.data?.all_metrics === 1 ? 'name' : 'names'} ${when}`} />
+        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note={`distinct ${made.data?.all_labels === 1 ? 'name' : 'names'} ${when}`} />
       </div>
       {churn.error ? <Failure error={churn.error} again={churn.again} /> : null}
       {[...new Set([...(churn.data?.warnings ?? []), ...(made.data?.warnings ?? [])])].map((w) => <Notice key={w} tone="warning" title={w} />)}

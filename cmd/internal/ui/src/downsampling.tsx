@@ -73,9 +73,9 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
         <Stat name="Sealed slots" value={w ? count(w.sealed_slots) : '…'} note="since process start" />
         <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : '…'} note="because of late samples" />
-        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note="windows not rolled up yet" />
-        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, 'rollup windows')} />
-        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, 'days, for Cardinality')} />
+        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note={w?.rollups.windows === 1 ? 'window not rolled up yet' : 'windows not rolled up yet'} />
+        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, w?.compaction.windows === 1 ? 'rollup window' : 'rollup windows')} />
+        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'}, for Cardinality`)} />
         <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : '…'} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
       </div>
       {w && <Troubles work={w} />}

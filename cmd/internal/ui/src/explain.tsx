@@ -6,7 +6,7 @@ import { local } from './time';
 const edges: Record<string, string> = {
   exact: 'exact, the same result as from raw samples',
   snapped: 'time windows were aligned to buckets',
-  widened: 'time windows were extended to whole buckets, because the raw samples have expired',
+  widened: 'time windows were extended to whole buckets, because raw samples were not read',
 };
 
 export function Explain({ result, letter }: { result: Result; letter: string }) {
