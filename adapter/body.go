@@ -7,12 +7,18 @@ import (
 	"net/http"
 )
 
-// firstRead is the initial buffer of a body of unknown length, bytes, and greatestFirstRead that of one whose
-// length is known; it then doubles, so that a claimed length alone takes no memory.
-const (
-	firstRead         = 64 << 10
-	greatestFirstRead = 1 << 20
-)
+// FirstRead is the initial buffer of a body, bytes. It then grows with the bytes that have arrived, so that a client that only announces a
+// large body holds little.
+const FirstRead = 4 << 10
+
+// NextBuffer returns how large the buffer of a body becomes that has filled one of so many bytes: four times as large while it is small, and
+// twice after that.
+func NextBuffer(size int64) int64 {
+	if size < 256<<10 {
+		return 4 * size
+	}
+	return 2 * size
+}
 
 // ReadAll reads to the end; more than limit bytes are ErrTooLarge. length is the one that the sender claims, -1: none. The
 // memory is claimed from share before it is allocated. Other errors are r's.
@@ -20,9 +26,9 @@ func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length > limit {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrTooLarge, length, limit)
 	}
-	size := int64(firstRead)
+	size := int64(FirstRead)
 	if length >= 0 {
-		size = min(length+1, greatestFirstRead) // the end is seen without growing
+		size = min(length+1, size) // the end is seen without growing
 	}
 	if err := share.Take(size); err != nil {
 		return nil, err
@@ -42,7 +48,10 @@ func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(body) == cap(body):
-			grown := min(2*int64(cap(body)), limit+1)
+			grown := min(NextBuffer(int64(cap(body))), limit+1)
+			if length >= int64(len(body)) {
+				grown = min(grown, length+1)
+			}
 			if err := share.Take(grown); err != nil {
 				return nil, err
 			}

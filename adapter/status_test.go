@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,7 +42,7 @@ func TestStatus(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	b := NewBudget(100)
-	one, other := b.Share(), b.Share()
+	one, other := b.Share(t.Context()), b.Share(t.Context())
 	require.NoError(t, one.Take(60))
 	require.ErrorIs(t, other.Take(41), ErrBusy)
 	require.NoError(t, other.Take(40))
@@ -52,4 +53,87 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, other.Take(60))
 	other.Give()
 	require.Zero(t, b.Used())
+}
+
+// slowClient has kept the process waiting for some time; where it is given up, its share is returned soon.
+type slowClient struct {
+	overdue time.Duration
+	waits   bool
+	share   Share
+	givenUp bool
+}
+
+func (c *slowClient) Overdue(time.Time) (time.Duration, bool) { return c.overdue, c.waits }
+
+func (c *slowClient) GiveUp() {
+	c.givenUp = true
+	go c.share.Give()
+}
+
+// Where all bytes are taken, the clients that send slowest make room, and only as many as needed.
+func TestBudgetMakesRoom(t *testing.T) {
+	b := NewBudget(100)
+	hold := func(bytes int64, overdue time.Duration, waits bool) *slowClient {
+		c := &slowClient{overdue: overdue, waits: waits}
+		c.share = b.Share(WithSender(t.Context(), c))
+		require.NoError(t, c.share.Take(bytes))
+		return c
+	}
+	slowest, slow := hold(30, time.Minute, true), hold(30, time.Second, true)
+	quick, computed := hold(20, senderPatience-1, true), hold(20, time.Hour, false)
+	next := b.Share(t.Context())
+	require.NoError(t, next.Take(30))
+	require.True(t, slowest.givenUp)
+	require.False(t, slow.givenUp)
+	next.Give()
+	require.NoError(t, next.Take(60))
+	require.True(t, slow.givenUp)
+	require.ErrorIs(t, next.Take(1), ErrBusy)
+	require.False(t, quick.givenUp || computed.givenUp)
+	for _, c := range []*slowClient{quick, computed} {
+		c.share.Give()
+	}
+	next.Give()
+	require.Zero(t, b.Used())
+	require.Empty(t, b.holders)
+}
+
+// stalledReader blocks once it has returned some bytes.
+type stalledReader struct {
+	bytes   int
+	stalled chan struct{}
+	end     chan struct{}
+}
+
+func (r *stalledReader) Read(into []byte) (int, error) {
+	if r.bytes == 0 {
+		close(r.stalled)
+		<-r.end
+		return 0, io.EOF
+	}
+	n := min(len(into), r.bytes)
+	r.bytes -= n
+	return n, nil
+}
+
+// A body claims bytes as they arrive, whatever length its client announces.
+func TestBodiesClaimWhatArrives(t *testing.T) {
+	const announced = 32 << 20
+	for _, arrived := range []int{0, 1, 10_000, 100_000, 1 << 20, 10 << 20} {
+		for _, length := range []int64{-1, announced} {
+			b, r := NewBudget(1<<30), &stalledReader{arrived, make(chan struct{}), make(chan struct{})}
+			done := make(chan int)
+			go func() {
+				share := b.Share(t.Context())
+				defer share.Give()
+				body, err := ReadAll(r, announced, length, &share)
+				require.NoError(t, err)
+				done <- len(body)
+			}()
+			<-r.stalled
+			require.LessOrEqual(t, b.Used(), int64(FirstRead+6*arrived), "%d of %d", arrived, length)
+			close(r.end)
+			require.Equal(t, arrived, <-done)
+		}
+	}
 }

@@ -45,6 +45,8 @@ type gate struct {
 	mu      sync.Mutex
 	entered map[int]entry // by what Insert returned
 	last    int
+	// usual is the size of recent large reads, a moving average, bytes.
+	usual int64
 }
 
 // entry is a query that has a place.
@@ -59,6 +61,8 @@ const (
 	smallReads = 128
 	// largeShare is the share of the memory that is counted for large reads that run at once, unless one alone needs more.
 	largeShare = 0.25
+	// usualReads is over how many large reads their size is averaged. Before the first one, it is a quarter of what they may hold.
+	usualReads = 4
 	// unreadOfAll is by how much more than for large reads the bytes of unread answers must be for small ones to wait.
 	unreadOfAll = 4
 	// largeOfUnread is how many reads that aren't large may be answered before their unread answers keep large ones waiting.
@@ -84,6 +88,7 @@ func newGate(o Options) *gate {
 		}
 		g.queries.bytes = unreadOfAll * o.UnreadBytes
 		g.large.bytes = int64(largeShare * float64(o.Memory))
+		g.usual = g.large.bytes / 4
 	}
 	return g
 }
@@ -125,6 +130,21 @@ func (g *gate) parse(ctx context.Context) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.add(e), nil
+}
+
+// usualSize returns what a large read holds in the end, as far as recent ones tell, bytes. It is counted from a read's start: those that
+// start together would hold more than there is before they had been counted.
+func (g *gate) usualSize() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.usual
+}
+
+// noteSize notes what a large read held in the end.
+func (g *gate) noteSize(bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.usual += (bytes - g.usual) / usualReads
 }
 
 // add requires the lock.

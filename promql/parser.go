@@ -6,6 +6,9 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/strutil"
+
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // Bounds of a query's text. Whoever walks through a parsed query calls itself for every level of it, and a stack that
@@ -32,7 +35,7 @@ type boundedParser struct{ parser.Parser }
 
 // ParseExpr implements parser.Parser.
 func (p boundedParser) ParseExpr(input string) (parser.Expr, error) {
-	if err := checkText(input); err != nil {
+	if err := checkTexts(input); err != nil {
 		return nil, err
 	}
 	return p.Parser.ParseExpr(input)
@@ -40,7 +43,7 @@ func (p boundedParser) ParseExpr(input string) (parser.Expr, error) {
 
 // ParseMetricSelector implements parser.Parser.
 func (p boundedParser) ParseMetricSelector(input string) ([]*labels.Matcher, error) {
-	if err := checkText(input); err != nil {
+	if err := checkTexts(input); err != nil {
 		return nil, err
 	}
 	return p.Parser.ParseMetricSelector(input)
@@ -56,9 +59,9 @@ func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matche
 		if total += len(input); total > maxQueryLen {
 			return nil, fmt.Errorf("%w: selectors of more than %d bytes", ErrQueryTooComplex, maxQueryLen)
 		}
-		if err := checkText(input); err != nil {
-			return nil, err
-		}
+	}
+	if err := checkTexts(inputs...); err != nil {
+		return nil, err
 	}
 	return p.Parser.ParseMetricSelectors(inputs)
 }
@@ -66,10 +69,27 @@ func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matche
 // level is what stands in one pair of parentheses or brackets: so many operators, and in it another level.
 type level struct{ operators, inner int }
 
-// checkText looks at the words of a query. What isn't a query at all it leaves to the parser.
-func checkText(input string) error {
+// checkTexts looks at the queries of a request before they are parsed.
+func checkTexts(inputs ...string) error {
+	var all []string
+	for _, input := range inputs {
+		texts, err := checkText(input)
+		if err != nil {
+			return err
+		}
+		all = append(all, texts...)
+	}
+	if err := bounds.CheckRegexps(all...); err != nil {
+		return fmt.Errorf("%w: %w", ErrQueryTooComplex, err)
+	}
+	return nil
+}
+
+// checkText looks at the words of a query, and returns its strings: each may be a regular expression. What isn't a query at all it leaves to
+// the parser.
+func checkText(input string) (texts []string, err error) {
 	if len(input) > maxQueryLen {
-		return fmt.Errorf("%w: %d bytes, at most %d can be", ErrQueryTooComplex, len(input), maxQueryLen)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d can be", ErrQueryTooComplex, len(input), maxQueryLen)
 	}
 	levels := []level{{}}
 	matchers, inBraces := 0, false
@@ -80,7 +100,11 @@ func checkText(input string) error {
 		here := &levels[len(levels)-1]
 		switch word.Typ {
 		case parser.EOF, parser.ERROR:
-			return nil
+			return texts, nil
+		case parser.STRING:
+			if text, err := strutil.Unquote(word.Val); err == nil {
+				texts = append(texts, text)
+			}
 		case parser.LEFT_PAREN, parser.LEFT_BRACKET:
 			levels = append(levels, level{})
 		case parser.RIGHT_PAREN, parser.RIGHT_BRACKET:
@@ -98,7 +122,7 @@ func checkText(input string) error {
 			inBraces = false
 		case parser.COMMA:
 			if matchers++; inBraces && matchers > maxMatchers {
-				return fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
+				return nil, fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
 			}
 		default:
 			if word.Typ.IsOperator() && !inBraces {
@@ -106,7 +130,7 @@ func checkText(input string) error {
 			}
 		}
 		if here.operators+here.inner+len(levels) > maxDepth {
-			return fmt.Errorf("%w: it is more than %d levels deep", ErrQueryTooComplex, maxDepth)
+			return nil, fmt.Errorf("%w: it is more than %d levels deep", ErrQueryTooComplex, maxDepth)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,11 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 		"comment":                   {"x # " + strings.Repeat("(", 5000), ""},
 		"long":                      {strings.Repeat(" ", maxQueryLen) + "x", "at most 1048576 can be"},
 		"10,000 terms":              {`{a=~"` + strings.Repeat("term|", 10_000) + `x"}`, ""},
+		"repetitions":               {`{a=~"(` + strings.Repeat("ab", 500) + `){1000}"}`, "they would take"},
+		"repetitions in a function": {`label_replace(x, "a", "$1", "b", "(` + strings.Repeat("ab", 500) + `){1000}")`, "they would take"},
+		"many repetitions":          {"{" + strings.Repeat(`a!~"x{1000}",`, 10) + "}", "they would take"},
+		"escaped repetitions":       {`{a=~"(` + strings.Repeat("ab", 500) + `){1000}"}`, "they would take"},
+		"some repetitions":          {`{a=~"[0-9]{1,3}([.][0-9]{1,3}){3}:[0-9]{2,5}",b=~".{1,1000}"}`, ""},
 		"not closed, not a query":   {"((((", "parse error"},
 		"closed too often":          {"x))))", "parse error"},
 		"brackets closed too often": {"x]]]]", "parse error"},
@@ -60,6 +66,8 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	_, err = p.ParseMetricSelectors(make([]string, maxSelectors+1))
 	require.ErrorIs(t, err, ErrQueryTooComplex)
 	_, err = p.ParseMetricSelectors([]string{`{a="` + strings.Repeat("a", maxQueryLen/2) + `"}`, `{a="` + strings.Repeat("a", maxQueryLen/2) + `"}`})
+	require.ErrorIs(t, err, ErrQueryTooComplex)
+	_, err = p.ParseMetricSelectors(slices.Repeat([]string{`{a=~"x{1000}"}`}, 10))
 	require.ErrorIs(t, err, ErrQueryTooComplex)
 	all, err := p.ParseMetricSelectors([]string{"a", "b"})
 	require.NoError(t, err)

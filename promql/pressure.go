@@ -165,21 +165,26 @@ func inUse() int64 {
 	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
 }
 
-// shed ends the newest read of the tenants that have most, of large ones if there are any, and reports whether it did. Unless it is urgent,
-// it waits until one that was told to end has ended, and until garbage was collected before it ends the only large one, or a small one.
+// shed ends the newest read of the tenants that have most, of large ones if any run, and reports whether it did: those that wait for their
+// turn hold little. Unless it is urgent, it waits until one that was told to end has ended, and until garbage was collected before it
+// ends the only large one, or a small one.
 func (g *gate) shed(collected, urgent bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var large, small []int
+	waiting := 0
 	for place, e := range g.entered {
 		switch {
 		case e.read == nil:
 		case e.read.ending && !urgent:
 			return false
 		case e.read.ending:
-		case e.read.bytes.Load() > g.largeBytes:
+		case e.read.large.Load():
 			large = append(large, place)
 		default:
+			if e.read.bytes.Load() > g.largeBytes {
+				waiting++
+			}
 			small = append(small, place)
 		}
 	}
@@ -194,7 +199,7 @@ func (g *gate) shed(collected, urgent bool) bool {
 		if !collected && !urgent {
 			return false
 		}
-		if collected {
+		if r := g.entered[large[0]].read; collected && (waiting == 0 || r.bytes.Load() > g.large.bytes) {
 			cause = errTooLarge
 		}
 	}

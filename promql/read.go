@@ -27,6 +27,8 @@ type read struct {
 	// bytes are those that it holds, estimated. large: it has its turn among large ones.
 	bytes atomic.Int64
 	large atomic.Bool
+	// loads: its loads may hold much, since it has its turn, or doesn't wait for one.
+	loads atomic.Bool
 
 	// mu is held while the read waits for its turn, and before the gate's lock.
 	mu sync.Mutex
@@ -71,7 +73,20 @@ func (r *read) Load(ctx context.Context, n int64) error {
 	if r.bytes.Add(n) <= r.gate.largeBytes {
 		return nil
 	}
+	if !r.large.Load() && !r.loads.Load() {
+		r.bytes.Add(-n)
+		return storage.ErrNoTurn
+	}
 	return r.gate.pressure.wait(ctx)
+}
+
+// Turn implements storage.Meter.
+func (r *read) Turn(ctx context.Context) error {
+	if err := r.enlarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
+		return err
+	}
+	r.loads.Store(true)
+	return nil
 }
 
 // enlarge counts the read as large, of so many bytes.
@@ -96,6 +111,7 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 		return nil // A read without a place is one of the process itself.
 	}
 	g.queries.park()
+	total = max(total, g.usualSize())
 	err := g.large.enterWith(ctx, r.unlimited, total)
 	if errors.Is(err, ErrTooManyQueries) {
 		err = fmt.Errorf("%w: %d that read much already; ask for less, or again later, or see --memory.max-bytes", err, smallReads)
@@ -125,6 +141,7 @@ func (r *read) leave() {
 	switch {
 	case !entered:
 	case r.large.Load():
+		g.noteSize(r.bytes.Load())
 		g.large.leave(r.unlimited)
 		g.large.hold(r.shares, -r.size)
 		g.queries.leaveParked(e.shares)
@@ -145,6 +162,7 @@ func (r *read) enterAgain(ctx context.Context) error {
 	defer r.mu.Unlock()
 	r.left, r.size = false, 0
 	r.large.Store(false)
+	r.loads.Store(false)
 	return nil
 }
 

@@ -85,17 +85,24 @@ func newCache(capacity int64) *cache {
 	}
 }
 
-// get returns what key names in this version of its window, and calls load if it isn't held. Whoever asks
-// for the same meanwhile waits for that load; an error isn't kept.
-func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func() (cached, error)) (cached, error) {
+// get returns the value of key in this version of its window, and calls load if the cache doesn't hold it. Concurrent calls for the same
+// key wait for that load; an error isn't kept. A load that grows large is given up until the caller has its turn (see Meter), so that
+// no caller that waits for its turn holds a value, and none that has its turn waits for one that hasn't.
+func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func(context.Context) (cached, error)) (cached, error) {
 	for {
 		value, f, mine := c.look(key, version)
 		switch {
 		case value != nil:
 			return value, nil
 		case mine:
-			c.fly(f, flightKey{key, version}, load)
-			return f.value, f.err
+			c.fly(f, flightKey{key, version}, func() (cached, error) { return load(loading(ctx)) })
+			if !errors.Is(f.err, ErrNoTurn) || isLoading(ctx) {
+				return f.value, f.err
+			}
+			if err := meterOf(ctx).Turn(ctx); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		select {
 		case <-f.done:
@@ -105,7 +112,7 @@ func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func
 		if f.err == nil {
 			return f.value, nil
 		}
-		if !isContextError(f.err) {
+		if !isContextError(f.err) && !errors.Is(f.err, ErrNoTurn) {
 			return nil, f.err
 		}
 		// Another query gave up, not this one.

@@ -19,7 +19,9 @@ func (f fixed) bytes() int64 { return int64(f) }
 
 func keyOf(text string) cacheKey { return cacheKey{kind: cachedSeries, tenant: "t", text: text} }
 
-func load(v fixed) func() (cached, error) { return func() (cached, error) { return v, nil } }
+func load(v fixed) func(context.Context) (cached, error) {
+	return func(context.Context) (cached, error) { return v, nil }
+}
 
 func TestCacheKeepsOneVersion(t *testing.T) {
 	c := newCache(1 << 20)
@@ -42,7 +44,7 @@ func TestCacheIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 	for i := range 100 {
 		_, err := c.get(t.Context(), keyOf(fmt.Sprint(i)), 1, load(1000))
 		require.NoError(t, err)
-		_, err = c.get(t.Context(), keyOf("0"), 1, func() (cached, error) { return nil, errors.New("let go of though it is used") })
+		_, err = c.get(t.Context(), keyOf("0"), 1, func(context.Context) (cached, error) { return nil, errors.New("let go of though it is used") })
 		require.NoError(t, err)
 		require.LessOrEqual(t, c.stats().bytes, int64(10_000))
 	}
@@ -62,7 +64,7 @@ func (g *growing) bytes() int64 { return g.n.Load() }
 func TestCacheMeasuresAgain(t *testing.T) {
 	c := newCache(10_000)
 	g := &growing{}
-	_, err := c.get(t.Context(), keyOf("g"), 1, func() (cached, error) { return g, nil })
+	_, err := c.get(t.Context(), keyOf("g"), 1, func(context.Context) (cached, error) { return g, nil })
 	require.NoError(t, err)
 	g.n.Store(5000)
 	_, err = c.get(t.Context(), keyOf("g"), 1, nil)
@@ -82,7 +84,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			v, err := c.get(t.Context(), keyOf("a"), 1, func() (cached, error) {
+			v, err := c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) {
 				loads.Add(1)
 				close(begun)
 				<-end
@@ -107,7 +109,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 func TestCacheForgetsErrors(t *testing.T) {
 	c := newCache(1 << 20)
 	broken := errors.New("broken")
-	_, err := c.get(t.Context(), keyOf("a"), 1, func() (cached, error) { return nil, broken })
+	_, err := c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) { return nil, broken })
 	require.ErrorIs(t, err, broken)
 	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
 	require.NoError(t, err)
@@ -119,7 +121,7 @@ func TestCacheLoadsAgainForOthers(t *testing.T) {
 	c := newCache(1 << 20)
 	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		_, err := c.get(context.Background(), keyOf("a"), 1, func() (cached, error) {
+		_, err := c.get(context.Background(), keyOf("a"), 1, func(context.Context) (cached, error) {
 			close(begun)
 			<-end
 			return nil, context.Canceled
@@ -149,9 +151,73 @@ func TestCacheLoadsAgainForOthers(t *testing.T) {
 func TestCacheSurvivesAPanic(t *testing.T) {
 	c := newCache(1 << 20)
 	require.Panics(t, func() {
-		_, _ = c.get(t.Context(), keyOf("a"), 1, func() (cached, error) { panic("a bug") })
+		_, _ = c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) { panic("a bug") })
 	})
 	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
 	require.NoError(t, err)
 	require.Equal(t, fixed(3), v)
+}
+
+// turns is a Meter whose loads of much need a turn.
+type turns struct {
+	had   atomic.Bool
+	count atomic.Int64
+}
+
+func (m *turns) Grow(context.Context, int64) error { return nil }
+
+func (m *turns) Load(context.Context, int64) error {
+	if m.had.Load() {
+		return nil
+	}
+	return ErrNoTurn
+}
+
+func (m *turns) Turn(context.Context) error {
+	m.count.Add(1)
+	m.had.Store(true)
+	return nil
+}
+
+// A load that is to hold much is given up until its caller has its turn. Meanwhile others load the same, and a load inside of a load gives up both.
+func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
+	c := newCache(1 << 20)
+	inner, outer := cacheKey{kind: cachedMetrics}, cacheKey{kind: cachedIDs}
+	load := func(ctx context.Context) (cached, error) {
+		return c.get(ctx, inner, 1, func(ctx context.Context) (cached, error) { return fixed(7), Grow(ctx, 1<<20) })
+	}
+	m := &turns{}
+	v, err := c.get(WithMeter(t.Context(), m), outer, 1, load)
+	require.NoError(t, err)
+	require.Equal(t, fixed(7), v)
+	require.Equal(t, int64(1), m.count.Load())
+
+	c = newCache(1 << 20)
+	waits, release := make(chan struct{}), make(chan struct{})
+	first := &turnsSlowly{turns: &turns{}, waits: waits, release: release}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.get(WithMeter(t.Context(), first), outer, 1, load)
+		done <- err
+	}()
+	<-waits
+	second := &turns{}
+	second.had.Store(true)
+	_, err = c.get(WithMeter(t.Context(), second), outer, 1, load)
+	require.NoError(t, err, "it doesn't wait for one that has no turn yet")
+	close(release)
+	require.NoError(t, <-done)
+}
+
+// turnsSlowly gets its turn when it is released.
+type turnsSlowly struct {
+	*turns
+
+	waits, release chan struct{}
+}
+
+func (m *turnsSlowly) Turn(ctx context.Context) error {
+	close(m.waits)
+	<-m.release
+	return m.turns.Turn(ctx)
 }

@@ -101,7 +101,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	asked := func(pattern string) {
 		t.Helper()
 		m := labels.MustNewMatcher(labels.MatchRegexp, "n", pattern)
-		list, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
+		list, err := ts.Select(counted(t.Context()), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
 		require.NoError(t, err)
 		want := 0
 		for i := range n {

@@ -141,7 +141,7 @@ const idBytes = 24
 func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
 
 func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.state, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.state, func(ctx context.Context) (cached, error) {
 		metrics, err := r.allMetrics(ctx, w.sealedWindow)
 		if err != nil {
 			return nil, err

@@ -63,7 +63,7 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 		}
 	}
 	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, state, func() (cached, error) {
+	v, err := s.cache.get(ctx, key, state, func(ctx context.Context) (cached, error) {
 		counts, err := r.catalog().countSealed(ctx, w, classes, q)
 		return cachedSeriesCounts{counts, told.list}, err
 	})

@@ -136,7 +136,7 @@ const textBytes = 16
 // list returns what the catalog of a window lists.
 func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
 	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
-	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
 		list, size := textList{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // exploded returns a store with n unsealed series of one metric, each with a value of its own.
@@ -44,8 +45,8 @@ func allocated(f func()) int64 {
 // A limit bounds what a request allocates, however many unsealed series match.
 func TestLimitBoundsTheWork(t *testing.T) {
 	const series, limit = 200_000, 10
-	most := int64(256 << 10)
-	if invariants { // The race detector drops the memory that regular expressions would use again.
+	most := int64(512 << 10)
+	if soak.UnderRace { // The race detector drops the memory that regular expressions would use again.
 		most = 1 << 30
 	}
 	s := exploded(t, series)

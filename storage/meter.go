@@ -1,16 +1,32 @@
 package storage
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Meter follows the memory that one query, or another read, holds.
 type Meter interface {
 	// Grow is called before the read holds n more bytes, estimated. It may wait until other reads hold less. After an error the read
 	// must end with it; the context's is one of them. It may be called by many goroutines.
 	Grow(ctx context.Context, n int64) error
-	// Load is Grow for a load into a cache. Other reads may wait for it, even ones that hold much, so it doesn't wait for a turn among
-	// them.
+	// Load is Grow for a load into a cache. Other reads may wait for the load, even ones that hold much, so it never waits for a turn
+	// among them: it returns ErrNoTurn, the load is given up, and begun again after Turn.
 	Load(ctx context.Context, n int64) error
+	// Turn waits until the read may hold much.
+	Turn(ctx context.Context) error
 }
+
+// ErrNoTurn is returned by Meter.Load where the read must call Turn first.
+var ErrNoTurn = errors.New("storage: a load is about to hold much before its read has its turn")
+
+type loadKey struct{}
+
+// loading returns the context of a load into a cache.
+func loading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
+
+// isLoading reports whether ctx is that of a load into a cache, for which others may wait.
+func isLoading(ctx context.Context) bool { return ctx.Value(loadKey{}) != nil }
 
 type meterKey struct{}
 
@@ -22,6 +38,9 @@ func WithMeter(ctx context.Context, m Meter) context.Context {
 // Grow calls the meter of ctx; without a meter it returns nil.
 func Grow(ctx context.Context, n int64) error {
 	if m := meterOf(ctx); m != nil && n > 0 {
+		if isLoading(ctx) {
+			return m.Load(ctx, n)
+		}
 		return m.Grow(ctx, n)
 	}
 	return nil

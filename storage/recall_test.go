@@ -43,7 +43,7 @@ func ofTarget(i int, minT, maxT int64) Query {
 // readBySeries reads what a query finds, by series.
 func readBySeries(t *testing.T, ts *testStore, q Query) map[string][]sample {
 	t.Helper()
-	found, err := ts.Select(t.Context(), q)
+	found, err := ts.Select(counted(t.Context()), q)
 	require.NoError(t, err)
 	out := map[string][]sample{}
 	for _, s := range found {

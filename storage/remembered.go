@@ -52,7 +52,7 @@ func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 
 // remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if rows
 // of it are damaged.
-func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cacheKey, load func() (cached, error)) (v cached, ok bool, err error) {
+func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cacheKey, load func(context.Context) (cached, error)) (v cached, ok bool, err error) {
 	if s.versions == nil {
 		return nil, false, nil
 	}
@@ -78,7 +78,7 @@ func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int
 // recalledWindows returns the windows of a tenant, if they are remembered, or can be.
 func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	partition := engine.Key{engine.Text(tenant)}
-	v, ok, err := s.remember(ctx, engine.Windows, partition, cacheKey{kind: cachedWindows, tenant: tenant}, func() (cached, error) {
+	v, ok, err := s.remember(ctx, engine.Windows, partition, cacheKey{kind: cachedWindows, tenant: tenant}, func(ctx context.Context) (cached, error) {
 		damaged := false
 		list, err := s.scanWindows(ctx, engine.Range{Table: engine.Windows, Partition: partition, Damaged: func(engine.Damage) { damaged = true }})
 		if err == nil && damaged {
@@ -111,7 +111,7 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 // recalledMarks returns the marks of a window, if they are remembered, or can be.
 func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	partition := format.SealedPartition(window, tenant)
-	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func() (cached, error) {
+	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func(ctx context.Context) (cached, error) {
 		damaged := false
 		m, err := s.scanMarks(ctx, tenant, window, func(engine.Damage) { damaged = true })
 		if err == nil && damaged {

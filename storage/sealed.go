@@ -151,7 +151,7 @@ type catalogReader struct{ *queryReader }
 
 // allMetrics returns all metrics of a window.
 func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func(ctx context.Context) (cached, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})

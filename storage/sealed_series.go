@@ -71,7 +71,7 @@ func (m *metricSeries) Swap(i, j int) {
 func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: metric}
-	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
 		loaded = true
 		return r.loadSeries(ctx, w.window, metric, shards)
 	})

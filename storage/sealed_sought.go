@@ -122,7 +122,7 @@ func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *so
 	w := wm.window
 	loaded := false
 	key := cacheKey{kind: cachedSought, window: w.window, tenant: r.tenant, text: wm.metric + "\x00" + q.text}
-	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
 		loaded = true
 		return r.loadSought(ctx, wm, q)
 	})
@@ -196,7 +196,7 @@ func (r catalogReader) payFilters(ctx context.Context, wm *windowMetric, found [
 		return 0, errIndexBetter
 	}
 	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedOpened, window: wm.window.window, tenant: r.tenant, text: wm.metric}, wm.window.version,
-		func() (cached, error) { return &openedPages{}, nil })
+		func(ctx context.Context) (cached, error) { return &openedPages{}, nil })
 	if err != nil {
 		return 0, err
 	}

@@ -160,7 +160,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	for i, series := range sel.series {
 		series.at = uint32(i)
 	}
-	sel.groups.init(sel)
+	sel.groups.init(sel, q.Sorted)
 	return sel.series, nil
 }
 

@@ -21,6 +21,9 @@ const (
 	groupSeries = 256
 	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
 	mostGroupSeries = 4096
+	// sortedRows is how many chunks a group of a sorted answer has. Pages are in the order of ids, so each group needs nearly all pages: they
+	// are read once per group, and not for every 256 series.
+	sortedRows = 16384
 	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
 	groupsAhead = 2
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
@@ -62,13 +65,15 @@ type sealedChunk struct {
 	series uint32 // its place in the group
 }
 
-func (g *groups) init(sel *selection) {
+func (g *groups) init(sel *selection, sorted bool) {
 	g.sel = sel
 	if len(sel.sources) == 0 {
 		return
 	}
 	g.series = groupSeries
-	if rows := sel.r.s.distance().groupRows; rows > 0 {
+	if sorted {
+		g.series = max(groupSeries, sortedRows/sel.mostChunks()&^63)
+	} else if rows := sel.r.s.distance().groupRows; rows > 0 {
 		g.series = max(groupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
 	}
 	g.read = make([]uint64, (len(sel.series)+63)/64)

@@ -127,7 +127,7 @@ func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 // all reads everything that a tenant has.
 func (ts *testStore) all(tenant string) map[string][]sample {
 	ts.t.Helper()
-	found, err := ts.Select(ts.t.Context(), Query{
+	found, err := ts.Select(counted(ts.t.Context()), Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		Warn:     func(err error) { require.NoError(ts.t, err) },

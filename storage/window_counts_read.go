@@ -20,7 +20,7 @@ func (r catalogReader) storedCounts(ctx context.Context, window int64, state uin
 	if !r.s.mayHaveCounts(window) {
 		return nil
 	}
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedStored, window: window, tenant: r.tenant}, state, func() (cached, error) {
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedStored, window: window, tenant: r.tenant}, state, func(ctx context.Context) (cached, error) {
 		c, err := r.s.readCounts(ctx, r.tenant, window, state)
 		if err != nil {
 			return nil, err

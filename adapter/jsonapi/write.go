@@ -71,7 +71,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 		a.answer(w, http.StatusUnsupportedMediaType, errorAnswer{Error: text})
 		return
 	}
-	share := a.budget.Share()
+	share := a.budget.Share(r.Context())
 	defer share.Give()
 	// The points may name other tenants, whose limits are not known before the body is read.
 	most, explain := adapter.Bound(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)

@@ -75,7 +75,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error(), nil)
 		return
 	}
-	share := h.budget.Share()
+	share := h.budget.Share(r.Context())
 	defer share.Give()
 	md, err := h.decode(r, e, gzipped, &share)
 	if err != nil {

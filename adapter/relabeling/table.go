@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/relabel"
 	"go.yaml.in/yaml/v2"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -89,7 +90,27 @@ func Parse(text []byte) (*Table, error) {
 	return t, nil
 }
 
+// check looks at a file before its rules are decoded: this writes out aliases, and compiles regular expressions.
+func check(text []byte) error {
+	var regexps []string
+	err := bounds.EachScalar(text, MaxFile, func(keys []string, value string) error {
+		if len(keys) > 0 && keys[len(keys)-1] == "regex" {
+			if regexps = append(regexps, value); len(regexps) > MaxRules {
+				return fmt.Errorf("there are more than %d rules", MaxRules)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return bounds.CheckRegexps(regexps...)
+}
+
 func decode(text []byte) (f file, err error) {
+	if err := check(text); err != nil {
+		return f, err
+	}
 	var form any
 	if err := yaml.Unmarshal(text, &form); err != nil {
 		return f, err

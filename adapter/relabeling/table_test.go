@@ -101,8 +101,12 @@ tenants:
 		"- {source_labels: [a]}":       "rule 1: relabel configuration for replace action requires 'target_label'",
 		"tenants: {a: {rules: []}}":    "the key rules is unknown",
 		strings.Repeat("#", MaxFile+1): "at most",
-		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):               "at most 1000",
-		"tenants:\n  a:\n    write_relabel_configs: [{source_labels: [a]}]": "tenant a, rule 1",
+		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):                                                        "at most 1000",
+		"- &a {regex: '" + strings.Repeat("x", 1000) + "', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000): "without aliases the text would have more than 4194304 bytes",
+		"- &a {regex: 'x{100}', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000):                            "more than 1000 rules",
+		"- &a {regex: 'x{1000}', action: labeldrop}\n" + strings.Repeat("- *a\n", 10):                                "regular expressions too large",
+		"- {regex: '(" + strings.Repeat("ab", 500) + "){1000}', action: labeldrop}":                                  "regular expressions too large",
+		"tenants:\n  a:\n    write_relabel_configs: [{source_labels: [a]}]":                                          "tenant a, rule 1",
 	} {
 		_, err := Parse([]byte(text))
 		require.ErrorIs(t, err, ErrBadRules)

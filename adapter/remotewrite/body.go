@@ -18,12 +18,8 @@ var (
 	errRead     = errors.New("remotewrite: reading the body")
 )
 
-const (
-	// firstRead is how much room a body of unknown or great length gets at first, bytes.
-	firstRead = 64 << 10
-	// keepBuffer is the greatest buffer that waits for the next request, bytes.
-	keepBuffer = 4 << 20
-)
+// keepBuffer is the largest buffer that is kept for the next request, bytes.
+const keepBuffer = 4 << 20
 
 // body holds one request's bytes, compressed and decompressed, and what they claim of the budget.
 type body struct {
@@ -57,7 +53,7 @@ func (b *body) read(r *http.Request, limit int64) error {
 	if r.ContentLength > limit {
 		return fmt.Errorf("%w: the body has %d bytes, at most %d are read", errTooLarge, r.ContentLength, limit)
 	}
-	room := min(firstRead, limit)
+	room := min(adapter.FirstRead, limit)
 	if known := r.ContentLength; known >= 0 && known < room {
 		room = known
 	}
@@ -83,9 +79,9 @@ func (b *body) read(r *http.Request, limit int64) error {
 	}
 }
 
-// nextRoom doubles the room for a body, but not past the length that its sender announced or the limit.
+// nextRoom enlarges the room for a body, but not past the length that its sender announced or the limit.
 func nextRoom(room, announced, limit int64) int64 {
-	next := min(2*room+1, limit)
+	next := min(adapter.NextBuffer(room)+1, limit)
 	if announced > room {
 		next = min(next, announced)
 	}

@@ -49,7 +49,7 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 	}
 	h := &handler{opts: opts, newBatch: newBatch, budget: adapter.NewBudget(opts.MaxInFlight)}
 	h.metrics = newMetrics(opts.Registerer, h.budget.Used)
-	h.requests.New = func() any { return &request{body: body{share: h.budget.Share()}} }
+	h.requests.New = func() any { return &request{} }
 	return h, nil
 }
 
@@ -70,6 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.requests.Put(q)
 	defer q.decoder.reset()
 	defer q.body.release()
+	q.body.share = h.budget.Share(r.Context())
 	err = h.take(r, v, q)
 	h.metrics.samples(&q.decoder)
 	h.respond(w, v, q, err, began)

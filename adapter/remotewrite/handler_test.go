@@ -148,7 +148,7 @@ func TestLyingLength(t *testing.T) {
 		})
 		require.Less(t, allocated, 200.0)
 	}
-	q := body{share: adapter.NewBudget(1 << 40).Share(), compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
+	q := body{share: adapter.NewBudget(1 << 40).Share(t.Context()), compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
 	require.ErrorIs(t, q.decompress(1<<30), errCorrupt)
 	require.Zero(t, q.share.Taken(), "no memory is found for a claim that can't be true")
 }
@@ -156,7 +156,7 @@ func TestLyingLength(t *testing.T) {
 // TestDensestBlock holds that no true claim is taken for a lie.
 func TestDensestBlock(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 1000, 1 << 16, 1 << 20, 5_000_001} {
-		q := body{share: adapter.NewBudget(1 << 40).Share(), compressed: snappy.Encode(nil, make([]byte, n))}
+		q := body{share: adapter.NewBudget(1 << 40).Share(t.Context()), compressed: snappy.Encode(nil, make([]byte, n))}
 		require.NoError(t, q.decompress(1<<30))
 		require.Len(t, q.decoded, n)
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // Bounds of a request of remote read. Decoded, an empty query takes 36 times the two bytes that it was sent as, and
@@ -62,9 +65,22 @@ func checkRead(compressed []byte) (int, string) {
 		if n := len(q.Matchers); n > readMatchers {
 			return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d matchers, at most %d can be in a query", n, readMatchers)
 		}
+		if err := checkRegexps(q.Matchers); err != nil {
+			return http.StatusUnprocessableEntity, storage.Plain(err.Error())
+		}
 		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil { // Prometheus' handler calls that an internal error.
 			return http.StatusBadRequest, err.Error()
 		}
 	}
 	return 0, ""
+}
+
+func checkRegexps(matchers []*prompb.LabelMatcher) error {
+	var texts []string
+	for _, m := range matchers {
+		if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+			texts = append(texts, m.Value)
+		}
+	}
+	return bounds.CheckRegexps(texts...)
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/golang/snappy"
@@ -39,6 +40,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"many matchers":    {queries(1, readMatchers), 0},
 		"more queries":     {queries(readQueries+1, 0), http.StatusRequestEntityTooLarge},
 		"a bad expression": {expression("a("), http.StatusBadRequest},
+		"repetitions":      {expression("(" + strings.Repeat("ab", 500) + "){1000}"), http.StatusUnprocessableEntity},
 		"more matchers":    {queries(1, readMatchers+1), http.StatusRequestEntityTooLarge},
 		"a bomb":           {snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 0}, 8<<20)), http.StatusRequestEntityTooLarge},
 		"a claim":          {[]byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0}, http.StatusRequestEntityTooLarge},

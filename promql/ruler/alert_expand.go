@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/util/strutil"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
+
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // Bounds of the expansion of a template.
@@ -190,9 +192,9 @@ func (x *expansion) functions() texttemplate.FuncMap {
 		enterFunction: x.enter, showFunction: x.show,
 		"printf": x.printf, "print": x.ofMany(2, fmt.Sprint), "println": x.ofMany(2, fmt.Sprintln),
 		"html": x.ofMany(6, texttemplate.HTMLEscaper), "js": x.ofMany(6, texttemplate.JSEscaper), "urlquery": x.ofMany(3, texttemplate.URLQueryEscaper),
-		"reReplaceAll": x.replaceAll,
-		"title":        x.of(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
-		"toUpper":      x.of(3, strings.ToUpper), "toLower": x.of(3, strings.ToLower), "urlQueryEscape": x.of(3, url.QueryEscape),
+		"reReplaceAll": x.replaceAll, "match": x.match,
+		"title":   x.of(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
+		"toUpper": x.of(3, strings.ToUpper), "toLower": x.of(3, strings.ToLower), "urlQueryEscape": x.of(3, url.QueryEscape),
 		"graphLink": x.of(3, strutil.GraphLinkForExpression), "tableLink": x.of(3, strutil.TableLinkForExpression),
 	}
 }
@@ -218,8 +220,19 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 	return x.make(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
 }
 
-// replaceAll bounds the result by the matches, each replaced by the whole replacement with references as long as the text.
+// match bounds the regular expression.
+func (x *expansion) match(pattern, text string) (bool, error) {
+	if err := bounds.CheckRegexps(pattern); err != nil {
+		return false, x.refuse("%v", err)
+	}
+	return regexp.MatchString(pattern, text)
+}
+
+// replaceAll bounds the regular expression, and the result by the matches, each replaced by the whole replacement with references as long as the text.
 func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
+	if err := bounds.CheckRegexps(pattern); err != nil {
+		return "", x.refuse("%v", err)
+	}
 	re := regexp.MustCompile(pattern) // It panics as Prometheus' own, which makes an error of that.
 	matches := len(re.FindAllStringIndex(text, -1))
 	each := len(replacement) + product(strings.Count(replacement, "$"), len(text))

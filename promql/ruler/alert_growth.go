@@ -34,7 +34,7 @@ var grows = growth{fixed: unbounded}
 var growths = map[string]int{
 	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1, "toTime": 1, "toDuration": 1, "now": 1,
 	"parseDuration": 1, "pathPrefix": 1, "externalURL": 1, "stripPort": 1, "stripDomain": 2, "safeHtml": 1, "title": 3, "toUpper": 3, "toLower": 3,
-	"urlQueryEscape": 3, "urlquery": 3, "graphLink": 3, "tableLink": 3, "html": 6, "js": 6, "printf": 10, "print": 2, "println": 2, "match": 1,
+	"urlQueryEscape": 3, "urlquery": 3, "graphLink": 3, "tableLink": 3, "html": 6, "js": 6, "printf": 10, "print": 2, "println": 2,
 	"eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1, "and": 1, "or": 1, "not": 1, "len": 1, "index": 1,
 }
 

@@ -64,6 +64,10 @@ func TestAlertsAreBounded(t *testing.T) {
 		"width":                 {annotation: strings.Repeat(`{{ printf "%999999d%999999d%999999d%999999d" 1 2 3 4 }}`, 100), told: "bytes"},
 		"width as an argument":  {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100), told: "bytes"},
 		"references":            {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
+		"width of a billion":    {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
+		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "its template has more than 50000 steps"},
+		"repetitions":           {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`, told: "regular expressions too large"},
+		"replaced repetitions":  {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
 		"same argument":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
 		"map":                   {annotation: `{{ $x := printf "%065000d" 1 }}{{ args ` + strings.Repeat("$x ", 1000) + `}}`, told: "bytes"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -24,6 +25,8 @@ const (
 	// maxFile bounds one file, bytes; maxFiles all files of all tenants.
 	maxFile  = 4 << 20
 	maxFiles = 10_000
+	// maxTemplate bounds a template of an alert, bytes.
+	maxTemplate = maxAnnotations
 )
 
 // ErrFile means that a rule file can't be used.
@@ -97,11 +100,24 @@ func parse(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
 	}
+	if err := checkRules(text); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
+	}
 	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, p, slog.New(slog.DiscardHandler))
 	for i := range errs {
 		errs[i] = fmt.Errorf("%w %s: %w", ErrFile, path, errs[i])
 	}
 	return groups, errors.Join(errs...)
+}
+
+// checkRules looks at a file before Prometheus parses it, which writes out its aliases and calls itself for each level of a template.
+func checkRules(text []byte) error {
+	return bounds.EachScalar(text, maxFile, func(keys []string, value string) error {
+		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") || len(key) == 1 && key[0] == "expr" {
+			return nil
+		}
+		return fmt.Errorf("%s: its template has %d bytes, at most %d are possible", strings.Join(keys, "."), len(value), maxTemplate)
+	})
 }
 
 func read(path string) ([]byte, error) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // MaxMappingFile bounds the size of a mapping file, bytes.
@@ -69,6 +71,9 @@ func ParseMapping(text []byte) (*Mapping, error) {
 	}
 	sum := sha256.Sum256(text)
 	m := &Mapping{digest: hex.EncodeToString(sum[:8]), dropped: map[string]bool{}}
+	if err := bounds.CheckYAML(text, MaxMappingFile); errors.Is(err, bounds.ErrAliases) {
+		return nil, err
+	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&m.file); err != nil && !errors.Is(err, io.EOF) {

@@ -280,7 +280,7 @@ func TestBodiesShareABudget(t *testing.T) {
 		}
 	}, nil)
 	var told []error
-	share := r.server.budget.Share()
+	share := r.server.budget.Share(t.Context())
 	require.NoError(t, share.Take(2*r.server.opts.MaxWeight))
 	r.Waiting = func(err error) {
 		switch told = append(told, err); len(told) {

@@ -115,7 +115,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.C
 		s.fail(w, r, fmt.Errorf("%w: %w", adapter.ErrBusy, err))
 		return
 	}
-	b := &body{share: s.budget.Share()}
+	b := &body{share: s.budget.Share(r.Context())}
 	defer b.share.Give()
 	if err := b.read(r, &s.opts); err != nil {
 		s.fail(w, r, err)

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -80,6 +81,9 @@ func readFile(name string) (*users, error) {
 
 // parse reads a file's content. Its errors contain no hash, and nothing that may be a password where a hash should be.
 func parse(text []byte) (*users, error) {
+	if err := bounds.CheckYAML(text, maxFile); errors.Is(err, bounds.ErrAliases) {
+		return nil, err
+	}
 	var file fileContent
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)

@@ -75,7 +75,7 @@ func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 func (s Server) Value(t *testing.T, metric string, at time.Time) string {
 	t.Helper()
 	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK }, Patience, 5*time.Millisecond)
-	code, body := s.Get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d", metric, at.Unix()))
+	code, body := s.Get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d.%03d", metric, at.Unix(), at.Nanosecond()/1e6))
 	require.Equal(t, http.StatusOK, code, body)
 	var answer struct {
 		Data struct{ Result []struct{ Value [2]any } }

@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -75,6 +77,9 @@ func (r *Retention) loadRetentionFile(name string) error {
 }
 
 func (r *Retention) parseFile(text []byte) error {
+	if err := bounds.CheckYAML(text, maxRetentionFile); errors.Is(err, bounds.ErrAliases) {
+		return err
+	}
 	var file retentionFile
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -215,5 +220,5 @@ func (t *classText) parse(usual Retention) (storage.Class, error) {
 var errMatchesAll = errors.New("takes every series: that is what --retention.raw, --retention.5m and --retention.1h are for")
 
 func parseSelector(text string) ([]*labels.Matcher, error) {
-	return parser.NewParser(parser.Options{}).ParseMetricSelector(text)
+	return promql.NewParser(parser.Options{}).ParseMetricSelector(text)
 }

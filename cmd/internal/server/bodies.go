@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"time"
 
 	"github.com/cassia-db/cassia/adapter"
 )
@@ -18,16 +17,12 @@ const (
 	maxBody = 10 << 20
 	// maxBodies bounds what all requests under way have sent, bytes.
 	maxBodies = 256 << 20
-	// releaseInterval is how long a request that is given up usually takes to release its bytes, at most.
-	releaseInterval = 10 * time.Millisecond
 )
 
 // bodies bounds what requests send.
 type bodies struct {
 	each   int64
 	budget *adapter.Budget
-	// makeRoom gives up the request whose client sends slowest, or returns false; may be nil.
-	makeRoom func() bool
 }
 
 // bound calls next with a request whose body, and whose form, are within the bounds.
@@ -36,9 +31,9 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 		next.ServeHTTP(w, r)
 		return
 	}
-	share := b.budget.Share()
+	share := b.budget.Share(r.Context())
 	defer share.Give()
-	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share, makeRoom: b.makeRoom}
+	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share}
 	var err error
 	switch {
 	case r.ContentLength > b.each:
@@ -86,9 +81,8 @@ func isForm(r *http.Request) bool {
 // boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy at a bound.
 type boundedBody struct {
 	io.ReadCloser
-	left     int64
-	share    *adapter.Share
-	makeRoom func() bool
+	left  int64
+	share *adapter.Share
 }
 
 // Read implements io.Reader.
@@ -104,20 +98,8 @@ func (b *boundedBody) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return n, adapter.ErrTooLarge
 	}
-	if busy := b.take(int64(n)); busy != nil {
+	if busy := b.share.Take(int64(n)); busy != nil {
 		return n, busy
 	}
 	return n, err
-}
-
-// take claims bytes. If they aren't left, requests that are given up for them have a second to release theirs.
-func (b *boundedBody) take(n int64) error {
-	err := b.share.Take(n)
-	for until := time.Now().Add(time.Second); err != nil && b.makeRoom != nil && time.Now().Before(until); err = b.share.Take(n) {
-		if !b.makeRoom() {
-			return b.share.Take(n)
-		}
-		time.Sleep(releaseInterval)
-	}
-	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,13 +78,20 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(func(http.ResponseWriter, *http.Request) {}))
 }
 
+// slowSender has sent nothing for a minute.
+type slowSender struct{ giveUp func() }
+
+func (slowSender) Overdue(time.Time) (time.Duration, bool) { return time.Minute, true }
+
+func (s slowSender) GiveUp() { s.giveUp() }
+
 // A body for which no bytes are left gets those of a request that is given up.
 func TestBodiesMakeRoom(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(150)}
-	slow := b.budget.Share()
-	require.NoError(t, slow.Take(100))
 	given := 0
-	b.makeRoom = func() bool { given++; slow.Give(); return true }
+	var slow adapter.Share
+	slow = b.budget.Share(adapter.WithSender(t.Context(), slowSender{func() { given++; go slow.Give() }}))
+	require.NoError(t, slow.Take(100))
 	r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 100))})
 	w := httptest.NewRecorder()
 	b.bound(w, r, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,11 +57,16 @@ type connections struct {
 	logged  time.Time
 }
 
-// connection is one of them. of.mu guards the fields that change.
+// connection is one of them.
 type connection struct {
 	net.Conn
 	of     *connections
 	client string
+	// isSpare is true while it is in of.spare.
+	isSpare atomic.Bool
+
+	// mu guards what follows. It is taken after of.mu: requests, of which a connection of HTTP/2 has many, need only this one.
+	mu sync.Mutex
 	// requests are under way.
 	requests map[*Exchange]struct{}
 	// since is when the connection was opened, or when its last request ended.
@@ -116,13 +122,14 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 		return 0
 	}
 	if len(l.spare) >= l.spareLimit {
-		oldest := l.oldestSpare()
-		if wait = minSpareWait - now.Sub(oldest.since); wait > 0 {
+		oldest, since := l.oldestSpare()
+		if wait = minSpareWait - now.Sub(since); wait > 0 {
 			return wait
 		}
 		l.evict(oldest, now)
 	}
 	l.spare[c] = struct{}{}
+	c.isSpare.Store(true)
 	return 0
 }
 
@@ -172,6 +179,8 @@ func (c claim) before(d claim) bool {
 
 // claim returns false if the connection can't be evicted now.
 func (c *connection) claim(now time.Time) (claim, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	found := claim{merit: c.merit, many: c.of.clients[c.client] > c.of.limit/manyConnections, waited: now.Sub(c.since)}
 	first := true
 	for e := range c.requests {
@@ -187,15 +196,19 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 	return found, found.waited >= minWait
 }
 
-// oldestSpare returns the spare connection that makes room for a new one: one without a request, if there is any.
-func (l *connections) oldestSpare() (oldest *connection) {
+// oldestSpare returns the spare connection that makes room for a new one, one without a request if there is any, and since when it has its
+// place.
+func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
+	isIdle := false
 	for c := range l.spare {
-		if oldest == nil || len(c.requests) == 0 && len(oldest.requests) > 0 ||
-			(len(c.requests) == 0) == (len(oldest.requests) == 0) && c.since.Before(oldest.since) {
-			oldest = c
+		c.mu.Lock()
+		idle, from := len(c.requests) == 0, c.since
+		c.mu.Unlock()
+		if oldest == nil || idle && !isIdle || idle == isIdle && from.Before(since) {
+			oldest, isIdle, since = c, idle, from
 		}
 	}
-	return oldest
+	return oldest, since
 }
 
 func (l *connections) evict(c *connection, now time.Time) {
@@ -213,6 +226,7 @@ func (l *connections) evict(c *connection, now time.Time) {
 // remove needs the lock. It may be called more than once.
 func (l *connections) remove(c *connection) {
 	delete(l.spare, c)
+	c.isSpare.Store(false)
 	if _, ok := l.open[c]; !ok {
 		return
 	}
@@ -302,14 +316,14 @@ func marking(next http.Handler) http.Handler {
 }
 
 func (c *connection) begin(e *Exchange) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.requests[e] = struct{}{}
 }
 
 func (c *connection) end(e *Exchange) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.requests, e)
 	if e.code < http.StatusBadRequest {
 		c.merit = max(c.merit, e.merit)
@@ -337,14 +351,18 @@ func (c *connection) promote(ctx context.Context) bool {
 }
 
 func (c *connection) promoteNow() bool {
+	if !c.isSpare.Load() {
+		return true
+	}
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if _, spare := c.of.spare[c]; !spare {
+	if !c.isSpare.Load() {
 		return true
 	}
 	if !c.of.place(c, time.Now()) {
 		return false
 	}
 	delete(c.of.spare, c)
+	c.isSpare.Store(false)
 	return true
 }

@@ -53,7 +53,7 @@ func NewHandler(o Options) http.Handler {
 	requests := newRequests(maxRequests, maxClientRequests)
 	h := &handler{Options: o, authorizer: authorizer{
 		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.AuthRequired || o.Auth != nil),
-		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies), makeRoom: requests.dropSlowest},
+		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
 	return recovering(o.HTTP, o.Logger, decoded(h.elsewhere(h.mux())))

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/cassia-db/cassia/adapter"
 )
 
 // pace is how fast a client must send and read: fast enough to be somebody who wants something, slow enough for a
@@ -44,7 +46,7 @@ func (p pace) handler(next http.Handler) http.Handler {
 		conn := http.NewResponseController(w)
 		e := &Exchange{conn: conn, code: http.StatusOK}
 		defer e.end()
-		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e))
+		r = r.WithContext(adapter.WithSender(context.WithValue(r.Context(), exchangeKey{}, e), e))
 		if r.Body == nil || r.Body == http.NoBody {
 			// net/http watches the connection for its end: with the deadline of reading still set, it would take that
 			// for the end of the client, and stop a long answer.

@@ -62,13 +62,6 @@ func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	}, nil
 }
 
-// dropSlowest gives up the request whose client sends or reads slowest. It returns false if none is slow.
-func (q *requests) dropSlowest() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.makeRoom(minWait, func(*requestPlace) bool { return true })
-}
-
 // computing counts the requests of a client whose bodies aren't under way.
 func (q *requests) computing(client string) (n int) {
 	for p := range q.places {
@@ -79,17 +72,20 @@ func (q *requests) computing(client string) (n int) {
 	return n
 }
 
-// makeRoom gives up the request among some whose client has kept the process waiting longest, and at least for a time. It returns false if there is
-// none.
-func (q *requests) makeRoom(longest time.Duration, among func(*requestPlace) bool) bool {
+// makeRoom gives up the request among some whose client has kept the process waiting longest, and at least for a time: one of a client that
+// has more than its share of the places, if there is any. It returns false if there is none.
+func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool) bool {
 	var victim *requestPlace
+	longest, ofMany := least, false
 	now := time.Now()
 	for p := range q.places {
 		if p.exchange == nil || !among(p) {
 			continue
 		}
-		if waited, waits := p.exchange.Overdue(now); waits && waited >= longest {
-			victim, longest = p, waited
+		waited, waits := p.exchange.Overdue(now)
+		many := q.clients[p.client] > q.limit/manyConnections
+		if waits && (many && !ofMany && waited >= least || many == ofMany && waited >= longest) {
+			victim, longest, ofMany = p, waited, many
 		}
 	}
 	if victim == nil {

@@ -67,6 +67,35 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	})
 }
 
+// Requests of a client that has more than its share of the places make room first, however long others are waited for.
+func TestManyRequestsMakeRoomFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRequests(2*manyConnections, 2*manyConnections)
+		enter := func(client string) *Exchange {
+			e := &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})}
+			_, err := q.enter(client, e)
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+			return e
+		}
+		few := []*Exchange{enter("few"), enter("few")}
+		var many []*Exchange
+		for len(many) < q.limit-len(few) {
+			many = append(many, enter("many"))
+		}
+		time.Sleep(minWait)
+		for i := range many {
+			enter("next")
+			if len(many)-i <= q.limit/manyConnections { // They are few now.
+				break
+			}
+			require.True(t, many[i].givenUp(), i)
+			require.False(t, few[0].givenUp())
+		}
+		require.True(t, few[0].givenUp())
+	})
+}
+
 // nowhere is a ResponseWriter with deadlines.
 type nowhere struct{ http.ResponseWriter }
 

@@ -38,6 +38,7 @@ var laws = []law{
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
+	{folder: "storage/bounds"},
 	{folder: "storage/panics"},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
@@ -48,7 +49,7 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/panics", "storage/rollup",
+	"=storage", "storage/bounds", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/panics", "storage/rollup",
 	"storage/tenant",
 }
 

@@ -86,15 +86,15 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := relabeling.Parse([]byte(q.Rules))
-	if err != nil {
-		return nil, badRequest(err.Error())
-	}
 	leave, err := a.count(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	table, err := relabeling.Parse([]byte(q.Rules))
+	if err != nil {
+		return nil, badRequest(err.Error())
+	}
 	answer, kept := trialAnswer{Retention: []retentionTrial{}}, 1.0
 	if q.Rules != "" {
 		o.Until = time.Now().Add(trialTime)

@@ -1,0 +1,114 @@
+package bounds
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrAliases means that a YAML text becomes much larger where its aliases are replaced by what they name.
+var ErrAliases = errors.New("bounds: too much by aliases")
+
+// CheckYAML returns an error that wraps ErrAliases if the YAML text would have more than so many bytes without aliases. Errors about syntax
+// are the parser's.
+func CheckYAML(text []byte, most int) error {
+	_, err := parseYAML(text, most)
+	return err
+}
+
+// EachScalar is CheckYAML, and calls visit for each value that isn't a list or a mapping, with the keys on the way to it; lists have none.
+// An alias counts as what it names. It ends with the error of visit.
+func EachScalar(text []byte, most int, visit func(keys []string, value string) error) error {
+	all, err := parseYAML(text, most)
+	if err != nil {
+		return err
+	}
+	for _, doc := range all {
+		if err := eachScalar(doc, nil, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseYAML returns the documents of a text.
+func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	total := 0
+	for {
+		var doc yaml.Node
+		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		size := writtenSize{known: map[*yaml.Node]int{}, most: most}
+		n, err := size.of(&doc)
+		if err != nil {
+			return nil, err
+		}
+		if total += n; size.aliases && total > most {
+			return nil, fmt.Errorf("%w: without aliases the text would have more than %d bytes", ErrAliases, most)
+		}
+		all = append(all, &doc)
+	}
+}
+
+// writtenSize computes how long a text is without aliases.
+type writtenSize struct {
+	most    int
+	aliases bool
+	// known has the sizes of anchors; -1: it is being computed.
+	known map[*yaml.Node]int
+}
+
+func (w *writtenSize) of(n *yaml.Node) (size int, err error) {
+	if n.Anchor != "" {
+		if known, ok := w.known[n]; ok {
+			if known < 0 {
+				return 0, fmt.Errorf("%w: line %d: %q contains itself", ErrAliases, n.Line, n.Anchor)
+			}
+			return known, nil
+		}
+		w.known[n] = -1
+		defer func() { w.known[n] = size }()
+	}
+	if n.Kind == yaml.AliasNode {
+		w.aliases = true
+		return w.of(n.Alias)
+	}
+	size = len(n.Value) + 1
+	for _, inner := range n.Content {
+		more, err := w.of(inner)
+		if err != nil {
+			return 0, err
+		}
+		size = min(size+more, w.most+1)
+	}
+	return size, nil
+}
+
+func eachScalar(n *yaml.Node, keys []string, visit func([]string, string) error) error {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return eachScalar(n.Alias, keys, visit)
+	case yaml.ScalarNode:
+		return visit(keys, n.Value)
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if err := eachScalar(n.Content[i+1], append(keys[:len(keys):len(keys)], n.Content[i].Value), visit); err != nil {
+				return err
+			}
+		}
+	default:
+		for _, inner := range n.Content {
+			if err := eachScalar(inner, keys, visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

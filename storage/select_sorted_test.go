@@ -1,0 +1,49 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// Pages are in the order of ids: a sorted answer reads them a few times, and not once for every few of its series.
+func TestSortedAnswersReadPagesSeldom(t *testing.T) {
+	counter := countScans(memory.New())
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions = 1
+	ts.open()
+	t.Cleanup(ts.close)
+	const n = 20 * groupSeries
+	for i := range n {
+		ts.write("default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), sample{ts.now.UnixMilli(), float64(i)})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	read := func(sorted bool) (scans int) {
+		q := Query{Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: sorted, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}}
+		series, err := ts.Select(t.Context(), q)
+		require.NoError(t, err)
+		require.Len(t, series, n)
+		counter.since(engine.Raw)
+		counter.since(engine.RawPages)
+		samples := 0
+		for _, s := range series {
+			var all chunk.Samples
+			require.NoError(t, s.Samples(&all))
+			samples += all.Len()
+		}
+		require.Equal(t, n, samples)
+		return counter.since(engine.Raw) + counter.since(engine.RawPages)
+	}
+	for range 2 { // From rows, and from what the first reading has left in memory.
+		require.LessOrEqual(t, read(true), 4)
+		t.Log(read(false))
+	}
+}
