@@ -8,13 +8,13 @@
 // are made of them: there is one info per query, and the answer is off by at most the content of these buckets: values between
 // their least and greatest, their number, their increase. The rest is the same.
 //
-// Reconstructed samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
+// Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
 // least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from
 // them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
 // computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
 // read). Over whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and
 // where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the
-// values of reconstructed samples: the last of a bucket where it asks at the bucket's end.
+// values of made samples: the last of a bucket where it asks at the bucket's end.
 //
 // Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or
 // are gauges. Once raw is gone there is no value for such buckets, and the info has it.

@@ -34,13 +34,13 @@ func docTable() string {
 		"are made of them: there is one info per query, and the answer is off by at most the content of these buckets: values between",
 		"their least and greatest, their number, their increase. The rest is the same.",
 		"",
-		"Reconstructed samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,",
+		"Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,",
 		"least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from",
 		"them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator",
 		"computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote",
 		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and",
 		"where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the",
-		"values of reconstructed samples: the last of a bucket where it asks at the bucket's end.",
+		"values of made samples: the last of a bucket where it asks at the bucket's end.",
 		"",
 		"Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or",
 		"are gauges. Once raw is gone there is no value for such buckets, and the info has it.",
@@ -80,22 +80,22 @@ func otherFunctions() []string {
 // manualTable renders functions as the manual has them.
 func manualTable() string {
 	var b strings.Builder
-	b.WriteString(manualTableBegin + "\n| function | answer once raw samples have expired |\n|---|---|\n")
+	b.WriteString(manualTableBegin + "\n| function | after raw samples have expired (before, all are exact) |\n|---|---|\n")
 	rows := map[string][]string{}
 	var order []string
 	for _, f := range functions {
 		var how string
 		switch f.WithoutRaw {
 		case Cut:
-			how = "exact (to 1e-12) if windows start and end at bucket edges; otherwise with an info, and the error is at most the contents of the first and the last bucket"
+			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info"
 		case Approximated:
 			how = "approximate, with an info: " + f.Why
 		default:
-			how = "an error: " + f.Why
+			how = "returns an error: " + f.Why
 		}
 		name := "`" + f.Name + "`"
 		if f.Name == "" {
-			name = "an instant selector"
+			name = "a plain selector"
 		}
 		if rows[how] == nil {
 			order = append(order, how)
@@ -105,7 +105,7 @@ func manualTable() string {
 	for _, how := range order {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[how], ", "), how)
 	}
-	b.WriteString("| all others | as exact as their arguments |\n" + manualTableEnd)
+	b.WriteString("| all others | same as their argument |\n" + manualTableEnd)
 	return b.String()
 }
 
