@@ -49,12 +49,12 @@ func (p boundedParser) ParseMetricSelector(input string) ([]*labels.Matcher, err
 // ParseMetricSelectors implements parser.Parser.
 func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matcher, error) {
 	if len(inputs) > maxSelectors {
-		return nil, fmt.Errorf("%w: %d selectors, at most %d can be", ErrQueryTooComplex, len(inputs), maxSelectors)
+		return nil, fmt.Errorf("%w: %d selectors; the maximum is %d", ErrQueryTooComplex, len(inputs), maxSelectors)
 	}
 	total := 0
 	for _, input := range inputs {
 		if total += len(input); total > maxQueryLen {
-			return nil, fmt.Errorf("%w: selectors of more than %d bytes", ErrQueryTooComplex, maxQueryLen)
+			return nil, fmt.Errorf("%w: the selectors have more than %d bytes", ErrQueryTooComplex, maxQueryLen)
 		}
 		if err := checkText(input); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ type level struct{ operators, inner int }
 // checkText looks at the words of a query. What isn't a query at all it leaves to the parser.
 func checkText(input string) error {
 	if len(input) > maxQueryLen {
-		return fmt.Errorf("%w: %d bytes, at most %d can be", ErrQueryTooComplex, len(input), maxQueryLen)
+		return fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)
 	}
 	levels := []level{{}}
 	matchers, inBraces := 0, false
@@ -98,7 +98,7 @@ func checkText(input string) error {
 			inBraces = false
 		case parser.COMMA:
 			if matchers++; inBraces && matchers > maxMatchers {
-				return fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
+				return fmt.Errorf("%w: a selector has more than %d matchers", ErrQueryTooComplex, maxMatchers)
 			}
 		default:
 			if word.Typ.IsOperator() && !inBraces {
@@ -106,7 +106,7 @@ func checkText(input string) error {
 			}
 		}
 		if here.operators+here.inner+len(levels) > maxDepth {
-			return fmt.Errorf("%w: it is more than %d levels deep", ErrQueryTooComplex, maxDepth)
+			return fmt.Errorf("%w: nested more than %d levels deep", ErrQueryTooComplex, maxDepth)
 		}
 	}
 }

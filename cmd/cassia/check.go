@@ -11,7 +11,8 @@ import (
 )
 
 func addCheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("check", "Verify all stored data and report every problem. Changes nothing. On a data directory, stop the server first; on a "+
+		"cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o) }}
 }
@@ -37,10 +38,11 @@ func check(ctx context.Context, o offline, s *storage.Store) error {
 }
 
 func addInspect(app *kingpin.Application) subcommand {
-	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("inspect", "Print stored rows in readable form. Without a table, print a summary of what is stored. Changes nothing. On a data "+
+		"directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
-	table := cmd.Arg("table", "Table to show rows of, such as raw or stage.").String()
-	fields := cmd.Arg("field=value", "Key of the partition, and optionally the first fields of the rows' keys, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
+	table := cmd.Arg("table", "Table whose rows to print, such as raw or stage.").String()
+	fields := cmd.Arg("field=value", "Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Println(s) }

@@ -31,11 +31,11 @@ li { margin: 0.3rem 0; }
 <body>
 <main>
 <h1>Nothing is at <code>{{.Path}}</code></h1>
-<p>The page of this Cassia has</p>
+<p>These pages exist:</p>
 <ul>
 {{range .Views}}<li><a href="{{$.Root}}#/{{.Name}}">{{.Title}}</a>: {{.What}}</li>
 {{end}}</ul>
-<p>Prometheus’ HTTP API is below <code>/api/v1/</code>, Cassia’s own metrics are at <code>/metrics</code>, and the <a href="{{.Root}}manual">manual</a> says more.</p>
+<p>Prometheus’ HTTP API is below <code>/api/v1/</code>, Cassia’s own metrics are at <code>/metrics</code>, and the <a href="{{.Root}}manual">manual</a> explains the rest.</p>
 </main>
 </body>
 </html>
@@ -45,13 +45,13 @@ type viewOf struct{ Name, Title, What string }
 
 var viewsOf = []viewOf{
 	{"explore", "Explore", "queries, graphs, tables"},
-	{"metrics", "Metrics", "which there are, and what they mean"},
-	{"alerts", "Alerts & rules", "what fires, and what fails"},
-	{"queries", "Queries", "those that run now"},
-	{"cardinality", "Cardinality", "of what the series are made"},
-	{"downsampling", "Downsampling", "what waits, and what is sealed at which resolution"},
-	{"storage", "Storage", "what is kept, and for how long"},
-	{"tenants", "Tenants", "limits, and what of them is in use"},
+	{"metrics", "Metrics", "all metrics and their meaning"},
+	{"alerts", "Alerts & rules", "firing alerts and failing rules"},
+	{"queries", "Queries", "running queries"},
+	{"cardinality", "Cardinality", "series by metric and label"},
+	{"downsampling", "Downsampling", "pending work, and sealed data by resolution"},
+	{"storage", "Storage", "stored data and its retention"},
+	{"tenants", "Tenants", "limits and their use"},
 }
 
 // NotFound answers for all paths that lead nowhere: browsers with a page, others as Prometheus does.

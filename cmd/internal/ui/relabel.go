@@ -101,7 +101,7 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 		answer.Rules, err = a.Relabeling.Try(r.Context(), table, o)
 		switch {
 		case errors.Is(err, relabeling.ErrNoRules):
-			return nil, badRequest(fmt.Sprintf("there are no rules for the tenant %s", name))
+			return nil, badRequest(fmt.Sprintf("tenant %s has no rules", name))
 		case err != nil:
 			return nil, err
 		}
@@ -141,11 +141,11 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 		start = q.Start
 	}
 	if !start.Before(end) || end.Sub(start) > maxTrialRange {
-		return q, o, badRequest(fmt.Sprintf("start must lie before end, by at most %s", maxTrialRange))
+		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %s", maxTrialRange))
 	}
 	for res, seconds := range q.Retention {
 		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() && res != rollup.OneHour.String() {
-			return q, o, badRequest("retention must have seconds by resolution: raw, 5m, 1h")
+			return q, o, badRequest("retention must set seconds for each resolution: raw, 5m, 1h")
 		}
 	}
 	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(), MaxSeries: maxTrialSeries}, nil
