@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rawGoneText is in errors that users see where raw samples are gone.
+// rawGoneText is in errors that users see where raw samples have expired.
 var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
 // rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples

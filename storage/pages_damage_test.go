@@ -133,7 +133,7 @@ func TestDamagedPages(t *testing.T) {
 			require.True(t, missing > 0 || len(told) > 0)
 			require.Positive(t, d.Store.Damaged())
 			require.Positive(t, testutil.ToFloat64(d.metrics.corrupt.WithLabelValues(format.TableOf(c.res).Name)))
-			require.Regexp(t, `can't be read: .*metric "up".*_pages, partition`, strings.Join(d.problems(), "; "))
+			require.Regexp(t, `unreadable: .*metric "up".*_pages, partition`, strings.Join(d.problems(), "; "))
 
 			d.again()
 			require.Equal(t, c.cleans, !d.trouble(d.CleanTombstones(t.Context(), "default")))

@@ -17,7 +17,7 @@ func TestPlainTextHasNoPackages(t *testing.T) {
 		"storage: engine: pebble: a: storage: b":                       "a: b",
 		"two things; engine: closed (format: malformed blob)":          "two things; closed (malformed blob)",
 		"tenant: is given more than once":                              "tenant: is given more than once",
-		"cassandra: the login was refused":                             "cassandra: the login was refused",
+		"cassandra: login failed":                             "cassandra: login failed",
 		`no series {job="storage: x"}, the storage: full`:              `no series {job="storage: x"}, the storage: full`,
 		"": "",
 	} {

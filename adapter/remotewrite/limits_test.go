@@ -85,7 +85,7 @@ func TestTenantSeries(t *testing.T) {
 	long := s.sendAs(t, "c", "longer", "short")
 	require.Equal(t, http.StatusBadRequest, long.Code)
 	require.Contains(t, long.Body.String(), "label_value_too_long")
-	require.Contains(t, long.Body.String(), "at most 5 are taken")
+	require.Contains(t, long.Body.String(), "bytes; the maximum is 5")
 	require.Len(t, s.stored(t, "c"), 1)
 	require.Zero(t, s.store.ActiveSeries("nobody"))
 }

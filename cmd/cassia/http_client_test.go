@@ -59,7 +59,7 @@ func TestHTTPConfigFile(t *testing.T) {
 		"authorization: {credentials_file: none}":                         "authorization: credentials_file: open ",
 		"tls_config: {ca_file: none}":                                     "none: no such file",
 		"basic_auth: {username: u}\nauthorization: {credentials: s3cret}": "at most one of basic_auth",
-		"authorization: {credentials: s3cret}":                            "the URL has a user, too",
+		"authorization: {credentials: s3cret}":                            "the URL also has a user; use only one way to log in",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		for _, flag := range []string{"http.config.file", "url.http.config.file"} {

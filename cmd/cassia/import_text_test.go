@@ -35,7 +35,7 @@ func TestImportText(t *testing.T) {
 	}{
 		{[]string{"openmetrics", "bad.om"}, "line 2: b has no timestamp"},
 		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: it ends where"},
-		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "isn't VictoriaMetrics' native format"},
+		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "not VictoriaMetrics' native format, or damaged"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
@@ -100,6 +100,6 @@ func TestImportOfADamagedBlock(t *testing.T) {
 	for range 2 {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr))
-		require.Contains(t, stderr.String(), "the source is damaged: 1 part was left out, the rest is imported")
+		require.Contains(t, stderr.String(), "the source is damaged: 1 part was skipped, the rest was imported")
 	}
 }

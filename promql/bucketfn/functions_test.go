@@ -54,7 +54,7 @@ func docTable() string {
 		}
 		fmt.Fprintf(&b, "//\t%-30s %-13s %s\n", name, from, without)
 	}
-	row("function", "from buckets", "where raw samples are gone", "")
+	row("function", "from buckets", "where raw samples have expired", "")
 	for _, f := range functions {
 		from, name := "exact", f.Name
 		if f.over == nil {

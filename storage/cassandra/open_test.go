@@ -30,7 +30,7 @@ func requireRefusal(t *testing.T, o Options, words ...string) {
 	require.True(t, strings.HasPrefix(err.Error(), "cassandra: "), "%v", err)
 	require.NotContains(t, err.Error(), "\n", "one line")
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), "%v", err)
-	require.Equal(t, !strings.Contains(err.Error(), "no host answers"), errors.Is(err, ErrSettings), "%v", err)
+	require.Equal(t, !strings.Contains(err.Error(), "no host responds; check that Cassandra is running there and accepts CQL connections"), errors.Is(err, ErrSettings), "%v", err)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -38,14 +38,14 @@ func TestOptionsAreChecked(t *testing.T) {
 	good.Hosts = []string{"127.0.0.1", "cassandra.example:9042", "[::1]:9042"}
 	require.NoError(t, good.Validate())
 	for words, change := range map[string]func(*Options){
-		"no hosts are given":          func(o *Options) { o.Hosts = nil },
+		"no hosts are set; set one or more nodes as host:port":          func(o *Options) { o.Hosts = nil },
 		"the port must be a number":   func(o *Options) { o.Hosts = []string{"a:b"} },
 		"the host's name is missing":  func(o *Options) { o.Hosts = []string{":9042"} },
 		"keyspace \"Metrics\"":        func(o *Options) { o.Keyspace = "Metrics" },
 		"replication \"three\"":       func(o *Options) { o.Replication = "three" },
 		"consistency \"ANY\"":         func(o *Options) { o.Consistency = "ANY" },
-		"a password without":          func(o *Options) { o.Password = "x" },
-		"a certificate needs its key": func(o *Options) { o.TLS = TLSOptions{Enabled: true, CertFile: "x"} },
+		"a password is set without a username":          func(o *Options) { o.Password = "x" },
+		"TLS: certificate and key must be set together": func(o *Options) { o.TLS = TLSOptions{Enabled: true, CertFile: "x"} },
 		"TLS isn't enabled":           func(o *Options) { o.TLS.CAFile = "x" },
 		"Timeout is 1ms":              func(o *Options) { o.Timeout = time.Millisecond },
 		"ConnectTimeout is 0s":        func(o *Options) { o.ConnectTimeout = 0 },
@@ -68,7 +68,7 @@ func TestOpenUnreachable(t *testing.T) {
 	o := DefaultOptions()
 	o.Hosts = []string{listener.Addr().String(), "nowhere.invalid"}
 	require.NoError(t, listener.Close())
-	requireRefusal(t, o, "no host answers", o.Hosts[0], "nowhere.invalid")
+	requireRefusal(t, o, "no host responds; check that Cassandra is running there and accepts CQL connections", o.Hosts[0], "nowhere.invalid")
 }
 
 func TestOpenTLSFiles(t *testing.T) {
@@ -77,7 +77,7 @@ func TestOpenTLSFiles(t *testing.T) {
 	o.TLS = TLSOptions{Enabled: true, CAFile: "testdata/none.pem"}
 	requireRefusal(t, o, "testdata/none.pem")
 	o.TLS.CAFile = "testdata/schema-year.cql"
-	requireRefusal(t, o, "holds no certificate")
+	requireRefusal(t, o, "contains no PEM certificate")
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		"other data centers": {func(o *Options) { o.Replication = "mars:1" }, []string{"no copies in data center", "mars"}},
 		"too few nodes":      {func(o *Options) { o.Replication = "99" }, []string{"LOCAL_QUORUM of 99 copies needs 50 nodes"}},
 		"too few copies": {func(o *Options) { o.Replication, o.Consistency = "1", "THREE" },
-			[]string{"THREE needs 3 copies", "keeps 1"}},
+			[]string{"THREE needs 3 copies but only", "keeps 1"}},
 		"TLS": {func(o *Options) { o.TLS = TLSOptions{Enabled: true} }, []string{"TLS"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestFindings(t *testing.T) {
 	require.Len(t, found, 2)
 	require.Contains(t, found[0].What, "periodic on d:1, e:1")
 	require.Contains(t, found[0].Do, "commitlog_sync: group")
-	require.Contains(t, found[1].What, "1 copy in data center dc1, which has 5 nodes")
+	require.Contains(t, found[1].What, "keeps 1 copy in data center dc1, which has 5 nodes: while a node is down, its rows are unavailable")
 	require.Contains(t, found[1].Do, "'dc1': 3")
 	require.Len(t, findings("ks", "dc1", three, replication{"dc1": 2}), 1)
 	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))

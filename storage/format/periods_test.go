@@ -64,7 +64,7 @@ func TestNextPeriod(t *testing.T) {
 	for name, wrong := range map[string]Period{
 		"nothing changes":     {SlotMS: 2 * HourMS},
 		"fewer partitions":    {Partitions: 2},
-		"no multiple":         {Partitions: 6},
+		"is not a multiple of 1h":         {Partitions: 6},
 		"too many":            {Partitions: 8192},
 		"a slot of minutes":   {SlotMS: HourMS / 2},
 		"a slot of two days":  {SlotMS: 2 * DayMS, RawWindowMS: 4 * DayMS},

@@ -42,7 +42,7 @@ func TestRows(t *testing.T) {
 	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":4`)
 	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
 
-	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
+	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "unknown table"} {
 		require.ErrorContains(t, Rows(t.Context(), r.eng, table, nil, nil), say)
 	}
 	require.ErrorContains(t, Rows(t.Context(), r.eng, "store", map[string]string{"name": "store", "nam": "x"}, nil), `no field "nam"`)

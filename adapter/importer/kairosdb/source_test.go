@@ -297,7 +297,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 	s := New(o)
 	_, err = s.Plan(context.Background())
 	require.ErrorIs(t, err, ErrCollision)
-	require.EqualError(t, err, `kairosdb: several series would become one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both be {__name__="cpu_usage", host="a"}`)
+	require.EqualError(t, err, `kairosdb: the mapping merges multiple series into one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both become {__name__="cpu_usage", host="a"}`)
 	require.Equal(t, []Metric{
 		{"cpu-usage", "cpu_usage", 1, []Tag{{"host", "host"}}},
 		{"cpu.usage", "cpu_usage", 1, []Tag{{"host", "host"}, {"id", ""}}},
@@ -310,7 +310,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 
 	o.Mapping = DefaultMapping()
 	_, err = New(o).Plan(context.Background())
-	require.ErrorContains(t, err, `cpu-usage{host="b"} and cpu_usage{host="b"} would both be {__name__="cpu_usage", host="b"}`)
+	require.ErrorContains(t, err, `cpu-usage{host="b"} and cpu_usage{host="b"} would both become {__name__="cpu_usage", host="b"}`)
 	o.Select.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "host", "a")}}
 	_, err = New(o).Plan(context.Background())
 	require.NoError(t, err, "what isn't wanted doesn't collide")

@@ -267,7 +267,7 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 			require.Error(t, s.once(t.Context()))
 			broken.Store(false)
 			status = s.Status()
-			require.Contains(t, status.Runs[0].Error, "after up to 20 tries")
+			require.Contains(t, status.Runs[0].Error, "after 20 attempts")
 			require.False(t, status.Runs[0].Made)
 			require.Nil(t, status.Running)
 		}
@@ -344,23 +344,23 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	for range 2 {
 		require.NoError(t, s.once(t.Context()))
 	}
-	require.NotContains(t, log.String(), "is its disk mounted?", "it is new, and older backups are removed by --keep")
+	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them", "it is new, and older backups are removed by --keep")
 	require.NoError(t, os.Rename(folder, folder+" unmounted"))
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	require.NoError(t, s.once(t.Context()))
-	require.Contains(t, log.String(), folder+" has none of the earlier backups, of which "+name(2)+" was the last: is its disk mounted?")
+	require.Contains(t, log.String(), folder+" has none of the earlier backups, the last of which was "+name(2)+"check that its disk is mounted. This backup shares no files with them")
 	log.Reset()
 	require.NoError(t, s.once(t.Context()))
-	require.NotContains(t, log.String(), "is its disk mounted?")
+	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them")
 	other := Place{At: folder + " elsewhere"}
 	require.Empty(t, other.Warning(o.Folder, x.taken()), "a folder that is new")
 }
 
 func TestPlaces(t *testing.T) {
 	p := Place{At: "folder", KeyFile: "x"}
-	require.ErrorContains(t, p.Validate(), "a key is for backups in a bucket")
+	require.ErrorContains(t, p.Validate(), "the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
 	p = Place{At: "s3://bucket/x", KeyFile: "nowhere"}
-	require.ErrorContains(t, p.Validate(), "the key of backups: open nowhere")
+	require.ErrorContains(t, p.Validate(), "backup key: open nowhere")
 	p = Place{At: "folder", Keep: pebble.Keep{Daily: -1}}
 	require.ErrorContains(t, p.Validate(), "negative")
 	p = Place{At: "s3://bucket/x?region=y"}

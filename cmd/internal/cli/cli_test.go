@@ -118,5 +118,5 @@ func TestCompletion(t *testing.T) {
 			require.NoError(t, err, "%s: %s", shell, said)
 		}
 	}
-	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"), `no completion for "tcsh", only for bash, zsh, fish`)
+	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"), `no completion for "tcsh"; supported shells: bash, zsh, fish`)
 }

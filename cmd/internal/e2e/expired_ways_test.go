@@ -110,7 +110,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	got := ask(moves, "", time.Hour)
 	require.Equal(t, "1h snapped", got.resolution)
 	require.Len(t, told(got), 1)
-	require.Contains(t, told(got)[0], "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range)")
+	require.Contains(t, told(got)[0], "edges of 1h0m15s windows are moved by up to 15s (0.41 % of the range)")
 	c = compare(ask(moves, "exact", time.Hour), got)
 	require.Zero(t, c.missing+c.extra)
 	require.Positive(t, c.off)

@@ -124,7 +124,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	}
 	switch {
 	case isTriedAgain(r):
-		return fmt.Errorf("%s, after %d attempts", said, maxTries)
+		return fmt.Errorf("%s, after up to %d attempts", said, maxTries)
 	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" && strings.HasPrefix(r.Code, "400"): // No answer of S3's.
 		return fmt.Errorf("%s: if the server uses TLS, write https:// instead of http:// in the endpoint", said)
 	case r.StatusCode != 0:
