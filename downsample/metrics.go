@@ -32,7 +32,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	}
 	gauge("waiting_slots", "Slots that are due for sealing in the partitions of this process, counted once per partition.",
 		func() float64 { n, _ := l.progress.behind(l.opts.Now()); return float64(n) })
-	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if none is due.",
+	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if no slot is due.",
 		func() float64 { _, lag := l.progress.behind(l.opts.Now()); return lag.Seconds() })
 	gauge("lag_limit_seconds", "Sealing lag in seconds that needs attention: half of the lag from which late sealing loses raw samples.",
 		func() float64 { return alarmLag.Seconds() })
@@ -45,7 +45,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		}
 		return 0
 	})
-	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if none is running.",
+	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if no task is running.",
 		func() float64 { _, took := l.pacer.under(); return took.Seconds() })
 	gauge("unrolled_windows", "Windows of raw samples that an earlier release sealed without rollups, and whose rollups this process still has to create.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })

@@ -107,7 +107,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
 	if l.store.HeadOverfull() {
 		settle = -early
-		l.opts.Logger.Warn("unsealed samples use so much memory that new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces",
+		l.opts.Logger.Warn("unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces",
 			"do", "to avoid this, raise --storage.head-bytes")
 	}
 	for p := range l.store.Partitions() {

@@ -67,11 +67,11 @@ func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	defer r.mu.Unlock()
 	for i := range r.fragments {
 		if p := &r.fragments[i]; p.named == name && len(p.Segments) == 0 {
-			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "its name is that of a rollup"
+			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "its name matches a rollup"
 			return
 		}
 	}
-	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "its name is that of a rollup"})
+	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "its name matches a rollup"})
 }
 
 // Fragments returns the fragments reported so far.

@@ -33,8 +33,7 @@ func (k Keep) check(slot time.Duration) error {
 	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
 		return fmt.Errorf("storage: the retention %v is shorter than a slot of %v", k.Raw, slot)
 	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
-		return fmt.Errorf("storage: the retention of 5m rollups must be at least that of raw samples (%v), and that of 1h rollups at least that of "+
-			"5m rollups (%v), not %v and %v",
+		return fmt.Errorf("storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long as 5m rollups (%v), not %v and %v",
 			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour)
 	}
 	return nil

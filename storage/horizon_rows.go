@@ -113,7 +113,7 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 	if t.value != nil {
 		var err error
 		if t.horizonRow, err = parseHorizons(t.value); err != nil {
-			s.corrupt(engine.Store, fmt.Errorf("%w: that of %q", err, tenant))
+			s.corrupt(engine.Store, fmt.Errorf("%w: tenant %q", err, tenant))
 			t.horizonRow, t.broken = horizonRow{}, true
 		}
 	}

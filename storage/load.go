@@ -118,7 +118,7 @@ func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 
 // noteDamage names a stage row that can't be read, and counts it once.
 func (s *Store) noteDamage(slot int64, partition int, r format.StageRow, err error) {
-	err = fmt.Errorf("storage: skipped the stage row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
+	err = fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
 	if s.damage.add(damagedRow{slot, partition, r}, err) {
 		s.corrupt(engine.Stage, err)
 	}

@@ -58,7 +58,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 			}
 			return 0
 		})
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Difference in seconds between this machine's clock and that of the cluster, or on a single machine the last time " +
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is ahead of the cluster's clock, or on a single machine ahead of the last time " +
 		"recorded in the store. Positive if this machine's clock is fast."},
 		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
 	s.cache.register(f)
@@ -69,7 +69,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		repeats:        counter("repeated_samples_total", "Received samples that were already stored (duplicates)."),
 		overloaded:     counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
 		commitErrors:   counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
-		commitSeconds:  seconds("commit_seconds", "Duration of commits, each of which writes all waiting batches."),
+		commitSeconds:  seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
 		ackSeconds:     seconds("ack_seconds", "Time from the completion of a write batch until it was durable and visible to queries."),
 		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
 		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),

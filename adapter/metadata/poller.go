@@ -70,7 +70,7 @@ func New(o Options) *Poller {
 func (p *Poller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range p.o.Sources {
-		running.Go(func() { panics.Repeat(ctx, "asking for metadata", func() { p.poll(ctx, s) }) })
+		running.Go(func() { panics.Repeat(ctx, "fetching metadata", func() { p.poll(ctx, s) }) })
 	}
 	running.Wait()
 }

@@ -73,7 +73,7 @@ func TestTenantSeries(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m1", "m2").Code)
 	partly := s.sendAs(t, "a", "m1", "m3", "m2")
 	require.Equal(t, http.StatusBadRequest, partly.Code, "known series must not wait behind new ones")
-	require.Contains(t, partly.Body.String(), "1 of 3 samples refused: active_series (1 sample)")
+	require.Contains(t, partly.Body.String(), "1 of 3 samples rejected: active_series (1 sample)")
 	require.Len(t, s.stored(t, "a"), 3, "m2 came at another time than before")
 	require.Equal(t, 2, s.store.ActiveSeries("a"))
 

@@ -29,8 +29,8 @@ const (
 
 // The body of one version has none of the fields of the other: decoded by the other, it is a message of nothing, which would be acknowledged.
 var (
-	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type says 2.0; send it with proto=" + messageV1)
-	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type says 1.0; send it with proto=" + messageV2)
+	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type is for 2.0; send it with proto=" + messageV1)
+	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type is for 1.0; send it with proto=" + messageV2)
 )
 
 // negotiate returns the protocol of a request by its headers. Without a content type, or without the

@@ -74,10 +74,10 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err != nil && !errors.As(err, &retention) {
 		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
 	}
-	fmt.Printf("backup %s: %d files, %d bytes, of which %d files, %d bytes were copied, in %s\n", c.to.Name(name), stats.Files, stats.Bytes,
-		stats.Copied, stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
+		count(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
 	if stats.Removed > 0 {
-		fmt.Printf("removed %d older backups\n", stats.Removed)
+		fmt.Printf("removed %s\n", count(stats.Removed, "older backup"))
 	}
 	if stats.Future != "" {
 		fmt.Printf("no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))

@@ -45,7 +45,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
 	for to, want := range map[string]string{
 		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
-		other: "has a store", made[0]: "it is a backup, or inside one",
+		other: "contains a store", made[0]: "it is a backup, or inside one",
 	} {
 		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
 			stderr.Reset()

@@ -49,7 +49,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
 	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
 
-	cmd.Flag("series", "Number of active series: those of node exporters and applications, 1000 per target.").Default("20000").IntVar(&c.workload.Series)
+	cmd.Flag("series", "Number of active series. Each target has 1000, of a node exporter and its applications.").Default("20000").IntVar(&c.workload.Series)
 	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").DurationVar(&c.interval)
 	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
 	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: the last sample is now; in real time, the first is.").StringVar(&c.start)
@@ -60,7 +60,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").IntVar(&c.workload.Odd)
 	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").IntVar(&c.workload.LatePercent)
 	cmd.Flag("late-steps", "How late they are sent, in intervals.").Default("10").IntVar(&c.workload.LateSteps)
-	cmd.Flag("extra-labels", "Number of labels per series in addition to those of a node exporter.").Default("0").IntVar(&c.workload.ExtraLabels)
+	cmd.Flag("extra-labels", "Number of labels per series in addition to the labels of a node exporter.").Default("0").IntVar(&c.workload.ExtraLabels)
 	cmd.Flag("seed", "Seed of the generator; another seed gives other sample values.").Default("1").Uint64Var(&c.workload.Seed)
 
 	cmd.Flag("pid", "Process ID of the server, if it runs on this machine (Linux): the report includes its CPU and memory.").IntVar(&c.options.PID)

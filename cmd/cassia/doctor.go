@@ -25,7 +25,7 @@ const listenFor = 5 * time.Second
 
 // addDoctor declares a command that examines a store, a directory and a cluster for operators, and changes nothing.
 func addDoctor(app *kingpin.Application) subcommand {
-	cmd := app.Command("doctor", "Examine a cluster or a data directory: report what is wrong, why it matters and what to do. Changes nothing. Exits with "+
+	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to do. Changes nothing. Exits with "+
 		"status 1 if any finding is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
 	cmd.Flag("verify-files", "Read all files of the data directory and verify their checksums.").Default("true").BoolVar(&x.files)
@@ -159,7 +159,7 @@ func (x *examination) noStoreYet() doctor.Finding {
 		Do: "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
-		f.Level, f.Do = doctor.Error, "set the directory to that of `cassia serve`; if it has none yet, start it"
+		f.Level, f.Do = doctor.Error, "set the data directory of `cassia serve`; if it has none yet, start it"
 	}
 	return f
 }
@@ -198,7 +198,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 func (x *examination) directory(ctx context.Context) {
 	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set the directory to that of `cassia serve`"})
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func (x *examination) directory(ctx context.Context) {
 		if err := pebble.CheckForeign(x.Path); err != nil {
 			x.add(doctor.Finding{
 				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
-				Do: "set the directory to that of `cassia serve`",
+				Do: "set the data directory of `cassia serve`",
 			})
 			return
 		}

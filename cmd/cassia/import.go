@@ -223,16 +223,16 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	if err != nil {
 		return fmt.Errorf("verifying: %s", oneLine(err))
 	}
-	fmt.Fprintf(w, "verified %d samples of %d series (each counted once a day) bit for bit", stats.Samples, stats.SeriesDays)
+	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit", count(int(stats.Samples), "sample"), stats.SeriesDays)
 	if stats.RolledUp > 0 {
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
 		fmt.Fprintf(w, "; %d are too old or too new to compare", stats.Left)
 	}
-	fmt.Fprintf(w, ": %d differences\n", stats.Differences)
+	fmt.Fprintf(w, ": %s\n", count(int(stats.Differences), "difference"))
 	if stats.Differences > 0 {
-		return fmt.Errorf("%s: %d differences", o.Target, stats.Differences)
+		return fmt.Errorf("%s: %s", o.Target, count(int(stats.Differences), "difference"))
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (t *importPrinter) progress(p importer.Progress) {
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %d samples in %s, %.3g/s", s.Samples, took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
+	fmt.Fprintf(w, "imported %s in %s, %.3g/s", count(s.Samples, "sample"), took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
 	for _, f := range []struct {
 		n    int
 		what string
@@ -277,7 +277,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, to this store before it was restored, or to an earlier release")
 	}
 	if r.Resumed {
-		fmt.Fprintf(w, "including earlier runs: %d samples\n", r.All.Samples)
+		fmt.Fprintf(w, "including earlier runs: %s\n", count(r.All.Samples, "sample"))
 	}
 	for _, f := range []struct {
 		n    int
@@ -294,7 +294,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		}
 	}
 	for _, x := range s.Refusals {
-		fmt.Fprintf(w, "  %d samples of %s: %s\n", x.Samples, x.Labels, oneLine(x.Err))
+		fmt.Fprintf(w, "  %s of %s: %s\n", count(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}
 	for _, x := range t.skipped {
 		fmt.Fprintf(w, "  skipped %s: %s\n", x.What, x.Why)

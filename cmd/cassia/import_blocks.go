@@ -17,7 +17,7 @@ func addImportBlocks(imports *kingpin.CmdClause) subcommand {
 	c := newImportCommand(cmd)
 	var o blocks.Options
 	external := cmd.Flag("external-labels", "Add the external labels that Thanos and Mimir keep per block to every series. --no-external-labels omits them.").Default("true").Bool()
-	cmd.Flag("drop-external-label", "External label to omit, such as that of the replica. Repeatable.").StringsVar(&o.Without)
+	cmd.Flag("drop-external-label", "External label to omit, such as replica. Repeatable.").StringsVar(&o.Without)
 	dirs := cmd.Arg("directory", "Block, or folder of blocks such as the data directory of Prometheus. Repeatable.").Required().Strings()
 	return c.from(func() string {
 		return fmt.Sprintf("blocks %s %t %s", strings.Join(*dirs, " "), *external, strings.Join(o.Without, " "))

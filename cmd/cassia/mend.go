@@ -44,8 +44,8 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
 	}
-	fmt.Printf("%s: %d files of %d bytes were looked at, %d mended, %d parts are still damaged, in %s\n", dir, stats.Files, stats.Bytes,
-		len(stats.Mended), len(stats.Left), time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, count(stats.Files, "file"), stats.Bytes,
+		len(stats.Mended), count(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
 	var marked error
 	if len(stats.Lost) > 0 { // Another repair doesn't find the loss any more.
 		marked = markRestored(ctx, dir, "")
@@ -85,7 +85,7 @@ func printMended(stats *pebble.MendStats) {
 // stillDamaged returns the error of a repair that left damage, with its remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if from.At == "" {
-		return fmt.Errorf("%s: %d parts are still damaged; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, len(stats.Left))
+		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, count(len(stats.Left), "part"))
 	}
 	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with cassia export from an intact "+
 		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)", dir, from)

@@ -95,7 +95,7 @@ func TestRelabelingThatDoubles(t *testing.T) {
 	require.NoError(t, err)
 	code, text := r.attack(t, attack{path: "/api/v1/write", body: content(snappy.Encode(nil, body)), header: kinds("application/x-protobuf", "snappy")})
 	require.Equal(t, http.StatusBadRequest, code, text)
-	require.Contains(t, text, "1 of 2 samples refused: series_too_long")
+	require.Contains(t, text, "1 of 2 samples rejected: series_too_long")
 	require.Contains(t, text, "relabeling rule 15 may create labels longer than")
 	require.Equal(t, "3", r.Value(t, "fine", now))
 	_, metrics := r.Get(t, "/metrics")

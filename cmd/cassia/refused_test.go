@@ -77,7 +77,7 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 		}
 		for _, args := range all {
 			line := requireRefusal(t, args, dir)
-			require.Contains(t, line, "file "+marker+" of "+dir+": it is missing", args)
+			require.Contains(t, line, "file "+marker+" of "+dir+": missing", args)
 			require.Contains(t, line, "cassia restore --damaged --storage.path="+dir, args)
 		}
 		examined, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)

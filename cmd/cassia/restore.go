@@ -48,8 +48,8 @@ func addRestore(app *kingpin.Application) subcommand {
 		if err != nil {
 			return fmt.Errorf("restoring from %s: %s", &from, oneLine(err))
 		}
-		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
-			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		fmt.Printf("restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
+			count(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
 		fmt.Println("the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged

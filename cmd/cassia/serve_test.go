@@ -111,7 +111,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		{[]string{"serve", path, "--web.listen-address=127.0.0.1:0"}, path + ": in use by another process; stop that process, or choose another directory"},
 		{[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + port}, "--web.listen-address=" + port + ": the address is in use by another program; stop it, or choose another port"},
 		{[]string{"serve", "--storage.path=" + file, "--web.listen-address=127.0.0.1:0"}, "--storage.path=" + file + ": "},
-		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples for ever"},
+		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples forever"},
 		{[]string{"serve", "--nonsense"}, "unknown flag --nonsense; see cassia serve --help"},
 		{[]string{"serve", "--storage.pth=x"}, "unknown flag --storage.pth; did you mean --storage.path? See cassia serve --help"},
 		{[]string{"srve"}, `unknown command "srve"; did you mean serve? See cassia --help`},

@@ -132,7 +132,7 @@ func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) erro
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where+"?claim="+url.QueryEscape(name), nil)
 	if err != nil {
-		return wrong("can't be asked for a snapshot: %w", err)
+		return wrong("can't be sent a snapshot request: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -116,17 +116,17 @@ func TestChoose(t *testing.T) {
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-721 1h ragged 5m0s approximate; 721-2160 5m exact 5m0s", wantScale: 1,
-			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z edges of windows lie inside buckets of up to 1h",
+			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z window edges within buckets of up to 1h",
 		},
 		{
 			name: "raw where it is", fn: "rate", window: 2 * minute, days: 90, offset: 1000, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-721 1h ragged 2m0s approximate; 721-1801 5m ragged 2m0s approximate; 1801-2160 raw exact 2m0s",
-			info: "inside buckets of up to 1h",
+			info: "within buckets of up to 1h",
 		},
 		{
 			name: "a selector", window: 5 * minute, days: 90, offset: 7 * minute, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-720 1h ragged 5m0s approximate; 720-1800 5m ragged 5m0s approximate; 1800-2160 raw exact 5m0s",
-			info: "inside buckets of up to 1h",
+			info: "within buckets of up to 1h",
 		},
 		{
 			name: "a selector on edges", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
@@ -134,7 +134,7 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "a part of an hour's increase", fn: "increase", window: 5 * minute, days: 30, step: 5 * minute, horizon: keptFor(day, day, 0),
-			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "inside buckets of up to 1h",
+			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "within buckets of up to 1h",
 		},
 		{
 			name: "nearly fitting, as ever", fn: "rate", window: hour + 15*second, days: 30, step: hour, horizon: keptFor(day, 0, 0),
@@ -150,7 +150,7 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
-			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "inside buckets of up to 1h",
+			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "within buckets of up to 1h",
 		},
 		{
 			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),

@@ -53,7 +53,7 @@ func nested(depth int) string {
 // its group go on. Prometheus' labels panic beyond 16 MiB.
 func TestAlertsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ label, annotation, told string }{
-		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in its template may make`},
+		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in the template may create`},
 		"annotation of 128 KiB": {annotation: doubled(13), told: "the text has more than 65536 bytes"},
 		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: its text has more than 4096 bytes`},
 		"static label":          {label: strings.Repeat("x", 5000), told: "the text has more than 4096 bytes"},
@@ -207,7 +207,7 @@ func TestRulesThatPanic(t *testing.T) {
 				}
 			}
 			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
-# HELP cassia_panics_total Pieces of work in the background, or parts of queries, that were given up because of a bug, by the work.
+# HELP cassia_panics_total Background tasks or parts of queries that were aborted because of a bug, by task.
 # TYPE cassia_panics_total counter
 cassia_panics_total{work="evaluating rules"} %d
 `, failed))))

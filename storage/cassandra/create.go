@@ -23,7 +23,7 @@ const (
 )
 
 // How people make the schema themselves.
-const bySchemaCommand = "create what is missing with `cassia schema | cqlsh`, or let Cassia create it"
+const bySchemaCommand = "create the schema with `cassia schema | cqlsh`, or let Cassia create it"
 
 // prepareSchema creates missing tables, and checks the existing ones.
 //

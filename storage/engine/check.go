@@ -204,7 +204,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 				continue
 			}
 			if t.Partition[i].Kind != kind || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s that are asked for together differ in more than %s", ErrBadKey, t, name)
+				return 0, fmt.Errorf("%w: partitions of %s in one request differ in more than %s", ErrBadKey, t, name)
 			}
 			field = i
 		}
@@ -213,7 +213,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s don't have %s to be asked for together by", ErrBadKey, t, name)
+		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s", ErrBadKey, t, name)
 	}
 	return field, nil
 }

@@ -87,7 +87,7 @@ func TestRowsOfPages(t *testing.T) {
 		version := regexp.MustCompile("version=([0-9a-f]+)").FindStringSubmatch(lines[0])[1]
 		require.Regexp(t, "^kind=1 .*: [0-9]+ bytes, "+data+" of 40 series, labels page "+version+", ", lines[1])
 		require.Regexp(t, "^kind=9 .*: all labels pages have filters$", lines[2])
-		require.Regexp(t, "^kind=9 .*"+version+": [0-9]+ bytes, open filter of a labels page of 40 series$", lines[3])
+		require.Regexp(t, "^kind=9 .*"+version+": [0-9]+ bytes, filter of a labels page of 40 series that matches everything$", lines[3])
 	}
 	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
 	require.True(t, ok)

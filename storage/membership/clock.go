@@ -109,7 +109,7 @@ func (c *CheckedClock) look() time.Time {
 	case !c.alone && off.Abs() > maxClockOff:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
-			c.o.Logger.Error("this machine's clock differs from that of the cluster, so no samples are accepted, and nothing is sealed or deleted; correct the clock", "by", off)
+			c.o.Logger.Error("this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed or deleted; correct the clock", "by", off)
 		}
 	case !c.alone:
 		c.believeAgain()

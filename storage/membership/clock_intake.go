@@ -170,7 +170,7 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 		return
 	case off.Abs() >= noteOff && off.Abs() >= 2*n.off.Abs():
 		n.off = off
-		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from that of the cluster; correct it (NTP). From 6 hours on, no samples are accepted", "by", off.Abs().Round(time.Second))
+		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from the cluster's; correct it (NTP). From 6 hours on, no samples are accepted", "by", off.Abs().Round(time.Second))
 	case off.Abs() < noteOff/2 && n.off != 0:
 		n.off = 0
 		c.o.Logger.Info("this machine's clock matches the cluster's again", "by", off.Abs().Round(time.Millisecond))

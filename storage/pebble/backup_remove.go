@@ -38,7 +38,7 @@ func CheckBackupFolder(folder string) error {
 		}
 	}
 	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also one that has lost files.
-		return fmt.Errorf("pebble: backup folder: %s is inside a store", folder)
+		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}
 	return nil
 }

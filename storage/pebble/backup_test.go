@@ -115,7 +115,7 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(strange, "directory"), 0o755))
 	_, err = Backup(t.Context(), strange, b.folder, "b", Keep{}, b.now)
 	require.ErrorIs(t, err, ErrBackup)
-	require.ErrorContains(t, err, "directory is no file")
+	require.ErrorContains(t, err, "directory is not a file")
 	require.Empty(t, must(Backups(b.folder, b.store)), "none is left by half")
 
 	_, err = b.backup(t.Context(), "c", 0)

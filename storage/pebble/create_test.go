@@ -273,13 +273,13 @@ func TestStoreThatLostFilesIsNoFolderOfBackups(t *testing.T) {
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
-	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	require.ErrorContains(t, CheckBackupFolder(dir), "contains a store")
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, markers)
 	for _, marker := range markers {
 		require.NoError(t, os.Remove(marker))
 	}
-	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	require.ErrorContains(t, CheckBackupFolder(dir), "contains a store")
 	require.ErrorIs(t, CheckStore(dir), engine.ErrCorrupt)
 }

@@ -217,7 +217,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
 	files.arm()
 	e.ledger.run(func(err error) {
-		e.log.Warn("can't record what is synced, so damage to the log could go undetected", "dir", e.dir, "err", err)
+		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected", "dir", e.dir, "err", err)
 	})
 	if err := e.checkFormat(); err != nil {
 		return err

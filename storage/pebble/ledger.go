@@ -343,7 +343,7 @@ func syncDirectory(files vfs.FS, dir string) error {
 		err = errors.Join(d.Sync(), d.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: recording what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func (m *mender) formatMarker() error {
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("neither a file marker.%s.* nor OPTIONS name the format of %s", markerOfFormat, m.dir)
+			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it", markerOfFormat, m.dir)
 		}
 		return nil
 	}

@@ -64,7 +64,7 @@ func newMetrics() []metric {
 			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Misses) }),
 		m("tombstones", "Approximate number of tombstones in the LSM tree.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Keys.TombstoneCount) }),
-		m("iterators", "Open iterators over Pebble files.", gauge,
+		m("iterators", "Open iterators of Pebble files.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.TableIters) }),
 	}
 }

@@ -110,7 +110,7 @@ func manifestNumber(name string) uint64 {
 func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	text, err := json.Marshal(list)
 	if err != nil {
-		return fmt.Errorf("pebble: recording what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	text = fmt.Appendf(nil, "%08x %s", crc32.Checksum(text, castagnoli), text)
 	path := files.PathJoin(dir, ledgerName)
@@ -126,7 +126,7 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 		err = files.Rename(path+".tmp", path)
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: recording what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	return syncDirectory(files, dir)
 }

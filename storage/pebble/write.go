@@ -125,7 +125,7 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 	if e.refused.Add(1) == 1 {
 		e.log.Error("writes are rejected, because the disk is almost full; free disk space, or shorten the retention", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
 	}
-	return fmt.Errorf("%w: the disk of %s has %d bytes free, of which %d are kept in reserve; free disk space", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
+	return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are kept in reserve; free disk space", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
 }
 
 func anyPut(batches []engine.Batch) bool {

@@ -96,12 +96,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{OpenMetrics, "a 1 NaN\n# EOF\n", "line 1: "},
 		{OpenMetrics, "a 1 1e300\n# EOF\n", "line 1: the timestamp 1e300 is out of range"},
 		{OpenMetrics, "a{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n# EOF\n", "line 1: has 1048587 bytes"},
-		{JSONLines, jsonGood + "{\n", "line 501: it ends where"},
+		{JSONLines, jsonGood + "{\n", "line 501: ends where"},
 		{JSONLines, "null", `line 1: expected { at byte 1, found "null"`},
 		{JSONLines, `{"metric":{"a":"b"},"values":[1,2],"timestamps":[1]}`, "line 1: has 2 values but 1 timestamps"},
 		{JSONLines, `{"metric":{"a":"b"},"values":["x"],"timestamps":[1]}`, `is not a number`},
 		{JSONLines, `{"metric":{"a":"b"},"values":[1],"timestamps":[1.5]}`, "a timestamp in milliseconds should be"},
-		{JSONLines, `{"metric":{"a":1},"values":[1],"timestamps":[1]}`, "a string should be at byte 6"},
+		{JSONLines, `{"metric":{"a":1},"values":[1],"timestamps":[1]}`, "expected a string at byte 6"},
 		{JSONLines, `{"metric":{"a":"b","a":"c"},"values":[1],"timestamps":[1]}`, `has the label "a" twice`},
 		{JSONLines, `{"metric":{},"metric":{},"values":[1],"timestamps":[1]}`, `has "metric" twice`},
 		{JSONLines, `{"values":[1],"timestamps":[1]}`, `missing "metric"`},
@@ -117,7 +117,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		require.Less(t, len(err.Error()), 400)
 	}
 	_, err := batchesOf(t.Context(), OpenMetrics, "a 1 1\n", "x", importer.Everything())
-	require.ErrorContains(t, err, `"x" is no place in a file`)
+	require.ErrorContains(t, err, `"x" is not a valid file position`)
 	_, err = batchesOf(t.Context(), OpenMetrics, "a 1 1\n", position(place{at: 100}), importer.Everything())
 	require.ErrorContains(t, err, "it has changed")
 }
@@ -139,7 +139,7 @@ func TestLongLineEnds(t *testing.T) {
 	in := &endless{}
 	s := New(Options{Path: "-", Stdin: in, Format: JSONLines, Selection: importer.Everything()})
 	for _, err := range s.Batches(t.Context(), "") {
-		require.ErrorContains(t, err, "lines: line 1: it is longer than 64 MiB")
+		require.ErrorContains(t, err, "lines: line 1: the line is longer than 64 MiB")
 	}
 	require.Less(t, in.read, MaxLine+1<<20)
 }

@@ -36,11 +36,11 @@ func TestBadFiles(t *testing.T) {
 		"users: [{name: a, certificates: [x]}]":                                                   "roles are missing",
 		"users: [{name: a, certificates: [x], roles: [root]}]":                                    `roles: unknown role "root"; the roles are read, write, metrics and admin`,
 		"users: [{name: a, certificates: [x], roles: [read]}]":                                    "tenants are missing",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: a/b}]":                      "tenants: tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a/b}]":                      "tenants: invalid name",
 		"users: [{name: a, certificates: [x], roles: [read], tenants: [[a]]}]":                    "tenants: must be a list",
 		"users: [{name: a, certificates: [x], roles: [read], tenants: a, default_tenant: b}]":     "default_tenant: b isn't among",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: '*', default_tenant: b|c}]": "default_tenant: tenant: invalid name",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: a}, {name: a}]":             `user "a": name: another user has it`,
+		"users: [{name: a, certificates: [x], roles: [read], tenants: '*', default_tenant: b|c}]": "default_tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a}, {name: a}]":             `user "a": name: is already used by another user`,
 		"users: [{name: a, tokens: ['" + sha256Of(secret) + "', '" + sha256Of(secret) + "']}]":    "tokens: the same token is already used",
 	} {
 		_, err := parse([]byte(text))

@@ -44,7 +44,7 @@ const (
 )
 
 // errDamaged means that a backup was made of a store that is damaged already.
-var errDamaged = errors.New("the store is already damaged; run cassia check to see what is missing")
+var errDamaged = errors.New("the store is already damaged; run cassia check to list the missing data")
 
 // Run is one try to make a backup.
 type Run struct {

@@ -71,7 +71,7 @@ func TestBadRetentionFiles(t *testing.T) {
 		"tenants: {a: {raw: 1h}}":                             "must be at least 1d",
 		"tenants: {a: {raw: 10d, 5m: 9d}}":                    `tenant "a": 5m: 9d is shorter than raw, 10d`,
 		"tenants: {a: {raw: 10d, 5m: 20d, 1h: 15d}}":          `tenant "a": 1h: 15d is shorter than 5m, 20d`,
-		"tenants: {a: {raw: 0, 5m: 20d}}":                     "5m: 20d is shorter than raw, for ever",
+		"tenants: {a: {raw: 0, 5m: 20d}}":                     "5m: 20d is shorter than raw, forever",
 		"tenants: {'': {raw: 10d}}":                           `tenant ""`,
 		"classes: [{name: a, raw: 1d}]":                       `class "a": match is missing; set a selector such as '{job="ci"}', or a list of selectors`,
 		"classes: [{name: a, match: [], raw: 1d}]":            `class "a": match is missing; set a selector such as '{job="ci"}', or a list of selectors`,
@@ -84,7 +84,7 @@ func TestBadRetentionFiles(t *testing.T) {
 		class("5m: 2d"):                                       `class "a": raw is missing`,
 		class("keep: 2d"):                                     "unknown key keep not found",
 		class("raw: 1d") + "\n- {name: a, match: x, raw: 1d}": `the class name "a" is used twice`,
-		many:      "there are 8 classes, at most 7 can be",
+		many:      "has 8 classes; the maximum is 7",
 		"a: b: c": "mapping values",
 	} {
 		r := usualRetention

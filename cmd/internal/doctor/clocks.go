@@ -45,12 +45,12 @@ func Clocks(clocks []Clock) []Finding {
 	if apart <= clockNote {
 		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s", about(clockNote))}
 	}
-	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to that of %s", last.Who, about(apart), first.Who),
+	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who, about(apart), first.Who),
 		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots are sealed",
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {
 	case apart > clockError:
-		f.Level, f.Why = Error, "a process whose clock differs from that of the cluster by more than 6 h rejects all samples; from a day on, samples can "+
+		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all samples; from a day on, samples can "+
 			"be missing from queries"
 	case apart > clockWarning:
 		f.Level = Warning

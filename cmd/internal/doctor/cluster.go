@@ -213,7 +213,7 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 // doubled some times.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {
-		return "N, with a multiple of what `cassia inspect` shows"
+		return "N, a multiple of the number that `cassia inspect` shows"
 	}
 	n := partitions
 	for ; mib > wideMiB/2 && n < 4096; mib /= 2 {

@@ -134,9 +134,9 @@ func TestClocks(t *testing.T) {
 	}{
 		{"alike", []Clock{{"node a", 500 * time.Millisecond, 0}, {"node b", -400 * time.Millisecond, 0}}, OK, "1.0 s"},
 		{"off by no more than the error", []Clock{{"node a", 3 * time.Second, 2500 * time.Millisecond}}, OK, ""},
-		{"some seconds", []Clock{{"node a", 3 * time.Second, time.Second}}, Note, "the clock of node a is 2.0 s fast compared to that of this machine"},
-		{"apart from one another", []Clock{{"node a", 800 * time.Millisecond, 0}, {"process b", -800 * time.Millisecond, 0}}, Note, "node a is 1.6 s ahead of that of process b"},
-		{"minutes", []Clock{{"process a", -5 * time.Minute, 0}}, Warning, "this machine is 5 min ahead of that of process a"},
+		{"some seconds", []Clock{{"node a", 3 * time.Second, time.Second}}, Note, "the clock of node a is 2.0 s fast compared to the clock of this machine"},
+		{"apart from one another", []Clock{{"node a", 800 * time.Millisecond, 0}, {"process b", -800 * time.Millisecond, 0}}, Note, "node a is 1.6 s fast compared to the clock of process b"},
+		{"minutes", []Clock{{"process a", -5 * time.Minute, 0}}, Warning, "this machine is 5 min fast compared to the clock of process a"},
 		{"hours", []Clock{{"node a", 7 * time.Hour, 0}}, Error, "7 h"},
 		{"days", []Clock{{"node a", -72 * time.Hour, 0}}, Error, "3 d"},
 	} {

@@ -61,7 +61,7 @@ func copied(c *inspect.Condition) []Finding {
 		return nil
 	}
 	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
-		"in a backup destination, this store and the original count as one, so the backups of one replace those of the other",
+		"in a backup destination, this store and the original count as one, so backups of one replace backups of the other",
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
@@ -182,7 +182,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	}
 	all := fmt.Sprintf("%s with unsealed samples, counted once per partition", plural(len(c.Waiting), "slot"))
 	if due == 0 {
-		return []Finding{ok("%s; none is due", all)}
+		return []Finding{ok("%s; 0 are due", all)}
 	}
 	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due, plural(len(slots), "slot"), about(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
@@ -206,7 +206,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 // damaged names what can't be read.
 func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
-		text := fmt.Sprintf("%s of past slots verified: none is damaged", plural(c.Verified, "staged blob"))
+		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
 		if c.Unverified {
 			text += "; not all were verified"
 		}

@@ -44,7 +44,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("sealed 24 slots with %d samples (0 of them resealed for late samples); created the rollups of", samples))
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
-	require.Equal(t, "there is nothing to do\n", out)
+	require.Equal(t, "nothing to do\n", out)
 
 	for i, p := range processes {
 		var answer promrig.Answer

@@ -105,7 +105,7 @@ func TestDownsampleCommand(t *testing.T) {
 	require.Positive(t, interrupted)
 	out, stderr, status = cassiatest.Command(t, binary, "downsample", path)
 	require.Zero(t, status, stderr)
-	require.Equal(t, "there is nothing to do\n", out)
+	require.Equal(t, "nothing to do\n", out)
 	require.Empty(t, stderr)
 
 	out, stderr, status = cassiatest.Command(t, binary, "check", path)

@@ -73,7 +73,7 @@ func (x *expired) refused(t *testing.T) {
 	got := reads.over(t, "", "rate(c[1h])", x.zones["1h"], time.Hour)
 	require.Zero(t, got.points())
 	require.Contains(t, got.err+strings.Join(got.infos, "\n"), "--remote-read.rollups")
-	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "samples are there")
+	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "raw samples exist")
 }
 
 // Where samples are there, windows are moved by a hundredth of their range at most, with an info, and only where a value doesn't hang on

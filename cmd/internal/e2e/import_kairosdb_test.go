@@ -265,7 +265,7 @@ func TestImportKairosDB(t *testing.T) {
 		i.killed(ctx, t)
 		out, complaint, status = i.run(t, "--verify")
 		require.Zero(t, status, complaint)
-		require.Contains(t, out, "skipped points of type kairos_string of metric text: they are no numbers")
+		require.Contains(t, out, "skipped points of type kairos_string of metric text: the values are not numbers")
 		i.compare(ctx, t, want)
 	})
 	t.Run("a keyspace of older releases, into Cassandra", func(t *testing.T) {

@@ -92,7 +92,7 @@ func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(r.t, r.binary, append([]string{"serve", "--cassandra.replication=7"}, flags...)...)
 	require.Equal(r.t, 1, status)
-	require.Contains(r.t, cassiatest.LastLine(stderr), "LOCAL_QUORUM of 7 copies needs 4 nodes, there are 3")
+	require.Contains(r.t, cassiatest.LastLine(stderr), "consistency level LOCAL_QUORUM of 7 copies needs 4 nodes, but the cluster has 3")
 	require.Contains(r.t, cassiatest.LastLine(stderr), "lower the replication factor of keyspace single, or add nodes")
 
 	p, err := promrig.Start(promrig.Cassia(r.binary, r.t.TempDir(), cassiatest.FreeAddress(r.t), append([]string{"--cassandra.replication=1"}, flags...)...))

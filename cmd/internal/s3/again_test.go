@@ -44,7 +44,7 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 	plain.Start()
 	at := func(s *httptest.Server) string { return s3test.At(s.Listener.Addr().String(), "") }
 	for url, want := range map[string]string{
-		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; name the authority that signed the server's certificate as ca-file in the URL",
+		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; add the CA certificate of the server as ca-file in the URL",
 		strings.Replace(at(plain), "http:", "https:", 1):  "the server doesn't use TLS on this port: correct the port, or use http:// instead of https://",
 	} {
 		eachKind(t, opened(t, url), func(err error) {

@@ -129,7 +129,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 		s3test.At(dead.Addr().String(), ""):                                  "connection refused",
 		s3test.At(down.Address, ""):                                          "after 20 attempts",
 		s3test.At(server.Address, "") + "&region=eu-west-1":                  "set the bucket's region with region= in the URL",
-		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't be used",
+		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't use",
 	} {
 		waiting.Go(func() error {
 			b := opened(t, url)

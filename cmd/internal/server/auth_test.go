@@ -99,7 +99,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 				require.Len(t, w.Header().Values("WWW-Authenticate"), 2)
 				require.NotContains(t, w.Body.String(), "stranger")
 			case http.StatusForbidden:
-				require.Contains(t, w.Body.String(), `user \"`+user+`\" lacks the role `)
+				require.Contains(t, w.Body.String(), `user \"`+user+`\" doesn't have the role `)
 			case http.StatusBadRequest:
 				require.Contains(t, w.Body.String(), "use the header X-Scope-OrgID")
 			}

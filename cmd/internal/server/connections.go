@@ -205,7 +205,7 @@ func (l *connections) evict(c *connection, now time.Time) {
 	l.evictions.Inc()
 	if now.Sub(l.logged) >= logInterval {
 		l.logged = now
-		l.log.Warn("too many connections: the slowest are closed for new ones; check which client opens so many",
+		l.log.Warn("too many connections: the slowest are closed for new ones; check which client opens too many",
 			"connections", len(l.open), "client", c.client, "evicted_since_start", l.evicted)
 	}
 }

@@ -8,7 +8,7 @@ var unseenErrors = map[string][]string{
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
 		"promql.errHistograms", "storage.errIndexBetter", "storage.errStateChanged", "storage.errNoCounts", "storage.errUnread", "storage.errFull", "format.ErrOtherCounts",
 	},
-	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
+	"it says what of a row can't be read, behind \"skipped the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
 		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "storage.errOtherSeries",
 		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
@@ -44,7 +44,7 @@ var saidOf = map[string]string{
 	"pebble.badBlockError":             "stored data is damaged", // Which the engine puts before.
 	"lasting.Error":                    "certificate signed by unknown authority",
 	"main.errDamaged":                  "the samples read back differ from the acknowledged samples",
-	"main.errNoAnswer":                 "there is no answer for",
+	"main.errNoAnswer":                 "no response for",
 	"main.inUseError":                  "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
 	"pebble.RetentionError":            "the backup is complete, but removing older backups failed",
 	"pebble.fatalError":                "`CassiaStoreFailed`",
@@ -55,7 +55,7 @@ var saidOf = map[string]string{
 	"s3.errNoCredentials":              "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (",
 	"server.ErrForbidden":              "403 `forbidden`",
 	"server.ErrTenant":                 "400 `tenant`",
-	"storage.CorruptRowError":          "left out the corrupt",
+	"storage.CorruptRowError":          "skipped the corrupt",
 	"storage.DamagedRowsError":         "skipped unreadable data of",
 	"storage.InvalidExemplarError":     "invalid exemplar",
 	"storage.InvalidHistogramError":    "invalid native histogram",

@@ -139,7 +139,7 @@ func TestDamagedObjects(t *testing.T) {
 				require.Error(t, err, "%s %s %s", about, how, object)
 				require.NoDirExists(t, dir)
 				if how != "gone" || object != m[1].object {
-					require.ErrorContains(t, err, "--backup="+name[0]+" is the one before", "%s %s %s", about, how, object)
+					require.ErrorContains(t, err, "the previous backup is --backup="+name[0], "%s %s %s", about, how, object)
 				}
 			}
 			b.objects[object] = whole
