@@ -20,10 +20,9 @@ import (
 
 // addDownsample declares a command that does by hand what a server does by and by.
 func addDownsample(app *kingpin.Application) subcommand {
-	cmd := app.Command("downsample", "Process a time range: seal staged samples whose grace period has passed, create missing rollups, compact the rollups of "+
-		"past weeks and months (data directory only), and count the series of past days. Use it after an import, after an "+
-		"upgrade, or when a server lags behind. It runs without pauses, and can be interrupted and run again. On a data "+
-		"directory, stop the server first; on a cluster, servers may be running.")
+	cmd := app.Command("downsample", "Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and months "+
+		"(data directory only), and counts the series of past days. Use it after an import, after an upgrade, or when a server "+
+		"lags behind. It runs without pauses, and can be interrupted and run again. On a data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	kept := rowRetention(cmd)
 	start := cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").String()

@@ -80,7 +80,7 @@ var functions = [...]Function{
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
-	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have none"},
+	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have no start timestamp"},
 	{Name: "stddev_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
 	{Name: "stdvar_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples, like stddev_over_time"},
 	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},

@@ -115,7 +115,7 @@ func (s Shortfall) Info() error {
 		what = append(what, "ranges and lookbacks that are shorter than "+buckets+", or not aligned to them, are widened to whole buckets")
 	}
 	if s.Cut {
-		what = append(what, "window edges within "+buckets+" are interpolated: the error is at most the content of the buckets at both ends of the window")
+		what = append(what, "window edges within "+buckets+" are interpolated; the error is at most the content of the first and the last bucket of the window")
 	}
 	if s.Approximated {
 		what = append(what, "functions that rollups don't support are computed from samples reconstructed from "+buckets)

@@ -69,7 +69,7 @@ func (x *existing) checkForeign() error {
 		case program != "" && x.isStore:
 			return fmt.Errorf("%w: %s has both a store and %s, which belongs to %s; move one of them to its own directory", ErrForeign, x.dir, name, program)
 		case !x.isStore && !mayBeOurs(name):
-			return fmt.Errorf("%w: there is no store in %s, but %s; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
+			return fmt.Errorf("%w: %s contains no store, but %s; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
 		}
 	}
 	return nil

@@ -27,8 +27,8 @@ func newRefusals(reg prometheus.Registerer) *refusals {
 		named: map[string]bool{},
 		counts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_tenant_limit_refused_total",
-			Help: "Samples, series and queries rejected by a tenant limit, by the name of the limit in --limits.file. Counts samples for " +
-				"rate limits (1 for a request that was rejected unread), series or labels on each attempt, requests for request_bytes, and queries.",
+			Help: "Samples, series, requests and queries rejected because of a tenant limit, by the name of the limit in --limits.file. " +
+				"Every attempt counts. A request rejected unread by a rate limit counts as 1 sample.",
 		}, []string{"tenant", "limit"}),
 	}
 }

@@ -312,7 +312,7 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 		return stats, fmt.Errorf("snapshot: %w", err)
 	}
 	if warning := s.o.Place.Warning(s.o.Folder, dir); warning != "" {
-		s.o.Logger.Warn("the backup folder may be a different one", "err", warning)
+		s.o.Logger.Warn("the backup folder may have changed", "err", warning)
 	}
 	stats, err = s.o.Place.Backup(ctx, dir, name, begun)
 	if err == nil {

@@ -52,7 +52,7 @@ func (w Workload) Validate() error {
 		{w.IntervalMs > 0, "the interval must be at least 1ms"},
 		{w.ChurnPerHour >= 0 && w.ChurnPerHour <= 60, "churn must be 0 to 60 per hour"},
 		{w.Histograms >= 0 && w.Odd >= 0 && w.Histograms+w.Odd <= SeriesPerTarget,
-			fmt.Sprintf("at most %d series of a target can be special", SeriesPerTarget)},
+			fmt.Sprintf("at most %d series per target can be native histograms or special values", SeriesPerTarget)},
 		{w.LatePercent >= 0 && w.LatePercent <= 100, "late must be 0 to 100 percent"},
 		{w.LateSteps >= 0 && (w.LatePercent == 0 || w.LateSteps > 0), "late samples need --late-steps"},
 		{w.ExtraLabels >= 0 && w.ExtraLabels <= MaxExtraLabels, fmt.Sprintf("at most %d extra labels", MaxExtraLabels)},
