@@ -103,11 +103,11 @@ func (e *Engine) shortage(err error) string {
 	case refused(err):
 		return fmt.Sprintf("user %q has no permission; run GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
-		return fmt.Sprintf("%s needs %d copies but only %d are reachable, %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d reachable), %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
 	case errors.As(err, &write):
-		return fmt.Sprintf("%s needs %d copies but only %d responded in time, %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
 	case errors.As(err, &read):
-		return fmt.Sprintf("%s needs %d copies but only %d responded in time, %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
 	default:
 		return fmt.Sprintf("consistency %s, %s", e.opts.Consistency, nodes)
 	}

@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		"other data centers": {func(o *Options) { o.Replication = "mars:1" }, []string{"no copies in data center", "mars"}},
 		"too few nodes":      {func(o *Options) { o.Replication = "99" }, []string{"LOCAL_QUORUM of 99 copies needs 50 nodes"}},
 		"too few copies": {func(o *Options) { o.Replication, o.Consistency = "1", "THREE" },
-			[]string{"THREE needs 3 copies but only", "keeps 1"}},
+			[]string{"THREE needs 3 copies", "keeps 1"}},
 		"TLS": {func(o *Options) { o.TLS = TLSOptions{Enabled: true} }, []string{"TLS"}},
 	} {
 		t.Run(name, func(t *testing.T) {

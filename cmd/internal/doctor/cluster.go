@@ -239,7 +239,7 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		}
 	}
 	if len(found) == 0 && len(most) > 0 {
-		found = append(found, ok("a read scanned at most %.0f tombstones, in table %s", most[0].value, most[0].table))
+		found = append(found, ok("max tombstones scanned by a read: %.0f, in table %s", most[0].value, most[0].table))
 	}
 	return found
 }

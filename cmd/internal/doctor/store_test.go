@@ -62,7 +62,7 @@ func TestStore(t *testing.T) {
 			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
 		},
 			level: Warning, what: "3 slots with unsealed samples, counted once per partition; 2 (1 slot) overdue, the oldest by 5 h", do: "cassia_downsample_lag_seconds"},
-		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest for 2 d"},
+		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest by 2 d"},
 		{name: "late data that just came", change: func(c *inspect.Condition) {
 			c.Waiting = append(c.Waiting, inspect.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
 		}},
