@@ -191,7 +191,7 @@ func (s *Store) pendingIn(ctx context.Context, partition int, hours []int64) ([]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
 	for i := range byHour {
-		g.Go(panics.AsError("listing waiting work", func() (err error) {
+		g.Go(panics.AsError("listing pending work", func() (err error) {
 			byHour[i], err = s.pendingOf(ctx, partition, hours[i])
 			return err
 		}))
