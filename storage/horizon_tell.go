@@ -196,10 +196,10 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 			continue
 		}
 		if c.Samples >= 0 {
-			about = append(about, "samples, about", c.Samples)
+			about = append(about, "samples (estimate)", c.Samples)
 		}
 		x.tell(s, slog.LevelWarn, "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
-			append(about, "after", c.From, "until", c.To, "go on", c.Goes)...)
+			append(about, "after", c.From, "until", c.To, "deleted from", c.Goes)...)
 	}
 }
 
@@ -219,7 +219,7 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 	x.tell(s, slog.LevelInfo, "a longer retention applies to samples written from now on; existing rows expire with the TTL they were written with, "+
 		"after which their time is answered from rollups, with an info",
 		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
-		"written until", s.instantOf(last.ToMS), "the last go on", s.instantOf(last.ToMS).Add(kept+expireGrace))
+		"written until", s.instantOf(last.ToMS), "last expire", s.instantOf(last.ToMS).Add(kept+expireGrace))
 }
 
 // tell logs what has changed, up to a bound.

@@ -151,7 +151,7 @@ func (c *CheckedClock) saidToday(now time.Time) bool {
 func (c *CheckedClock) believeAgain() {
 	if d := c.doubt; d != nil {
 		c.doubt = nil
-		c.o.Logger.Warn("this machine's clock is trusted again", "clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second), "it differed by", d.by.Round(time.Second))
+		c.o.Logger.Warn("this machine's clock is trusted again", "clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second), "differed by", d.by.Round(time.Second))
 	}
 }
 
