@@ -30,8 +30,8 @@ var unseenErrors = map[string][]string{
 // saidOf are parts of the texts of errors that are made as they go, or are too short to be searched for.
 var saidOf = map[string]string{
 	"auth.ErrUnknown":                  "not authenticated",
-	"bench.ErrAckLog":                  "`bad ack log`",
-	"bench.ErrWorkload":                "`bad workload`",
+	"bench.ErrAckLog":                  "`invalid ack log`",
+	"bench.ErrWorkload":                "`invalid workload`",
 	"cli.UnknownTopic":                 "unknown command or topic",
 	"downsample.ErrGaveUp":             "gave up after repeated failures",
 	"engine.ErrClosed":                 "503 `closed`",
@@ -48,7 +48,7 @@ var saidOf = map[string]string{
 	"main.inUseError":                  "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
 	"pebble.RetentionError":            "the backup is complete, but removing older backups failed",
 	"pebble.fatalError":                "`CassiaStoreFailed`",
-	"relabeling.ErrBadRules":           "`bad rules`",
+	"relabeling.ErrBadRules":           "`invalid rules`",
 	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",
 	"ruler.ErrFile":                    "`rule file`",
 	"resolution.MissingError":          "raw samples before",
@@ -60,7 +60,7 @@ var saidOf = map[string]string{
 	"storage.InvalidExemplarError":     "invalid exemplar",
 	"storage.InvalidHistogramError":    "invalid native histogram",
 	"storage.LabelError":               "## Reasons of refused samples",
-	"tenant.ErrBadLimits":              "`bad limits`",
+	"tenant.ErrBadLimits":              "`invalid limits`",
 	"tenant.ErrInvalid":                "`invalid name`",
 	"lines.errLongLine":                "MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines",
 	"remotewrite.errHistogramTooLarge": "bytes in one histogram",
