@@ -20,8 +20,7 @@ var (
 	// ErrNoBlocks means that a folder has none.
 	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
 	// ErrDownsampled means that a block holds Thanos' aggregates in place of samples.
-	ErrDownsampled = errors.New("blocks: downsampled Thanos blocks can't be imported, because they contain aggregates instead of samples; import the raw " +
-		"blocks of the same time, and Cassia creates its own rollups")
+	ErrDownsampled = errors.New("blocks: downsampled Thanos blocks can't be imported, because they contain aggregates instead of samples; import the raw blocks of the same time, and Cassia creates its own rollups")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )

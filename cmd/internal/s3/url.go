@@ -47,8 +47,7 @@ type location struct {
 }
 
 // errSecret refuses URLs with credentials: other users of the machine see them in the list of processes.
-var errSecret = errors.New("must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with " +
-	"~/.aws/credentials")
+var errSecret = errors.New("must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
 
 // parse reads a URL. Its errors don't repeat it, for it may have a secret.
 func parse(text string) (l location, err error) {
