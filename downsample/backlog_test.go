@@ -95,7 +95,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	}
 	require.Equal(t, failures+10, r.metric("failures_total"))
 	log := r.log.take()
-	require.Contains(t, log, "level=ERROR msg=\"a window's rollups can't be made")
+	require.Contains(t, log, "level=ERROR msg=\"can't create the rollups of a window")
 	require.Contains(t, log, "failures=5")
 
 	r.advance(relist) // A new list doesn't forget how often it failed.

@@ -112,7 +112,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 		require.Equal(t, want, times)
 	}
 	require.Len(t, told, 1)
-	require.ErrorContains(t, told[0], `2 native histograms of {__name__="h", job="bad"} are left out`)
+	require.ErrorContains(t, told[0], `skipped 2 native histograms of {__name__="h", job="bad"}`)
 	require.ErrorContains(t, told[0], "the zero threshold is NaN")
 }
 

@@ -428,7 +428,7 @@ func TestMetrics(t *testing.T) {
 cassia_write_samples_total{result="dropped"} 0
 cassia_write_samples_total{result="rejected"} 2
 cassia_write_samples_total{result="stored"} 10
-# HELP cassia_write_rejected_samples_total Samples and histograms that were rejected, by reason.
+# HELP cassia_write_rejected_samples_total Samples and histograms rejected by remote write, by reason.
 # TYPE cassia_write_rejected_samples_total counter
 cassia_write_rejected_samples_total{reason="missing_metric_name"} 2
 # HELP cassia_write_requests_total Remote write requests by protocol version and status code.
@@ -436,7 +436,7 @@ cassia_write_rejected_samples_total{reason="missing_metric_name"} 2
 cassia_write_requests_total{code="204",version="1.0"} 1
 cassia_write_requests_total{code="400",version="2.0"} 1
 cassia_write_requests_total{code="415",version="unknown"} 1
-# HELP cassia_write_in_flight_bytes Bytes of requests that are being read and decoded, compressed and decompressed.
+# HELP cassia_write_in_flight_bytes Bytes of remote write requests in flight, compressed and decompressed.
 # TYPE cassia_write_in_flight_bytes gauge
 cassia_write_in_flight_bytes 0
 `), "cassia_write_samples_total", "cassia_write_rejected_samples_total", "cassia_write_requests_total", "cassia_write_in_flight_bytes"))

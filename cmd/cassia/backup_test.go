@@ -122,7 +122,7 @@ func TestBackupsAtOneMoment(t *testing.T) {
 			made++
 			continue
 		}
-		require.Contains(t, text, "another backup into this folder is under way: "+filepath.Join(folder, "shared")+" (locked by this process")
+		require.Contains(t, text, "another backup to this destination is in progress: "+filepath.Join(folder, "shared")+" (locked by this process")
 		require.NotContains(t, text, "resource temporarily unavailable")
 	}
 	names, err := filepath.Glob(filepath.Join(folder, "shared", "*Z-*"))

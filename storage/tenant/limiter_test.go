@@ -254,7 +254,7 @@ func TestBadLimits(t *testing.T) {
 		"defaults:\n  labels: 1025":                        "at most 1024",
 		"defaults:\n  label_name_bytes: 16385":             "at most 16384",
 		"defaults:\n  queries: many":                       "must be a whole number",
-		"defaults:\n  queries: [1]":                        "must be one value",
+		"defaults:\n  queries: [1]":                        "must be a single value",
 		"defaults:\n  queries: NaN":                        "must be a whole number",
 		"defaults:\n  active_series: 1e300":                "must be a whole number",
 		"defaults:\n  request_bytes: -5":                   "must be a number of bytes",

@@ -115,12 +115,12 @@ func TestMappingFilesThatAreWrong(t *testing.T) {
 		`"(" is not a valid regular expression`:        "metrics: [{match: '(', to: b}]",
 		"match has no group 2":                         "metrics: [{match: 'a(.)', to: 'b$2'}]",
 		"match has no group 1x; write ${1}x":           "metrics: [{match: 'a(.)', labels: {x: '$1x'}}]",
-		`to: "a.b" is no name; with`:                   "metrics: [{name: a, to: a.b}]",
-		`tags: "host": "a.b" is no name of a label`:    "tags: {host: a.b}",
-		`tags: "host": "" is no name of a label`:       "tags: {host: ''}",
+		`to: "a.b" is not a valid metric name`:                   "metrics: [{name: a, to: a.b}]",
+		`tags: "host": "a.b" is not a valid label name`:    "tags: {host: a.b}",
+		`tags: "host": "" is not a valid label name`:       "tags: {host: ''}",
 		`tags: "host" is also in drop_tags`:            "tags: {host: a}\ndrop_tags: [host]",
-		"__name__ is the metric's name":                "labels: {__name__: a}",
-		`rule 1: labels: "1" is no name of a label`:    "metrics: [{name: a, labels: {'1': a}}]",
+		"__name__ is the metric name":                "labels: {__name__: a}",
+		`rule 1: labels: "1" is not a valid label name`:    "metrics: [{name: a, labels: {'1': a}}]",
 		"is larger than 1 MiB":                         strings.Repeat("#", MaxMappingFile+1),
 	} {
 		_, err := ParseMapping([]byte(file))

@@ -170,7 +170,7 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 	}{
 		{nil, "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{[]byte(`{"metric":{"__name__":"a"},"values":[1],"timestamps":[2]}`), "not VictoriaMetrics' native format, or damaged"},
-		{good.Bytes()[:good.Len()-1], "victoria: record at byte 16: it ends in the middle"},
+		{good.Bytes()[:good.Len()-1], "victoria: record at byte 16: the input ends within a record"},
 		{append(slices.Clone(good.Bytes()), 0, 0, 0, 1, 'a'), "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{append(slices.Clone(good.Bytes()), 0xff, 0, 0, 1), "record of 4278190081 bytes"},
 		{with("a", nil), "the name of a series"},

@@ -21,7 +21,7 @@ func TestBackupsBesideTheData(t *testing.T) {
 	require.NoError(t, os.Symlink(at("disk"), at("disk-link")))
 	require.NoError(t, os.Symlink(at("backups"), at("backups-link")))
 	for folder, want := range map[string]string{
-		"disk/data": "is the data directory: name a folder beside it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
+		"disk/data": "is the data directory: choose a folder next to it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
 		"disk/data/backups": "is in the data directory", "link/snapshots": "is in the data directory", "link/none/none": "is in the data directory",
 		"disk": "contains the data directory", "disk-link": "contains the data directory",
 		"backups/20261122T103000Z-1f": "it is a backup, or inside one", "backups-link/20261122T103000Z-1f/x/y": "it is a backup, or inside one",

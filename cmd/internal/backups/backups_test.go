@@ -253,11 +253,11 @@ func TestSchedule(t *testing.T) {
 		now = now.Add(96 * time.Hour)
 		require.Zero(t, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP cassia_backups_total Backups of the schedule, by how they ended; one of a damaged store is a failure.
+# HELP cassia_backups_total Scheduled backups by result. The backup of a damaged store counts as failed.
 # TYPE cassia_backups_total counter
 cassia_backups_total{result="failure"} 0
 cassia_backups_total{result="success"} 3
-# HELP cassia_backup_last_success_timestamp_seconds When the newest whole backup was begun, this process' or an earlier one's; 0: there is none.
+# HELP cassia_backup_last_success_timestamp_seconds Start time of the newest complete backup, by this process or an earlier one, in Unix seconds; 0 if there is none.
 # TYPE cassia_backup_last_success_timestamp_seconds gauge
 cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 `), "cassia_backups_total", "cassia_backup_last_success_timestamp_seconds"))
@@ -302,8 +302,8 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	})
 	require.Error(t, s.once(t.Context()))
 	status := s.Status()
-	require.Regexp(t, "^folder of backups: .*not a directory$", status.Runs[0].Error)
-	require.Regexp(t, "^folder of backups: .*not a directory$", status.StoredError)
+	require.Regexp(t, "^backup folder: .*not a directory$", status.Runs[0].Error)
+	require.Regexp(t, "^backup folder: .*not a directory$", status.StoredError)
 }
 
 // TestScheduleRuns makes one backup, and ends with its context.
@@ -348,7 +348,7 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	require.NoError(t, os.Rename(folder, folder+" unmounted"))
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	require.NoError(t, s.once(t.Context()))
-	require.Contains(t, log.String(), folder+" has none of the earlier backups, the last of which was "+name(2)+"check that its disk is mounted. This backup shares no files with them")
+	require.Contains(t, log.String(), folder+" has none of the earlier backups (the last one was "+name(2)+"); check that its disk is mounted. This backup shares no files with them")
 	log.Reset()
 	require.NoError(t, s.once(t.Context()))
 	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them")

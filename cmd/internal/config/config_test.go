@@ -220,7 +220,7 @@ func TestCassandra(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--cassandra.hosts=a:b":                   "the port must be a number",
 		"--cassandra.keyspace=My-Keyspace":        "keyspace \"My-Keyspace\"",
-		"--cassandra.consistency=MOST":            "consistency \"MOST\" is unknown",
+		"--cassandra.consistency=MOST":            "unknown consistency level \"MOST\"",
 		"--cassandra.replication=many":            "many",
 		"--cassandra.password-file=/no/such/file": "no such file",
 		"--cassandra.password-file=" + password:   "--cassandra.username is missing",

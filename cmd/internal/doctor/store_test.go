@@ -99,7 +99,7 @@ func TestStore(t *testing.T) {
 			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
 		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no running owner: 2", do: "leases"},
-		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
+		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no running owner: 2"},
 		{name: "retentions", change: func(c *inspect.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
 		{name: "versions", change: func(c *inspect.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
 		{name: "past the retention not deleted, the oldest since", change: func(c *inspect.Condition) {
@@ -194,7 +194,7 @@ func TestDirectory(t *testing.T) {
 		level       Level
 		what        string
 	}{
-		{100 << 30, 200 << 30, OK, "data holds 1.0 GiB; 100.0 GiB of 200.0 GiB are free"},
+		{100 << 30, 200 << 30, OK, "data uses 1.0 GiB; 100.0 GiB of 200.0 GiB free"},
 		{500 << 20, 200 << 30, Error, "500.0 MiB"},
 		{3 << 30, 20 << 30, Warning, "3.0 GiB of 20.0 GiB"},
 		{50 << 30, 2 << 40, Warning, "of 2.0 TiB"},

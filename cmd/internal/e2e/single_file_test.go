@@ -310,7 +310,7 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 		require.Subset(t, []string{"late_c"}, a.silent, "samples that were only in the log")
 	case asAWhole:
 		require.Equal(t, 1, status, text)
-		require.Contains(t, text, "parts are still damaged; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)")
+		require.Contains(t, text, "set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)")
 		status, text = s.restore(t, "--from="+s.backups)
 		require.Equal(t, 1, status, text)
 		s.requireBackup(t)
