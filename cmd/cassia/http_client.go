@@ -36,7 +36,7 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
-		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "the key $1 is unknown"))
+		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
 	}
 	if c.file != "" {
 		read, _, err := promconfig.LoadHTTPConfigFile(c.file)

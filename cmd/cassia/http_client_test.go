@@ -53,7 +53,7 @@ func TestServerFlags(t *testing.T) {
 func TestHTTPConfigFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "http.yaml")
 	for text, want := range map[string]string{
-		"basic_auth: {user: u}": "line 1: the key user is unknown",
+		"basic_auth: {user: u}": "line 1: unknown key user",
 		"basic_auth: [":         "yaml: line 1: did not find",
 		"basic_auth: {username: u, password_file: none}":                  "basic_auth: password_file: open " + filepath.Join(filepath.Dir(file), "none") + ": no such file",
 		"authorization: {credentials_file: none}":                         "authorization: credentials_file: open ",

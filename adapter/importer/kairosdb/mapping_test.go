@@ -102,9 +102,9 @@ func TestTagsThatFitNoLabels(t *testing.T) {
 
 func TestMappingFilesThatAreWrong(t *testing.T) {
 	for want, file := range map[string]string{
-		"the key metric is unknown":                     "metric: []",
-		"the key rename is unknown":                     "metrics: [{name: a, rename: b}]",
-		"line 2: the key tag is unknown":                "names: utf8\ntag: {}",
+		"unknown key metric":                     "metric: []",
+		"unknown key rename":                     "metrics: [{name: a, rename: b}]",
+		"line 2: unknown key tag":                "names: utf8\ntag: {}",
 		"cannot unmarshal":                              "tags: [a]",
 		"more than one document":                        "tags: {}\n---\ntags: {}",
 		`names: unknown value "ascii"; the values are`:  "names: ascii",

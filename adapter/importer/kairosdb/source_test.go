@@ -256,7 +256,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 		s.pieceSamples = most
 		plan, err := s.Plan(context.Background())
 		require.NoError(t, err)
-		require.Equal(t, "3 KairosDB metrics, 2 rows of type kairos_string left out", plan.Words)
+		require.Equal(t, "3 KairosDB metrics, 2 rows of type kairos_string skipped", plan.Words)
 		require.EqualValues(t, 2, plan.Series)
 		batches := read(t, s, "")
 		got := stored{}

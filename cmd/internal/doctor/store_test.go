@@ -198,7 +198,7 @@ func TestDirectory(t *testing.T) {
 		{500 << 20, 200 << 30, Error, "500.0 MiB"},
 		{3 << 30, 20 << 30, Warning, "3.0 GiB of 20.0 GiB"},
 		{50 << 30, 2 << 40, Warning, "of 2.0 TiB"},
-		{0, 0, OK, "isn't known"},
+		{0, 0, OK, "can't be determined"},
 	} {
 		got := Directory(DirectoryFacts{Path: "data", Bytes: 1 << 30, Free: c.free, Total: c.total})
 		require.Equal(t, c.level, got.Level, got.What)
