@@ -114,10 +114,10 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"login":          {says(http.StatusUnauthorized, "Who\nare you?"), "returned 401 Unauthorized: Who are you?; --metadata.http.config.file"},
+		"login":          {says(http.StatusUnauthorized, "Who\nare you?"), "returned 401 Unauthorized: Who are you?; set the credentials with --metadata.http.config.file"},
 		"path":           {says(http.StatusNotFound, ""), "the URL must be the base URL, to which /api/v1/metadata is appended"},
 		"busy":           {says(http.StatusServiceUnavailable, strings.Repeat("x", 1000)), "503 Service Unavailable: " + strings.Repeat("x", errorBytes)},
-		"error":          {says(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `it returned "error": no`},
+		"error":          {says(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `the server returned "error": no`},
 		"page":           {says(http.StatusOK, "<html>"), "not a valid response of Prometheus' /api/v1/metadata"},
 		"list":           {says(http.StatusOK, "[]"), "not a valid response of Prometheus' /api/v1/metadata"},
 		"another's":      {says(http.StatusOK, `{"status":"success","data":["a"]}`), "instead of an object"},
