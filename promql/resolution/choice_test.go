@@ -87,7 +87,7 @@ func TestChoose(t *testing.T) {
 		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
 		// Grafana.
-		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to the edges of buckets of 1h"},
+		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to bucket edges of 1h"},
 		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m15s"},
 		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
 		{name: "a day is read exactly", fn: "rate", window: 5*minute + 15*second, days: 1, offset: -5 * minute, step: 5 * minute, want: "0-288 raw exact 5m15s"},
@@ -142,11 +142,11 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: ModeExact,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "within buckets of up to 5m",
 		},
 		{
 			name: "not fitting, in auto", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "within buckets of up to 5m",
 		},
 		{
 			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
@@ -173,7 +173,7 @@ func TestChoose(t *testing.T) {
 		{name: "raw alone, and nothing else", fn: "rate", window: hour, days: 30, step: hour, mode: ModeRaw, horizon: keptFor(15*day, 15*day, 15*day), want: "0-720 raw exact 1h0m0s"},
 		{
 			name: "at most 5m, and gone", fn: "rate", window: hour, days: 30, step: hour, coarsest: rollup.FiveMinutes, horizon: keptFor(5*day, 15*day, 0),
-			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z nothing is read",
+			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z no data is returned",
 		},
 		{name: "all is gone alike", fn: "rate", window: 2 * minute, days: 30, step: hour, horizon: keptFor(5*day, 5*day, 5*day), want: "0-720 raw exact 2m0s"},
 		{
@@ -182,7 +182,7 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "an edge from raw that is gone, in an instant query", fn: "increase", window: 30 * day, days: 1, offset: 1234567, still: true, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-1 5m ragged 720h0m0s approximate", info: "inside buckets of up to 5m",
+			want: "0-1 5m ragged 720h0m0s approximate", info: "within buckets of up to 5m",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
