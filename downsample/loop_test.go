@@ -211,8 +211,8 @@ func TestFullHeadIsSealedEarly(t *testing.T) {
 	}
 	require.ErrorIs(t, err, storage.ErrHeadFull)
 	r.loop.Round(t.Context())
-	require.Contains(t, r.log.take(), "slots are sealed before they are over")
+	require.Contains(t, r.log.take(), "unsealed samples use so much memory that new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 	require.NoError(t, write())
 	r.loop.Round(t.Context())
-	require.NotContains(t, r.log.take(), "slots are sealed before they are over")
+	require.NotContains(t, r.log.take(), "unsealed samples use so much memory that new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 }

@@ -36,7 +36,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 		refuse        bool
 		made, refused bool
 	}{
-		{"samples are there", 2 * time.Hour, false, false, false},
+		{"raw samples exist", 2 * time.Hour, false, false, false},
 		{"samples are there, none may be made", 2 * time.Hour, true, false, false},
 		{"samples are gone", 72 * time.Hour, false, true, false},
 		{"samples are gone, none may be made", 72 * time.Hour, true, false, true},
@@ -62,7 +62,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// Where raw samples are gone, a list of series has those of which there are buckets at the time that is asked for: not those of other
+// Where raw samples have expired, a list of series has those of which there are buckets at the time that is asked for: not those of other
 // times that share a window of rollups.
 func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
@@ -115,7 +115,7 @@ func TestSeriesAreListedForRemoteRead(t *testing.T) {
 		refuse       bool
 		listed, made bool
 	}{
-		{"samples are there", 2 * time.Hour, false, true, false},
+		{"raw samples exist", 2 * time.Hour, false, true, false},
 		{"samples are there, none may be made", 2 * time.Hour, true, true, false},
 		{"there are 5m rollups", 36 * time.Hour, false, true, true},
 		{"there are 1h rollups", 72 * time.Hour, false, true, true},

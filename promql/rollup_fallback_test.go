@@ -83,7 +83,7 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 		require.NoError(t, r.Err)
 		require.Len(t, r.Warnings, 1)
 		r = ask(planned, t.Context(), "idelta(requests_total[2h])", at)
-		require.ErrorContains(t, r.Err, "raw samples are gone")
+		require.ErrorContains(t, r.Err, "raw samples have expired")
 	}
 	r := ask(alone, t.Context(), "requests_total", now.Add(-time.Hour))
 	require.NoError(t, r.Err)

@@ -21,7 +21,7 @@ func checkStepsOf(n parser.Node, span time.Duration, limit int64) error {
 			step = subqueryInterval
 		}
 		if span += sub.Range; span < 0 || int64(span/step) > limit {
-			return fmt.Errorf("%w: the subquery at %d has more steps than the %d samples that a query may hold",
+			return fmt.Errorf("%w: the subquery at %d has more steps than the maximum number of samples per query, %d",
 				ErrQueryTooComplex, sub.PositionRange().Start, limit)
 		}
 	}

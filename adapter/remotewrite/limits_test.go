@@ -73,7 +73,7 @@ func TestTenantSeries(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m1", "m2").Code)
 	partly := s.sendAs(t, "a", "m1", "m3", "m2")
 	require.Equal(t, http.StatusBadRequest, partly.Code, "known series must not wait behind new ones")
-	require.Contains(t, partly.Body.String(), "1 of 3 samples refused: active_series (1 sample)")
+	require.Contains(t, partly.Body.String(), "1 of 3 samples rejected: active_series (1 sample)")
 	require.Len(t, s.stored(t, "a"), 3, "m2 came at another time than before")
 	require.Equal(t, 2, s.store.ActiveSeries("a"))
 
@@ -85,7 +85,7 @@ func TestTenantSeries(t *testing.T) {
 	long := s.sendAs(t, "c", "longer", "short")
 	require.Equal(t, http.StatusBadRequest, long.Code)
 	require.Contains(t, long.Body.String(), "label_value_too_long")
-	require.Contains(t, long.Body.String(), "at most 5 are taken")
+	require.Contains(t, long.Body.String(), "bytes; the maximum is 5")
 	require.Len(t, s.stored(t, "c"), 1)
 	require.Zero(t, s.store.ActiveSeries("nobody"))
 }

@@ -178,7 +178,7 @@ func TestMetricsThatCantBeGathered(t *testing.T) {
 				`{__name__="a"}`: "0@-60 stale@-45 0@-30", `{__name__="b"}`: "0@-60 stale@-45 0@-30",
 				`{__name__="up"}`: "1@-60 0@-45 1@-30", `{__name__="scrape_samples_scraped"}`: "2@-60 0@-45 2@-30",
 			}, r.stored())
-			require.Contains(t, r.log.String(), "can't be gathered")
+			require.Contains(t, r.log.String(), "can't gather Cassia's own metrics")
 			require.Zero(t, r.skipped(), "the store took what there was")
 		})
 	}

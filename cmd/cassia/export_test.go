@@ -74,12 +74,12 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"--format=xml"}, "enum value must be one of blocks,openmetrics,jsonl,csv"},
-		{[]string{"--format=blocks"}, "--output is missing: blocks need a new or empty folder"},
+		{[]string{"--format=blocks"}, "--output is missing; blocks need a new or empty folder"},
 		{[]string{"--format=csv", "--match=up{"}, "--match=up{: "},
-		{[]string{"--format=csv", "--start=yesterday"}, "--start=yesterday: must be an instant"},
+		{[]string{"--format=csv", "--start=yesterday"}, "--start=yesterday: must be a time"},
 		{[]string{"--format=csv", "--tenant=nobody", "--output=" + filepath.Join(t.TempDir(), "a.csv")}, "no samples match"},
 		{[]string{"--format=blocks", "--output=" + dir}, "isn't empty"},
-		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "there are no data of Cassia's"},
+		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "no Cassia data found"},
 	} {
 		var stderr bytes.Buffer
 		args := append([]string{"export"}, c.args...)

@@ -108,10 +108,10 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve", path, "--web.listen-address=127.0.0.1:0"}, path + ": another process has it open; stop that one, or choose another directory"},
-		{[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + port}, "--web.listen-address=" + port + ": another program listens there; stop it, or choose another port"},
+		{[]string{"serve", path, "--web.listen-address=127.0.0.1:0"}, path + ": in use by another process; stop that process, or choose another directory"},
+		{[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + port}, "--web.listen-address=" + port + ": the address is in use by another program; stop it, or choose another port"},
 		{[]string{"serve", "--storage.path=" + file, "--web.listen-address=127.0.0.1:0"}, "--storage.path=" + file + ": "},
-		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples for ever"},
+		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples forever"},
 		{[]string{"serve", "--nonsense"}, "unknown flag --nonsense; see cassia serve --help"},
 		{[]string{"serve", "--storage.pth=x"}, "unknown flag --storage.pth; did you mean --storage.path? See cassia serve --help"},
 		{[]string{"srve"}, `unknown command "srve"; did you mean serve? See cassia --help`},
@@ -128,7 +128,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	var stderr bytes.Buffer
 	require.Equal(t, 1, run([]string{"serve", path, "--storage.slot=4h", "--web.listen-address=127.0.0.1:0"}, &stderr))
 	require.Contains(t, cassiatest.LastLine(stderr.String()), "slots of 2h")
-	require.Contains(t, cassiatest.LastLine(stderr.String()), "see --storage.slot and --storage.partitions, or choose another store")
+	require.Contains(t, cassiatest.LastLine(stderr.String()), "check --storage.slot and --storage.partitions, or choose another store")
 }
 
 func TestSignalStopsInOrder(t *testing.T) {

@@ -120,7 +120,7 @@ func listsParts(found []doctor.Finding, dir string) bool {
 		if rest, ok := strings.CutPrefix(f.What, dir+" holds "); ok {
 			total, _, _ = strings.Cut(rest, ";")
 		}
-		if rest, ok := strings.CutPrefix(f.What, "of "+total+" on the disk are: "); ok && total != "" {
+		if rest, ok := strings.CutPrefix(f.What, "of "+total+" on disk: "); ok && total != "" {
 			parts = rest
 		}
 	}

@@ -15,7 +15,7 @@ const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
 var rules = []rule{
 	{
 		"a delete asks whether the clock is believed", "storage/deletes.go",
-		"	if err := s.clock.MayRemove(); err != nil {\n		return fmt.Errorf(\"storage: nothing is deleted: %w\", err)\n	}\n	if err := s.Ready()", "	if err := s.Ready()",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return fmt.Errorf(\"storage: nothing was deleted: %w\", err)\n	}\n	if err := s.Ready()", "	if err := s.Ready()",
 		histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{

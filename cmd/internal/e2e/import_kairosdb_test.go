@@ -251,8 +251,8 @@ func TestImportKairosDB(t *testing.T) {
 		require.Contains(t, out, "unit MILLISECONDS")
 		require.Contains(t, out, "cpu.usage → node_cpu_usage: 2 series; tags build dropped, data center → dc, host → instance\n")
 		require.Contains(t, out, "app.shop-0.jobs → app_jobs: 1 series; tags a=b:c → a_b_c, url\n")
-		require.Contains(t, out, "5 metrics of KairosDB")
-		require.Contains(t, out, "rows of type kairos_string left out")
+		require.Contains(t, out, "5 KairosDB metrics")
+		require.Contains(t, out, "rows of type kairos_string skipped")
 		require.NoDirExists(t, i.data)
 
 		require.NoError(t, os.WriteFile(i.mapping, []byte("drop_tags: [host]\nmetrics: [{match: 'kairosdb\\..*', drop: true}]"), 0o600))
@@ -265,7 +265,7 @@ func TestImportKairosDB(t *testing.T) {
 		i.killed(ctx, t)
 		out, complaint, status = i.run(t, "--verify")
 		require.Zero(t, status, complaint)
-		require.Contains(t, out, "skipped points of type kairos_string of metric text: they are no numbers")
+		require.Contains(t, out, "skipped points of type kairos_string of metric text: the values are not numbers")
 		i.compare(ctx, t, want)
 	})
 	t.Run("a keyspace of older releases, into Cassandra", func(t *testing.T) {
