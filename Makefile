@@ -36,7 +36,7 @@ SOAK_FOR ?= 10m
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm examples release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm examples release vet fmt lint wordings clean
 
 all: build
 
@@ -170,6 +170,10 @@ lint:
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	cd docker/grafana && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
 	cd docker/s3 && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
+
+# Prints the stilted wordings in the texts that users read, and their number per 1,000 words by kind of text.
+wordings:
+	$(GO) run ./cmd/internal/tidy/wordings/count
 
 clean:
 	rm -rf bin
