@@ -33,6 +33,8 @@ SUITE    := $(GO) run ./cmd/internal/suite
 # For tests of which nobody keeps the program: no tables for debuggers, and vet is a target of its own.
 QUICKLY  := -vet=off -ldflags='-s -w'
 SOAK_FOR ?= 10m
+# All Go source.
+SOURCE   := version.go adapter cmd docker downsample promql storage
 # What `make race` tests.
 RACE     ?= ./...
 
@@ -149,7 +151,7 @@ ui-modules:
 	elif ! cmp -s package-lock.json node_modules/.lock-of-last-install; then \
 		npm ci --silent && cp package-lock.json node_modules/.lock-of-last-install; fi
 
-# The archives and packages of a release in bin/release: make release VERSION=1.2.3
+# The archives and packages of a release in bin/release, of the version in the file VERSION. make release VERSION=1.2.3 builds another one.
 release:
 	docker/release $(VERSION)
 
@@ -163,7 +165,7 @@ vet:
 
 # Names what gofmt would change.
 fmt:
-	@test -z "$$(gofmt -l adapter cmd docker downsample promql storage)" || { gofmt -l adapter cmd docker downsample promql storage; exit 1; }
+	@test -z "$$(gofmt -l $(SOURCE))" || { gofmt -l $(SOURCE); exit 1; }
 
 # staticcheck, by version, with staticcheck.conf.
 lint:
