@@ -1,5 +1,6 @@
-# Cassia: `make run` starts it, `make test` tests it. Both need nothing but Go; with Java 17 and Maven, or a cluster
-# named in CASSANDRA_HOSTS, the tests also run on Cassandra.
+# Cassia: `make run` starts it, `make test` tests it. `make run` needs only Go. `make test` also needs an Alertmanager, Node 20,
+# Chromium, and Java 17 with Maven (or a cluster named in CASSANDRA_HOSTS); it names each one that is missing, skips the tests that need
+# it, and installs nothing on the system.
 
 GO         ?= go
 TESTFLAGS  ?=
@@ -12,8 +13,8 @@ S3SERVER   := bin/s3-server
 VICTORIA   := bin/victoria-metrics
 UI         := cmd/internal/ui
 
-# What the tests start: a real Prometheus, its promtool, a real node exporter, a real Alertmanager, the back end of Grafana's
-# data source and a real S3 server. Name your own to use those instead.
+# The programs that the tests start: Prometheus, promtool, a node exporter, an Alertmanager, the back end of Grafana's data source and an
+# S3 server. Set a variable to use another one.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
 export CASSIA_TEST_PROMTOOL      ?= $(CURDIR)/$(PROMTOOL)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
@@ -38,7 +39,7 @@ SOURCE   := version.go adapter cmd docker downsample promql storage
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm examples release vet fmt lint wordings clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import programs prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm examples release vet fmt lint wordings clean
 
 all: build
 
@@ -50,9 +51,9 @@ build:
 run: build
 	./bin/cassia serve
 
-# Everything, the real Prometheus, Cassandra and kill -9 included: nine minutes where two cores are idle. A part of the tests
-# waits for what time or other programs do, so more packages and tests run side by side than there are cores.
-test: prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules examples
+# Runs all tests, including those with a real Prometheus, a real Cassandra and kill -9: nine minutes on two idle cores. Some of the tests
+# wait for time to pass or for other programs, so more packages and tests run in parallel than there are cores.
+test: programs examples
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
@@ -98,6 +99,13 @@ bench-tenants: build
 # Blocks of history imported, killed three times on the way, and by remote write: prints a table.
 bench-import: build
 	$(GO) run ./cmd/internal/benchmarks/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
+
+# Builds or finds the programs that the tests start, and names each one that is missing.
+programs:
+	@for program in prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules; do \
+		why=$$($(MAKE) -s --no-print-directory $$program 2>&1 >/dev/null) || \
+			echo "!!! TESTS THAT NEED $$program ARE SKIPPED: $$(echo "$$why" | grep -v '^make' | tail -1)" >&2; done
+	@command -v chromium >/dev/null || echo "!!! TESTS THAT NEED chromium ARE SKIPPED: it is missing" >&2
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))
@@ -145,9 +153,9 @@ endif
 ui: ui-modules
 	cd $(UI) && node_modules/.bin/tsc --noEmit && node build.mjs
 
-# The packages that the page is built from and tested with, as its lock file says. Without Node its tests skip themselves.
+# Installs the packages that the page is built and tested with into node_modules, from its lock file.
 ui-modules:
-	@cd $(UI) && if ! command -v npm >/dev/null; then echo "no npm: the tests of the web page's build skip themselves"; \
+	@cd $(UI) && if ! command -v npm >/dev/null; then echo "npm is missing: install Node 20" >&2; exit 1; \
 	elif ! cmp -s package-lock.json node_modules/.lock-of-last-install; then \
 		npm ci --silent && cp package-lock.json node_modules/.lock-of-last-install; fi
 
