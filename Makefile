@@ -29,8 +29,11 @@ WITH_NODE := docker/cassandra/with-node
 # The packages whose tests take longest begin first, so that the others run beside them.
 LONGEST  := ./cmd/internal/e2e ./storage/cassandra ./storage ./cmd/cassia ./cmd/internal/ui ./promql
 
-# Runs go test and says in a few lines what passed, failed and was skipped, and why.
-SUITE    := $(GO) run ./cmd/internal/suite
+# The folder of the module of the tools, which measure and test Cassia and aren't part of it, and the folder of their programs.
+TOOLS    := cmd/tools
+TOOL     := bin/tools
+# Runs go test, and prints which tests failed, which were skipped and why.
+SUITE    := $(TOOL)/suite
 # For tests of which nobody keeps the program: no tables for debuggers, and vet is a target of its own.
 QUICKLY  := -vet=off -ldflags='-s -w'
 SOAK_FOR ?= 10m
@@ -43,6 +46,12 @@ RACE     ?= ./...
 
 all: build
 
+# Builds a tool, by its path below cmd/tools.
+$(TOOL)/%: FORCE
+	@$(GO) build -C $(TOOLS) -o ../../$@ ./$*
+
+FORCE:
+
 # Builds bin/cassia, without cgo as releases are.
 build:
 	CGO_ENABLED=0 $(GO) build -o bin/cassia ./cmd/cassia
@@ -53,52 +62,54 @@ run: build
 
 # Runs all tests, including those with a real Prometheus, a real Cassandra and kill -9: nine minutes on two idle cores. Some of the tests
 # wait for time to pass or for other programs, so more packages and tests run in parallel than there are cores.
-test: programs examples
+test: programs examples $(SUITE)
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
+	cd $(TOOLS) && ../../$(SUITE) $(SUITEFLAGS) -- $(QUICKLY) $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
-test-short:
+test-short: $(SUITE)
 	$(SUITE) $(SUITEFLAGS) -- -short $(QUICKLY) $(TESTFLAGS) ./...
+	cd $(TOOLS) && ../../$(SUITE) $(SUITEFLAGS) -- -short $(QUICKLY) $(TESTFLAGS) ./...
 
 # What only a Cassandra can show.
-test-cassandra:
+test-cassandra: $(SUITE)
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
 
 # The quick tests under the race detector (it needs a C compiler), with the costly assertions switched on.
-race:
+race: $(SUITE)
 	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(QUICKLY) $(TESTFLAGS) $(RACE)
 
 # The tests that try something else in every run, round after round: make soak SOAK_FOR=1h SEED=7. What fails prints the
 # command that repeats it. docker/cassandra/with-node make soak takes what needs a Cassandra, too.
-soak:
-	$(GO) run ./cmd/internal/soak -for $(SOAK_FOR) $(if $(SEED),-seed $(SEED)) $(SOAKFLAGS)
+soak: $(TOOL)/soak
+	$(TOOL)/soak -for $(SOAK_FOR) $(if $(SEED),-seed $(SEED)) $(SOAKFLAGS)
 
 # Breaks rules of the storage one by one, and says which test noticed and how soon: some ten minutes.
-broken-rules:
-	$(GO) run ./cmd/internal/broken $(BROKENFLAGS)
+broken-rules: $(TOOL)/broken
+	$(TOOL)/broken $(BROKENFLAGS)
 
 bench:
 	$(GO) test -run '^$$' -bench . $(TESTFLAGS) ./...
 
 # The same load into Prometheus, VictoriaMetrics and Cassia, one after the other: prints a table of figures.
-bench-compare: build prometheus victoria-metrics
-	$(GO) run ./cmd/internal/benchmarks/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -victoriametrics $(VICTORIA) -cassia bin/cassia $(COMPAREFLAGS)
+bench-compare: build prometheus victoria-metrics $(TOOL)/benchmarks/compare
+	$(TOOL)/benchmarks/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -victoriametrics $(VICTORIA) -cassia bin/cassia $(COMPAREFLAGS)
 
 # The same load into KairosDB and Cassia on a real Cassandra, one after the other: prints a table of figures.
-bench-kairos: build
-	$(GO) run ./cmd/internal/benchmarks/kairos -cassia bin/cassia $(KAIROSFLAGS)
+bench-kairos: build $(TOOL)/benchmarks/kairos
+	$(TOOL)/benchmarks/kairos -cassia bin/cassia $(KAIROSFLAGS)
 
 # Ninety days of samples in Prometheus' blocks and in Cassia, asked the same: prints tables of figures.
-bench-rollups: build prometheus
-	$(GO) run ./cmd/internal/benchmarks/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
+bench-rollups: build prometheus $(TOOL)/benchmarks/rollups
+	$(TOOL)/benchmarks/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
 
 # A hundred tenants of one Cassia, without and with two that misbehave: prints a table of their latencies.
-bench-tenants: build
-	$(GO) run ./cmd/internal/benchmarks/tenants -cassia bin/cassia $(TENANTSFLAGS)
+bench-tenants: build $(TOOL)/benchmarks/tenants
+	$(TOOL)/benchmarks/tenants -cassia bin/cassia $(TENANTSFLAGS)
 
 # Blocks of history imported, killed three times on the way, and by remote write: prints a table.
-bench-import: build
-	$(GO) run ./cmd/internal/benchmarks/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
+bench-import: build $(TOOL)/benchmarks/imports
+	$(TOOL)/benchmarks/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
 
 # Builds or finds the programs that the tests start, and names each one that is missing.
 programs:
@@ -165,6 +176,7 @@ release:
 
 vet:
 	$(GO) vet ./...
+	cd $(TOOLS) && $(GO) vet ./...
 	$(GO) vet -tags invariants ./storage
 	cd docker/grafana && $(GO) vet .
 	cd docker/examples && $(GO) vet .
@@ -178,6 +190,7 @@ fmt:
 # staticcheck, by version, with staticcheck.conf.
 lint:
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	cd $(TOOLS) && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	cd docker/grafana && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
 	cd docker/s3 && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
 

@@ -11,8 +11,7 @@ import (
 
 // forDevelopers are folders of Go source whose texts only developers read.
 var forDevelopers = []string{
-	"cmd/internal/benchmarks", "cmd/internal/broken", "cmd/internal/cassiatest", "cmd/internal/promrig", "cmd/internal/soak", "cmd/internal/suite",
-	"cmd/internal/tidy", "cmd/internal/s3/s3test", "docker", "promql/bucketfn/bucketfntest", "storage/cassandra/cassandratest", "storage/engine/enginetest",
+	"cmd/internal/cassiatest", "cmd/internal/promrig", "cmd/internal/tidy", "cmd/internal/s3/s3test", "cmd/tools", "docker", "promql/bucketfn/bucketfntest", "storage/cassandra/cassandratest", "storage/engine/enginetest",
 	"storage/engine/faultengine", "storage/pebble/faultfs", "storage/soak", "storage/storagetest",
 }
 

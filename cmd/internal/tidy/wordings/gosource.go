@@ -26,7 +26,7 @@ func goTexts(rel, content string) []Text {
 	if err != nil || ast.IsGenerated(file) {
 		return nil
 	}
-	g := &goFile{rel: rel, fset: fset, kinds: map[ast.Expr]Kind{}, isSaid: map[ast.Expr]bool{}}
+	g := &goFile{rel: rel, fset: fset, kinds: map[ast.Expr]TextKind{}, isSaid: map[ast.Expr]bool{}}
 	ast.Inspect(file, g.visit)
 	return g.texts
 }
@@ -35,7 +35,7 @@ func goTexts(rel, content string) []Text {
 type goFile struct {
 	rel    string
 	fset   *token.FileSet
-	kinds  map[ast.Expr]Kind
+	kinds  map[ast.Expr]TextKind
 	isSaid map[ast.Expr]bool
 	texts  []Text
 }

@@ -14,12 +14,12 @@ var (
 // generated are pages of the manual whose tables are made from help texts, which are counted where they are written.
 var generated = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
 
-func markdownOf(kind Kind) func(rel, content string) []Text {
+func markdownOf(kind TextKind) func(rel, content string) []Text {
 	return func(rel, content string) []Text { return markdown(kind, rel, content) }
 }
 
 // markdown returns the paragraphs, list items, headings and rows of tables of a page, without code.
-func markdown(kind Kind, rel, content string) []Text {
+func markdown(kind TextKind, rel, content string) []Text {
 	var texts []Text
 	var paragraph []string
 	start := 0

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Kind is a kind of text, by who reads it and where.
-type Kind string
+// TextKind is a kind of text, by who reads it and where.
+type TextKind string
 
 // The kinds of texts.
 const (
-	Page      Kind = "page"      // strings and text of the web page
-	Help      Kind = "help"      // help of commands, flags and metrics
-	Messages  Kind = "messages"  // errors, log lines, output of commands
-	Manual    Kind = "manual"    // the manual's pages
-	Readme    Kind = "README"    // README.md, CONTRIBUTING.md, SECURITY.md
-	Changelog Kind = "CHANGELOG" // CHANGELOG.md
-	Examples  Kind = "examples"  // texts and comments below examples
+	Page      TextKind = "page"      // strings and text of the web page
+	Help      TextKind = "help"      // help of commands, flags and metrics
+	Messages  TextKind = "messages"  // errors, log lines, output of commands
+	Manual    TextKind = "manual"    // the manual's pages
+	Readme    TextKind = "README"    // README.md, CONTRIBUTING.md, SECURITY.md
+	Changelog TextKind = "CHANGELOG" // CHANGELOG.md
+	Examples  TextKind = "examples"  // texts and comments below examples
 )
 
 // Kinds are all kinds, in the order in which they are printed.
-var Kinds = []Kind{Page, Help, Messages, Manual, Readme, Changelog, Examples}
+var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples}
 
 // Text is a piece of text that users read. Code in it is replaced by codeMark.
 type Text struct {
-	Kind Kind
+	Kind TextKind
 	// File is relative to the repository's top folder, with slashes. Line is where the text starts; each newline in Text is one of the file.
 	File string
 	Line int
@@ -34,7 +34,7 @@ type Text struct {
 
 // Hit is one stilted wording.
 type Hit struct {
-	Kind   Kind
+	Kind   TextKind
 	File   string
 	Line   int
 	Found  string
@@ -113,8 +113,8 @@ func (t Total) PerThousand() float64 {
 }
 
 // Totals adds up texts and hits by kind.
-func Totals(texts []Text, hits []Hit) map[Kind]Total {
-	totals := map[Kind]Total{}
+func Totals(texts []Text, hits []Hit) map[TextKind]Total {
+	totals := map[TextKind]Total{}
 	for _, t := range texts {
 		sum := totals[t.Kind]
 		sum.Words += Words(t.Text)

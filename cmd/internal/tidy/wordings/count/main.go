@@ -29,7 +29,7 @@ func main() {
 	defer out.Flush()
 	if *kind != "" {
 		for _, t := range texts {
-			if t.Kind == wordings.Kind(*kind) {
+			if t.Kind == wordings.TextKind(*kind) {
 				fmt.Fprintf(out, "%s:%d: %s\n", t.File, t.Line, t.Text)
 			}
 		}
