@@ -62,8 +62,7 @@ func newGrafana(t *testing.T, api string) *grafana {
 		},
 	})
 	t.Cleanup(proxy.Close)
-	path, err := promrig.Binary("CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
-	require.NoError(t, err)
+	path := cassiatest.Binary(t, "CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
 	listen := cassiatest.FreeAddress(t)
 	source := start(t.Context(), t, promrig.Program{
 		Name: "grafana-datasource", Path: path, Args: []string{"--url=" + proxy.URL, "--listen=" + listen},

@@ -50,9 +50,11 @@ func TestContentsHaveEveryPage(t *testing.T) {
 
 // Links lead to pages, sections and files that are there, as the repository is browsed and as pages are served.
 func TestLinksLive(t *testing.T) {
-	readme, err := os.ReadFile(toRoot + "README.md")
-	require.NoError(t, err)
-	requireLinks(t, toRoot, readme)
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		text, err := os.ReadFile(toRoot + name)
+		require.NoError(t, err)
+		requireLinks(t, toRoot, text)
+	}
 	everyPage(t, func(t *testing.T, p Page) {
 		requireLinks(t, ".", p.source)
 	})

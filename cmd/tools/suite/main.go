@@ -2,7 +2,7 @@
 // failed test its output, without that of tests beside it; in the end which tests were skipped and why, which took
 // longest, and how long it all took. `make test` runs it:
 //
-//	go run ./cmd/internal/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
+//	bin/tools/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
 //
 // What stands behind -- goes to `go test`. It ends with status 1 if anything failed, and with -skips=fail also if a test was
 // skipped whose absence nobody has explained: see allowed.

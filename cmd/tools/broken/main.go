@@ -1,6 +1,6 @@
 // Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test noticed and how soon:
 //
-//	go run ./cmd/internal/broken -only clock
+//	bin/tools/broken -only clock
 //
 // (or `make broken-rules`; it takes some ten minutes.) A rule that is broken and not noticed ends it with status 1: then a test is
 // missing.

@@ -1,7 +1,7 @@
 // Tenants shows what many tenants of one Cassia notice of two that misbehave: it prints how long their writes and
 // queries take without and with one that is far over its limits and one that sends garbage:
 //
-//	go run ./cmd/internal/benchmarks/tenants -cassia bin/cassia
+//	bin/tools/benchmarks/tenants -cassia bin/cassia
 package main
 
 import (

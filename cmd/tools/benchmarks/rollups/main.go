@@ -1,7 +1,7 @@
 // Rollups asks the same questions of Cassia and of a real Prometheus that hold the same months of samples, and prints
 // what each answer took of time and CPU, and what the samples take of disk, as tables in Markdown:
 //
-//	go run ./cmd/internal/benchmarks/rollups -prometheus bin/prometheus -cassia bin/cassia
+//	bin/tools/benchmarks/rollups -prometheus bin/prometheus -cassia bin/cassia
 //
 // (or `make bench-rollups`).
 //

@@ -1,7 +1,7 @@
 // Imports measures how fast `cassia import blocks` takes over history, and beside it what the same samples cost by remote
 // write, sealing included, as a table in Markdown:
 //
-//	go run ./cmd/internal/benchmarks/imports -cassia bin/cassia -series 2000 -days 30 -interval 60s -kills 3
+//	bin/tools/benchmarks/imports -cassia bin/cassia -series 2000 -days 30 -interval 60s -kills 3
 //
 // (or `make bench-import`).
 //

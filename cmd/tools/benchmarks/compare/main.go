@@ -1,7 +1,7 @@
 // Compare puts the same load into a real Prometheus, a real VictoriaMetrics and Cassia, one after the other on this
 // machine, and prints what each took, as a table in Markdown:
 //
-//	go run ./cmd/internal/benchmarks/compare -prometheus bin/prometheus -victoriametrics bin/victoria-metrics -cassia bin/cassia
+//	bin/tools/benchmarks/compare -prometheus bin/prometheus -victoriametrics bin/victoria-metrics -cassia bin/cassia
 //
 // (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus' figures include the
 // compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's

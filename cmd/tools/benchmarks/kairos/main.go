@@ -1,7 +1,7 @@
 // Kairos puts the same samples into a real KairosDB and into Cassia, both on the same real Cassandra, and prints what
 // each took of CPU, disk and time, as a table in Markdown:
 //
-//	go run ./cmd/internal/benchmarks/kairos -cassia bin/cassia
+//	bin/tools/benchmarks/kairos -cassia bin/cassia
 //
 //	              JSON, gzip         ┌──────────┐ CQL
 //	          ┌──────────────────────► KairosDB ├──────┐

@@ -1,6 +1,6 @@
 // Soak runs the tests that try something else in every run, round after round with other seeds, for a given time:
 //
-//	go run ./cmd/internal/soak -for 1h -seed 7
+//	bin/tools/soak -for 1h -seed 7
 //
 // (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node gives any command,
 // also the tests that need Cassandra). The seed of a round follows from the first one, so a soak can be repeated. What
