@@ -114,7 +114,7 @@ func TestMappingFilesThatAreWrong(t *testing.T) {
 		"a dropped metric can't have to or labels":      "metrics: [{name: a, drop: true, to: b}]",
 		`"(" is not a valid regular expression`:         "metrics: [{match: '(', to: b}]",
 		"match has no group 2":                          "metrics: [{match: 'a(.)', to: 'b$2'}]",
-		"match has no group 1x; write ${1}x":            "metrics: [{match: 'a(.)', labels: {x: '$1x'}}]",
+		"match has no group 1x; if a letter follows the group, write ${1}x":            "metrics: [{match: 'a(.)', labels: {x: '$1x'}}]",
 		`to: "a.b" is not a valid metric name`:          "metrics: [{name: a, to: a.b}]",
 		`tags: "host": "a.b" is not a valid label name`: "tags: {host: a.b}",
 		`tags: "host": "" is not a valid label name`:    "tags: {host: ''}",
