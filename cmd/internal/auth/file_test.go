@@ -50,7 +50,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	many := "users:\n" + strings.Repeat("- {name: a}\n", maxUsers+1)
 	_, err := parse([]byte(many))
-	require.ErrorContains(t, err, "it must have 1 to 10000")
+	require.ErrorContains(t, err, "must have 1 to 10000")
 }
 
 // FuzzParse: no file makes it panic, and no error contains the hash that stands in every one of them.

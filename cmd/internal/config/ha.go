@@ -27,7 +27,7 @@ type HA struct {
 func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.enabled", "Deduplicate pairs of Prometheus: store the samples of only one of the replicas, and drop the label --ha.replica-label, "+
 		"which distinguishes them.").BoolVar(&h.Enabled)
-	cmd.Flag("ha.tenant", "Like --ha.enabled, for one tenant. Repeatable.").StringsVar(&h.Tenants)
+	cmd.Flag("ha.tenant", "Deduplicate pairs of Prometheus as --ha.enabled does, for this tenant only. Repeatable.").StringsVar(&h.Tenants)
 	cmd.Flag("ha.cluster-label", "External label that all replicas of a pair share.").Default("cluster").StringVar(&h.ClusterLabel)
 	cmd.Flag("ha.replica-label", "External label that distinguishes the replicas of a pair.").Default("__replica__").StringVar(&h.ReplicaLabel)
 	cmd.Flag("ha.failover-timeout", "Failover timeout: how long the elected replica may send nothing before another one is elected. Must exceed the interval "+
