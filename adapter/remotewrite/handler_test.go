@@ -228,7 +228,7 @@ func TestAnswers(t *testing.T) {
 				}
 				return nil
 			}
-		}, 400, "", 1, `1 of 2 samples rejected: too_old (1 sample), such as: {__name__="a"} at 1: sample is older than the retention`},
+		}, 400, "", 1, `1 of 2 samples rejected: too_old (1 sample), such as: {__name__="a"} at 1: the sample is older than the retention`},
 		"too far ahead": {func(r *recorder) { r.floatErr = func(int64) error { return storage.ErrTooFarAhead } }, 400, "", 0, "too_far_ahead (2 samples)"},
 		"were deleted because a clock was fast": {func(r *recorder) {
 			r.floatErr = func(t int64) error {

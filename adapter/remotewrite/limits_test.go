@@ -54,7 +54,7 @@ func TestTenantRate(t *testing.T) {
 	refused := s.sendAs(t, "a", "m4", "m5", "m6")
 	require.Equal(t, http.StatusTooManyRequests, refused.Code)
 	require.Equal(t, "2", refused.Header().Get("Retry-After"))
-	require.Contains(t, refused.Body.String(), `limit samples_per_second of tenant "a": more than 1 samples a second`)
+	require.Contains(t, refused.Body.String(), `limit samples_per_second of tenant "a": more than 1 samples per second`)
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "b", "m4", "m5", "m6").Code, "others aren't disturbed")
 	require.Len(t, s.stored(t, "a"), 3, "nothing of what was refused is stored")
 	now = now.Add(2 * time.Second)

@@ -200,7 +200,7 @@ func TestWhatTheStoreRefusesIsGivenUp(t *testing.T) {
 	r.round(15)
 	r.round(30)
 	require.Equal(t, 2.0, r.skipped())
-	require.Equal(t, 1, strings.Count(r.log.String(), "aren't stored"), "the first of several is logged")
+	require.Equal(t, 1, strings.Count(r.log.String(), "can't store Cassia's own metrics"), "the first of several is logged")
 
 	limit("tenants: {" + Tenant + ": {active_series: 4}}")
 	gauges.WithLabelValues("b").Set(2)

@@ -33,7 +33,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 	for _, f := range found {
 		whats += f.What + "\n"
 	}
-	require.Contains(t, whats, dir+" holds ", "the disk")
+	require.Contains(t, whats, dir+" uses ", "the disk")
 	require.Contains(t, whats, "with unsealed samples, counted once per partition", "the store")
 
 	nobody := httptest.NewServer(nil)

@@ -56,7 +56,7 @@ func TestExportBesideItsServer(t *testing.T) {
 
 	server := startServe(t, "--storage.path="+dir)
 	require.Equal(t, 1, run(append(args, "--url=http://localhost:1"), &stderr))
-	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't answer")
+	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't respond")
 	require.NoFileExists(t, output)
 	require.Zero(t, run(append(args, "--url="+server.URL), &stderr), stderr.String())
 	got, err := os.ReadFile(output)

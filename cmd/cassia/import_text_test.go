@@ -35,7 +35,7 @@ func TestImportText(t *testing.T) {
 	}{
 		{[]string{"openmetrics", "bad.om"}, "line 2: b has no timestamp"},
 		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: ends where"},
-		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "not VictoriaMetrics' native format, or damaged"},
+		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},

@@ -262,7 +262,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte("nonsense"))
-		}, "can't be read", 1},
+		}, "invalid response: ", 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: up("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}}}})
 		}, `chunk of {__name__="up", job="a"}: `, 1},

@@ -49,7 +49,7 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 	} {
 		eachKind(t, opened(t, url), func(err error) {
 			require.ErrorContains(t, err, want)
-			require.NotContains(t, err.Error(), "tries")
+			require.NotContains(t, err.Error(), "attempts")
 			require.EqualValues(t, 1, connections.Swap(0))
 		})
 	}
@@ -68,7 +68,7 @@ func TestRefusalsEndAtOnce(t *testing.T) {
 	once := func(want string) func(error) {
 		return func(err error) {
 			require.ErrorContains(t, err, want)
-			require.NotContains(t, err.Error(), "tries")
+			require.NotContains(t, err.Error(), "attempts")
 			require.Equal(t, 1, proxy.Seen()-seen)
 			seen = proxy.Seen()
 		}

@@ -101,7 +101,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			case http.StatusForbidden:
 				require.Contains(t, w.Body.String(), `user \"`+user+`\" doesn't have the role `)
 			case http.StatusBadRequest:
-				require.Contains(t, w.Body.String(), "use the header X-Scope-OrgID")
+				require.Contains(t, w.Body.String(), "name the tenant in the header X-Scope-OrgID")
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func TestTenantOfAUser(t *testing.T) {
 		{"reader", "/t/c/api/v1/query", "a", 400, "the path names c, but the header X-Scope-OrgID names a"},
 		{"admin", "/api/v1/query", "", 200, "default for admin"},
 		{"admin", "/api/v1/query", "x|y", 200, "x|y for admin"},
-		{"undecided", "/api/v1/query", "", 400, "use the header X-Scope-OrgID"},
+		{"undecided", "/api/v1/query", "", 400, "name the tenant in the header X-Scope-OrgID"},
 		{"undecided", "/api/v1/query", "b", 200, "b for undecided"},
 	} {
 		header := []string{"Authorization", "Bearer " + c.user}

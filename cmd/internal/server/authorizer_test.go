@@ -71,7 +71,7 @@ func TestSeveralTenants(t *testing.T) {
 		{true, "/t/b%7Ca/api/v1/query", "a|b", "a|b", 200},
 		{true, "/api/v1/query", "a|a", "a", 200},
 		{true, "/api/v1/query", "a|", "invalid name", 400},
-		{true, "/api/v1/query", strings.Repeat("a|", maxTenants) + "a", "at most 64", 400},
+		{true, "/api/v1/query", strings.Repeat("a|", maxTenants) + "a", "the maximum is 64", 400},
 		{true, "/api/v1/write", "a|b", "invalid name", 400},
 		{true, "/api/v1/admin/tsdb/delete_series", "a|b", "invalid name", 400},
 		{false, "/api/v1/query", "a|b", "invalid name", 400},
