@@ -7,8 +7,8 @@ const less = /^Reduce the query/;
 
 test('to reduce the query is advised where that helps', () => {
   for (const message of [
-    'tenant default: query_series: the query needs too much: it reads 12 series, at most 10 are allowed; choose fewer, or ask the operator for more',
-    'expanding series: storage: the query needs too much: its labels and encoded samples are more than 5 bytes; ask for a shorter range',
+    'tenant default: query_series: the query is too large: it selects more than 10 series; select fewer series, or ask the operator to raise the limit',
+    'expanding series: storage: the query is too large: its labels and encoded samples exceed 5 bytes; query a shorter range or fewer series, or raise the limit',
     'storage: the query is too large: it reads more than 5 samples',
     'query processing would load too many samples into memory in query execution',
   ]) assert.match(adviceFor(new ApiError(422, 'execution', message)), less);
