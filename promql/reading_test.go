@@ -36,7 +36,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 		refuse        bool
 		made, refused bool
 	}{
-		{"raw samples exist", 2 * time.Hour, false, false, false},
+		{"samples are there", 2 * time.Hour, false, false, false},
 		{"samples are there, none may be made", 2 * time.Hour, true, false, false},
 		{"samples are gone", 72 * time.Hour, false, true, false},
 		{"samples are gone, none may be made", 72 * time.Hour, true, false, true},
@@ -115,7 +115,7 @@ func TestSeriesAreListedForRemoteRead(t *testing.T) {
 		refuse       bool
 		listed, made bool
 	}{
-		{"raw samples exist", 2 * time.Hour, false, true, false},
+		{"samples are there", 2 * time.Hour, false, true, false},
 		{"samples are there, none may be made", 2 * time.Hour, true, true, false},
 		{"there are 5m rollups", 36 * time.Hour, false, true, true},
 		{"there are 1h rollups", 72 * time.Hour, false, true, true},

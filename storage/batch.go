@@ -194,7 +194,7 @@ func (b *Batch) checkAhead(t int64) error {
 	case err != nil:
 		return err
 	case wait > 0:
-		return fmt.Errorf("%w: retry; from %v from now on the sample is rejected unless the clock is corrected", ErrMaybeAhead, wait.Round(time.Second))
+		return fmt.Errorf("%w: retry; after %v the sample is rejected unless the clock is corrected", ErrMaybeAhead, wait.Round(time.Second))
 	}
 	_, now := b.s.clock.Bounds()
 	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), true

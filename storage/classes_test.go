@@ -371,7 +371,7 @@ func TestBadClassesAreRefused(t *testing.T) {
 	}
 	for name, list := range map[string][]Class{
 		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
-		"there are 8": many, "the retention of 5m rollups must be at least that of raw samples (": {classOfJob("a", "a", Keep{2 * day, day, 0})},
+		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", Keep{2 * day, day, 0})},
 	} {
 		o := DefaultOptions()
 		o.Classes = list

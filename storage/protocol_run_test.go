@@ -363,7 +363,7 @@ func (r *protocolRun) operation(line string) error {
 	case "clean":
 		r.tolerate("cleaning", r.store.CleanTombstones(ctx, arg(1)))
 	case "workoff":
-		r.tolerate("recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples", r.store.WorkOffDeletes(ctx, arg(1)))
+		r.tolerate("recomputing rollups", r.store.WorkOffDeletes(ctx, arg(1)))
 	case "compact":
 		r.compact(ctx)
 	case "count":

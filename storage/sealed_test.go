@@ -32,7 +32,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			id := format.SeriesIDOf(bad)
 			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), append(format.AppendLabels(nil, labels.EmptyLabels()), 9, 'k'))
 		}, "raw", "malformed labels", 1, "up"},
-		{"labels belong to another series", func(w *rowFixture, slot int64) {
+		{"labels of another series", func(w *rowFixture, slot int64) {
 			id := format.SeriesIDOf(bad)
 			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), format.AppendLabels(nil, good))
 		}, "raw", "another series", 1, "up"},

@@ -134,7 +134,7 @@ func (c *alertCheck) tooLarge(what, name string, n, most int) error {
 func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
-			return 0, fmt.Errorf("%w: its text has more than %d bytes", ErrAlertTooLarge, most)
+			return 0, fmt.Errorf("%w: the text has more than %d bytes", ErrAlertTooLarge, most)
 		}
 		return len(text), nil
 	}

@@ -55,7 +55,7 @@ func TestAlertsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ label, annotation, told string }{
 		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in the template may create`},
 		"annotation of 128 KiB": {annotation: doubled(13), told: "the text has more than 65536 bytes"},
-		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: its text has more than 4096 bytes`},
+		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: the text has more than 4096 bytes`},
 		"static label":          {label: strings.Repeat("x", 5000), told: "the text has more than 4096 bytes"},
 		"loop":                  {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`, told: "the text has more than 65536 bytes"},
 		"endless loop":          {annotation: `{{ range 1000000000000 }}{{ end }}`, told: "the template executes more than 50000 steps"},
@@ -65,7 +65,7 @@ func TestAlertsAreBounded(t *testing.T) {
 		"width as an argument":  {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100), told: "bytes"},
 		"references":            {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
 		"width of a billion":    {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
-		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "its template has more than 50000 steps"},
+		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "the template executes more than 50000 steps"},
 		"repetitions":           {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`, told: "regular expressions too large"},
 		"replaced repetitions":  {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
 		"same argument":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},

@@ -43,14 +43,14 @@ func TestOptionsAreChecked(t *testing.T) {
 		"the host's name is missing":                           func(o *Options) { o.Hosts = []string{":9042"} },
 		"keyspace \"Metrics\"":                                 func(o *Options) { o.Keyspace = "Metrics" },
 		"replication \"three\"":                                func(o *Options) { o.Replication = "three" },
-		"consistency \"ANY\"":                                  func(o *Options) { o.Consistency = "ANY" },
+		"consistency level \"ANY\"":                            func(o *Options) { o.Consistency = "ANY" },
 		"a password is set without a username":                 func(o *Options) { o.Password = "x" },
 		"TLS: certificate and key must be set together":        func(o *Options) { o.TLS = TLSOptions{Enabled: true, CertFile: "x"} },
 		"TLS isn't enabled":                                    func(o *Options) { o.TLS.CAFile = "x" },
 		"Timeout is 1ms":                                       func(o *Options) { o.Timeout = time.Millisecond },
 		"ConnectTimeout is 0s":                                 func(o *Options) { o.ConnectTimeout = 0 },
 		"MaxInFlight is 0":                                     func(o *Options) { o.MaxInFlight = 0 },
-		"a retention of -1ns":                                  func(o *Options) { o.Retention = -1 },
+		"the retention is -1ns":                                func(o *Options) { o.Retention = -1 },
 		"Logger is nil":                                        func(o *Options) { o.Logger = nil },
 		"Now is nil":                                           func(o *Options) { o.Now = nil },
 	} {
@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		"other data centers": {func(o *Options) { o.Replication = "mars:1" }, []string{"no copies in data center", "mars"}},
 		"too few nodes":      {func(o *Options) { o.Replication = "99" }, []string{"LOCAL_QUORUM of 99 copies needs 50 nodes"}},
 		"too few copies": {func(o *Options) { o.Replication, o.Consistency = "1", "THREE" },
-			[]string{"THREE needs 3 copies", "keeps 1"}},
+			[]string{"THREE needs 3 copies", "has 1"}},
 		"TLS": {func(o *Options) { o.TLS = TLSOptions{Enabled: true} }, []string{"TLS"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"cut":                      good[:len(good)-3],
 		"cut and resealed":         resealed(good[:len(good)-3]),
 		"more behind":              resealed(append(append([]byte(nil), good...), 7)),
-		"unknown content":          envelope(0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+		"contains unknown":         envelope(0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0),
 		"no samples":               envelope(containsFloats, 0, 0, 0, 0),
 		"too many floats":          envelope(containsFloats, MaxSamples+1, 0, 0, math.MaxUint32),
 		"count beyond integers":    envelope(containsFloats, math.MaxUint64, 1, 0, math.MaxUint32),

@@ -62,15 +62,15 @@ func TestNextPeriod(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC).UnixMilli(), later.FromMS)
 	for name, wrong := range map[string]Period{
-		"nothing changes":         {SlotMS: 2 * HourMS},
-		"fewer partitions":        {Partitions: 2},
-		"is not a multiple of 1h": {Partitions: 6},
-		"too many":                {Partitions: 8192},
-		"a slot of minutes":       {SlotMS: HourMS / 2},
-		"a slot of two days":      {SlotMS: 2 * DayMS, RawWindowMS: 4 * DayMS},
-		"a window of a slot":      {RawWindowMS: 2 * HourMS},
-		"slots in no windows":     {SlotMS: 7 * HourMS},
-		"a window of years":       {RawWindowMS: 106_751 * DayMS},
+		"nothing changes":     {SlotMS: 2 * HourMS},
+		"fewer partitions":    {Partitions: 2},
+		"no multiple":         {Partitions: 6},
+		"too many":            {Partitions: 8192},
+		"a slot of minutes":   {SlotMS: HourMS / 2},
+		"a slot of two days":  {SlotMS: 2 * DayMS, RawWindowMS: 4 * DayMS},
+		"a window of a slot":  {RawWindowMS: 2 * HourMS},
+		"slots in no windows": {SlotMS: 7 * HourMS},
+		"a window of years":   {RawWindowMS: 106_751 * DayMS},
 	} {
 		_, err := p.Next(wrong, time.Time{}, noon)
 		require.ErrorIs(t, err, ErrBadPeriod, name)

@@ -46,7 +46,7 @@ func TestRows(t *testing.T) {
 		require.ErrorContains(t, Rows(t.Context(), r.eng, table, nil, nil), say)
 	}
 	require.ErrorContains(t, Rows(t.Context(), r.eng, "store", map[string]string{"name": "store", "nam": "x"}, nil), `no field "nam"`)
-	require.ErrorContains(t, Rows(t.Context(), r.eng, "stage", map[string]string{"slot": "x"}, nil), "no integer")
+	require.ErrorContains(t, Rows(t.Context(), r.eng, "stage", map[string]string{"slot": "x"}, nil), "is not an integer")
 
 	var lines []string
 	require.NoError(t, Overview(t.Context(), r.View(), func(s string) { lines = append(lines, s) }))

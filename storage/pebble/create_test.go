@@ -139,12 +139,12 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"a newer SYNCED":          {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "use the release of Cassia that wrote it"},
-		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "use the release of Cassia that wrote it"},
+		"a newer SYNCED":          {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "Use the release of Cassia that wrote it"},
+		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "Use the release of Cassia that wrote it"},
 		"a store of a newer form": {withHeader(func(h *ledgerHeader) { h.Store = []byte(`{"format":99}`) }), errNotAdmitted, ""},
 		"a newer Pebble":          {withFile("marker.format-version.000099.999"), errBadFormat, "use the release of Cassia that wrote it"},
 		"a restore":               {withFile(restoring + "/x"), ErrUnfinishedRestore, "restore again"},
-		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which is Prometheus's"},
+		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which belongs to Prometheus"},
 		"a Prometheus alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("01JD0000000000000000000000/meta.json")(t, dir)

@@ -53,7 +53,7 @@ func TestKeep(t *testing.T) {
 	require.Empty(t, names, "none is whole")
 	names, future := Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Taken: now}, {Name: "b", Taken: now.Add(25 * time.Hour)}}, now)
 	require.Empty(t, names)
-	require.Equal(t, "b", future, "no older backup is removed, because the time of one backup is in the future; check this machine's clock")
+	require.Equal(t, "b", future, "the clock is wrong, or was")
 	require.Error(t, Keep{Daily: -1}.Validate())
 	require.NoError(t, Keep{Daily: 1}.Validate())
 }

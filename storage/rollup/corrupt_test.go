@@ -43,7 +43,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"cut":                          good[:len(good)-1],
 		"cut and resealed":             resealed(good[:len(good)-1]),
 		"more behind":                  resealed(append(append([]byte(nil), good...), 7)),
-		"without buckets":              envelopeOf(1000, 0, 0, 1, 0),
+		"no buckets":                   envelopeOf(1000, 0, 0, 1, 0),
 		"too many buckets":             envelopeOf(1000, MaxBuckets+1, 0, 1, 0),
 		"no width":                     envelopeOf(0, 1, 0, 1, 0),
 		"width beyond time":            envelopeOf(math.MaxUint64, 1, 0, 1, 0),

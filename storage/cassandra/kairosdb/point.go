@@ -32,7 +32,7 @@ func parseLayout(spec map[string]string) (layout, error) {
 		l.unit = unit(text)
 	}
 	if l.unit != unitLegacy && l.unit != unitMilliseconds && l.unit != unitSeconds {
-		return l, fmt.Errorf("kairosdb: table spec has the unknown row_time_unit %q; supported are LEGACY, MILLISECONDS and SECONDS", l.unit)
+		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q; must be LEGACY, MILLISECONDS or SECONDS", l.unit)
 	}
 	if text, ok := spec["row_width"]; ok {
 		width, err := strconv.ParseInt(text, 10, 64)

@@ -76,17 +76,17 @@ func TestKeys(t *testing.T) {
 
 func TestCorruptKeys(t *testing.T) {
 	for name, key := range map[string][]byte{
-		"nothing":                     {},
-		"metric and time are missing": hexKey(t, "0x00", rowTimeHex, "a=b:"),
-		"no time":                     hexKey(t, "m", "0x0000000000000000"),
-		"no end of metric":            []byte("metric"),
-		"type without length":         hexKey(t, "m", "0x00", rowTimeHex, "0x00"),
-		"type cut off":                hexKey(t, "m", "0x00", rowTimeHex, "0x0005", "abcd"),
-		"negative length":             hexKey(t, "m", "0x00", rowTimeHex, "0x0080", strings.Repeat("a", 200)),
-		"tag without value":           hexKey(t, "m", "0x00", rowTimeHex, "a"),
-		"value without end":           hexKey(t, "m", "0x00", rowTimeHex, "a=b"),
-		"escape at the end":           hexKey(t, "m", "0x00", rowTimeHex, "a=b="),
-		"not valid UTF-8":             hexKey(t, "m", "0x00", rowTimeHex, "a=", "0xff", ":"),
+		"nothing":             {},
+		"no metric":           hexKey(t, "0x00", rowTimeHex, "a=b:"),
+		"no time":             hexKey(t, "m", "0x0000000000000000"),
+		"no end of metric":    []byte("metric"),
+		"type without length": hexKey(t, "m", "0x00", rowTimeHex, "0x00"),
+		"type cut off":        hexKey(t, "m", "0x00", rowTimeHex, "0x0005", "abcd"),
+		"negative length":     hexKey(t, "m", "0x00", rowTimeHex, "0x0080", strings.Repeat("a", 200)),
+		"tag without value":   hexKey(t, "m", "0x00", rowTimeHex, "a"),
+		"value without end":   hexKey(t, "m", "0x00", rowTimeHex, "a=b"),
+		"escape at the end":   hexKey(t, "m", "0x00", rowTimeHex, "a=b="),
+		"no UTF-8":            hexKey(t, "m", "0x00", rowTimeHex, "a=", "0xff", ":"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseKey(key)
