@@ -460,7 +460,7 @@ step('Relabel shows what rules drop, and tries others', async () => {
   page.allowed.push(/status of 400/);
   await rules.fill('- {regx: a}');
   await page.getByRole('button', { name: 'Test', exact: true }).click();
-  await page.getByText(/the key regx is unknown/).waitFor();
+  await page.getByText(/unknown key regx/).waitFor();
   await page.context().close();
 });
 
@@ -661,7 +661,7 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByText('Health checks').waitFor();
   const failed = page.locator('.notice.error', { hasText: 'The last backup failed' });
-  await failed.getByText(`folder of backups: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
+  await failed.getByText(`backup folder: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
   await page.locator('.state.s-firing', { hasText: /^failed$/ }).first().waitFor();
   await sound(page, 'what an admin sees', 0.3); // The form gave way to the view.
   await page.context().close();
