@@ -267,7 +267,7 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 			require.Error(t, s.once(t.Context()))
 			broken.Store(false)
 			status = s.Status()
-			require.Contains(t, status.Runs[0].Error, "after 20 attempts")
+			require.Contains(t, status.Runs[0].Error, "after up to 20 attempts")
 			require.False(t, status.Runs[0].Made)
 			require.Nil(t, status.Running)
 		}

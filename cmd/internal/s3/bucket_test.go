@@ -127,7 +127,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 	for url, want := range map[string]string{
 		"s3://nothing/x?endpoint=http://" + server.Address:                   "the bucket doesn't exist; create it, or correct the URL",
 		s3test.At(dead.Addr().String(), ""):                                  "connection refused",
-		s3test.At(down.Address, ""):                                          "after 20 attempts",
+		s3test.At(down.Address, ""):                                          "after up to 20 attempts",
 		s3test.At(server.Address, "") + "&region=eu-west-1":                  "set the bucket's region with region= in the URL",
 		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't use",
 	} {
