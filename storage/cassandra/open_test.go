@@ -215,9 +215,9 @@ func testSpoiledSchema(t *testing.T, o Options) {
 		require.NotEmpty(t, d.Do)
 	}
 	require.Equal(t, []string{
-		"raw: its compaction is SizeTieredCompactionStrategy, this release uses TimeWindowCompactionStrategy",
-		"raw: its compaction_window is none, this release uses 1 DAYS",
-		"raw: its gc_grace_seconds is 5, this release uses 86400",
+		"raw: its compaction is SizeTieredCompactionStrategy; this release uses TimeWindowCompactionStrategy",
+		"raw: its compaction_window is none; this release uses 1 DAYS",
+		"raw: its gc_grace_seconds is 5; this release uses 86400",
 	}, what)
 	for _, d := range differences {
 		run("%s", d.Do)
