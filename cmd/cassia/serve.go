@@ -205,7 +205,7 @@ func (p *process) openStore(ctx context.Context) error {
 
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
 		err = withSettingsFlags(errors.Join(err, p.engine.Close()))
-		return fmt.Errorf("%s: %w", p.c.Where(), lineError{err})
+		return fmt.Errorf("%s: %w", p.c.Where(), oneLineError{err})
 	}
 	p.logStore()
 	go panics.Repeat(ctx, "watching free space", func() { p.watchRoom(ctx) })
@@ -394,8 +394,8 @@ func buildCollector() prometheus.Collector {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// lineError is an error whose text is one line.
-type lineError struct{ error }
+// oneLineError is an error whose text is one line.
+type oneLineError struct{ error }
 
-func (e lineError) Error() string { return oneLine(e.error) }
-func (e lineError) Unwrap() error { return e.error }
+func (e oneLineError) Error() string { return oneLine(e.error) }
+func (e oneLineError) Unwrap() error { return e.error }
