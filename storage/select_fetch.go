@@ -71,10 +71,11 @@ func (g *groups) init(sel *selection, sorted bool) {
 		return
 	}
 	g.series = groupSeries
-	if sorted {
-		g.series = max(groupSeries, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
-	} else if rows := sel.r.s.distance().groupRows; rows > 0 {
+	if rows := sel.r.s.distance().groupRows; rows > 0 {
 		g.series = max(groupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+	}
+	if sorted {
+		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
 	}
 	g.read = make([]uint64, (len(sel.series)+63)/64)
 	g.all = make([]group, (len(sel.series)+g.series-1)/g.series)
