@@ -126,7 +126,10 @@ func checkText(input string) (texts []string, err error) {
 			if matchers++; inBraces && matchers > maxMatchers {
 				return nil, fmt.Errorf("%w: a selector has more than %d matchers", ErrQueryTooComplex, maxMatchers)
 			}
-			if here.commas++; !inBraces && here.commas >= maxListed {
+			if !inBraces {
+				here.commas++
+			}
+			if here.commas >= maxListed {
 				return nil, fmt.Errorf("%w: a list of more than %d labels or arguments", ErrQueryTooComplex, maxListed)
 			}
 		default:

@@ -43,6 +43,7 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 		"1,000 labels":              {"a * on (a) group_left (b" + strings.Repeat(",b", 999) + ") c", ""},
 		"many labels":               {"a * on (a) group_left (b" + strings.Repeat(",b", 10_000) + ") c", "more than 1000 labels"},
 		"many labels in a sum":      {"sum by (b" + strings.Repeat(",b", 10_000) + ") (c)", "more than 1000 labels"},
+		"matchers are no list":      {`label_replace({c='d',` + strings.Repeat(`a!="b",`, 999) + `}, "x", "y", "z", "w")`, ""},
 		"quoted":                    {`{a="` + strings.Repeat("(", 5000) + `"}`, ""},
 		"comment":                   {"x # " + strings.Repeat("(", 5000), ""},
 		"long":                      {strings.Repeat(" ", maxQueryLen) + "x", "the maximum is 1048576"},
