@@ -22,6 +22,8 @@ const (
 	// maxMatchers bounds the matchers of one selector, maxSelectors the selectors of one request.
 	maxMatchers  = 1000
 	maxSelectors = 1000
+	// maxListed bounds a list in parentheses: of labels, which are looked up in each series, or of arguments.
+	maxListed = 1000
 )
 
 // ErrQueryTooComplex means that a query is too long or too deep to be looked at.
@@ -66,8 +68,8 @@ func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matche
 	return p.Parser.ParseMetricSelectors(inputs)
 }
 
-// level is what stands in one pair of parentheses or brackets: so many operators, and in it another level.
-type level struct{ operators, inner int }
+// level is what stands in one pair of parentheses or brackets: so many operators and commas, and in it another level.
+type level struct{ operators, inner, commas int }
 
 // checkTexts looks at the queries of a request before they are parsed.
 func checkTexts(inputs ...string) error {
@@ -123,6 +125,12 @@ func checkText(input string) (texts []string, err error) {
 		case parser.COMMA:
 			if matchers++; inBraces && matchers > maxMatchers {
 				return nil, fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
+			}
+			if !inBraces {
+				here.commas++
+			}
+			if here.commas >= maxListed {
+				return nil, fmt.Errorf("%w: a list of more than %d labels or arguments", ErrQueryTooComplex, maxListed)
 			}
 		default:
 			if word.Typ.IsOperator() && !inBraces {

@@ -8,8 +8,12 @@ import (
 )
 
 // checkSteps refuses a query of which a part has more steps than samples may be held: the evaluator makes room for
-// all steps of a subquery before it computes the first, and 50 years at 1 ms are more than any memory.
+// all steps of a subquery before it computes the first, and 50 years at 1 ms are more than any memory. It refuses steps below a
+// millisecond, by which the evaluator divides as by 0.
 func checkSteps(stmt *parser.EvalStmt, limit int) error {
+	if stmt.Interval > 0 && stmt.Interval < time.Millisecond {
+		return fmt.Errorf("%w: a step of %s; the minimum is 1ms", ErrQueryTooComplex, stmt.Interval)
+	}
 	return checkStepsOf(stmt.Expr, stmt.End.Sub(stmt.Start), int64(limit))
 }
 

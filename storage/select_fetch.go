@@ -21,9 +21,9 @@ const (
 	groupSeries = 256
 	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
 	mostGroupSeries = 4096
-	// sortedRows is how many chunks a group of a sorted answer has. Pages are in the order of ids, so each group needs nearly all pages: they
-	// are read once per group, and not for every 256 series.
-	sortedRows = 16384
+	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
+	// are read as often, and three groups are in memory. A group has at most sortedRows chunks.
+	sortedGroups, sortedRows = 16, 16384
 	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
 	groupsAhead = 2
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
@@ -71,10 +71,11 @@ func (g *groups) init(sel *selection, sorted bool) {
 		return
 	}
 	g.series = groupSeries
-	if sorted {
-		g.series = max(groupSeries, sortedRows/sel.mostChunks()&^63)
-	} else if rows := sel.r.s.distance().groupRows; rows > 0 {
+	if rows := sel.r.s.distance().groupRows; rows > 0 {
 		g.series = max(groupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+	}
+	if sorted {
+		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
 	}
 	g.read = make([]uint64, (len(sel.series)+63)/64)
 	g.all = make([]group, (len(sel.series)+g.series-1)/g.series)

@@ -205,7 +205,7 @@ func (p *process) openStore(ctx context.Context) error {
 
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
 		err = withSettingsFlags(errors.Join(err, p.engine.Close()))
-		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
+		return fmt.Errorf("%s: %w", p.c.Where(), oneLineError{err})
 	}
 	p.logStore()
 	go panics.Repeat(ctx, "watching free space", func() { p.watchRoom(ctx) })
@@ -393,3 +393,9 @@ func buildCollector() prometheus.Collector {
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// oneLineError is an error whose text is one line.
+type oneLineError struct{ error }
+
+func (e oneLineError) Error() string { return oneLine(e.error) }
+func (e oneLineError) Unwrap() error { return e.error }

@@ -149,3 +149,18 @@ func TestSignalStopsInOrder(t *testing.T) {
 	require.Zero(t, <-status)
 	require.Empty(t, stderr.String())
 }
+
+// TestServeIsStoppedWhileItOpens stops a process at each moment of opening a new store, which is no error.
+func TestServeIsStoppedWhileItOpens(t *testing.T) {
+	for after := range 40 {
+		app := kingpin.New("cassia", "")
+		c := config.Register(app.Command("serve", ""), 1<<30)
+		_, err := app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + t.TempDir()})
+		require.NoError(t, err)
+		require.NoError(t, c.Validate())
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(after)*time.Millisecond, cancel)
+		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }), "after %d ms", after)
+		cancel()
+	}
+}

@@ -15,7 +15,7 @@ var unseenErrors = map[string][]string{
 	},
 	"it stands before or around another error, whose line it is": {
 		"pebble.ErrLockHeld",
-		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError",
+		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError", "main.oneLineError",
 		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {

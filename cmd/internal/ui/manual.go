@@ -78,7 +78,7 @@ func manualPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
-	text, err := p.HTML(v.Base)
+	text, err := pageText(p, v.Base)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -86,6 +86,21 @@ func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
 	title, rest, _ := strings.Cut(text, "</h1>")
 	v.Heading, v.Text = template.HTML(title+"</h1>"), template.HTML(rest) //nolint:gosec // They are the program's own.
 	showManual(w, v)
+}
+
+// pageTexts are the texts of pages as HTML, by page and base: to make one takes up to 30 ms, and anybody may ask for it.
+var pageTexts sync.Map
+
+func pageText(p manual.Page, base string) (string, error) {
+	key := [2]string{p.Topic, base}
+	if text, ok := pageTexts.Load(key); ok {
+		return text.(string), nil
+	}
+	text, err := p.HTML(base)
+	if err == nil {
+		pageTexts.Store(key, text)
+	}
+	return text, err
 }
 
 func showManual(w http.ResponseWriter, v manualView) {
