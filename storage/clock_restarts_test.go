@@ -109,6 +109,34 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	}
 }
 
+// TestAcceptedAfterADeleteByAClockAhead deletes all up to the present of a clock that is 40 days ahead. What is accepted once it is right isn't deleted,
+// and is shown also when the clock is ahead again and hides it: from samples, as the slot's rollups aren't marked as made with the delete.
+func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
+	r := alone(t)
+	keep := func(o *Options) { o.Retention = 30 * day }
+	m := r.start(0, keep)
+	require.NoError(t, m.write(r.now(), 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	m.stop()
+	const ahead = 40 * day
+	m = r.start(ahead, keep, r.today(ahead))
+	r.pass(time.Minute)
+	_, err := m.Expire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, r.now().Add(ahead).UnixMilli(), ofMetric()...))
+	m.stop()
+
+	m = r.start(0, keep)
+	for i := range 10 {
+		require.NoError(t, m.write(r.now().Add(-time.Duration(i)*time.Minute), 2))
+	}
+	require.NoError(t, m.SealAll(t.Context()))
+	require.Equal(t, 10, m.visible())
+	m.set(100 * day)
+	require.Zero(t, m.visible())
+	require.Equal(t, 10, m.countedAnywhere())
+}
+
 // TestUnsealedSamplesPassTheRetention accepts late samples right before they are past the retention of raw samples, beside sealed ones. Until they are
 // sealed they are in the buckets that answer for that time.
 func TestUnsealedSamplesPassTheRetention(t *testing.T) {

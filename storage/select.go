@@ -138,7 +138,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 			return nil, err
 		}
 		if q.Resolution != rollup.Raw {
-			r.showUnsealed(sel.open)
+			r.showStanding(sel.open)
 		}
 	}
 	var found []matching

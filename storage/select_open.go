@@ -71,9 +71,20 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 	return list, ctx.Err()
 }
 
-// showUnsealed lowers the horizons of raw samples to the beginning of the oldest slot with unsealed ones, as far as all raw rows stand:
-// rollups have these samples when they are sealed.
-func (r *request) showUnsealed(list []openSeries) {
+// showStanding lowers the horizons of raw samples, as far as all raw rows stand, to the beginning of the oldest slot whose rollups may not answer
+// for it: they have unsealed samples only when these are sealed, and they may have been made without a delete. Other slots stay answered from rollups.
+func (r *request) showStanding(list []openSeries) {
+	show := func(h *Horizons, first int64) {
+		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.held, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+	}
+	for i := range r.hidden {
+		h := &r.hidden[i]
+		for _, d := range r.deletes {
+			if first := max(d.Start, h.held+1); first <= min(d.End, h.At[rollup.Raw]) {
+				show(h, first)
+			}
+		}
+	}
 	for i := range list {
 		o := &list[i]
 		if o.class >= int64(len(r.hidden)) {
@@ -85,7 +96,7 @@ func (r *request) showUnsealed(list []openSeries) {
 			continue
 		}
 		for first := range o.unsealed.First(from, to) {
-			h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.held, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+			show(h, first)
 		}
 	}
 	for i := range list {

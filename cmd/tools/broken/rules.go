@@ -81,7 +81,7 @@ var rules = []rule{
 	},
 	{
 		"buckets include unsealed samples of hidden slots", "storage/select.go",
-		"			r.showUnsealed(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
+		"			r.showStanding(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
 	},
 	{
 		"a new store records its observed uptime at once", "storage/membership/clock_row.go",
