@@ -134,7 +134,7 @@ func TestDoctorOnCassandra(t *testing.T) {
 
 	_, text, err = examine(t, time.Now(), 12*month, flags...)
 	require.NoError(t, err)
-	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS, this release uses 12 DAYS")
+	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS; this release uses 12 DAYS")
 	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
 
 	_, nobody, err := examine(t, time.Now(), month, "--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1")

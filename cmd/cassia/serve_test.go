@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -139,7 +140,7 @@ func TestSignalStopsInOrder(t *testing.T) {
 		status <- run([]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + address, "--log.level=error"}, &stderr)
 	}()
 	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + address + "/-/healthy")
+		answer, err := http.Get("http://" + address + "/-/ready") // Before, its store is being opened, and would be left as it is.
 		if err != nil {
 			return false
 		}
@@ -153,14 +154,18 @@ func TestSignalStopsInOrder(t *testing.T) {
 // TestServeIsStoppedWhileItOpens stops a process at each moment of opening a new store, which is no error.
 func TestServeIsStoppedWhileItOpens(t *testing.T) {
 	for after := range 40 {
+		dir, err := os.MkdirTemp("", "cassia-stopped-")
+		require.NoError(t, err)
 		app := kingpin.New("cassia", "")
 		c := config.Register(app.Command("serve", ""), 1<<30)
-		_, err := app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + t.TempDir()})
+		_, err = app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + dir})
 		require.NoError(t, err)
 		require.NoError(t, c.Validate())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(after)*time.Millisecond, cancel)
 		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }), "after %d ms", after)
 		cancel()
+		// Opening may go on in the background, and make files.
+		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, cassiatest.Patience, 10*time.Millisecond)
 	}
 }

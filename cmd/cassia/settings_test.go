@@ -172,7 +172,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 			require.NoError(t, s.SealAll(t.Context()))
 		}
 		require.NoError(t, s.Close())
-		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "no samples are accepted"), log.String())
+		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "so no samples are accepted"), log.String())
 	}
 	requireClocks(t, eng, at)
 }

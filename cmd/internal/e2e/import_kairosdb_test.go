@@ -258,7 +258,7 @@ func TestImportKairosDB(t *testing.T) {
 		require.NoError(t, os.WriteFile(i.mapping, []byte("drop_tags: [host]\nmetrics: [{match: 'kairosdb\\..*', drop: true}]"), 0o600))
 		_, complaint, status := i.run(t)
 		require.Equal(t, 1, status)
-		require.Contains(t, complaint, `cpu.usage{build="7", data center="eu", host="b"} would both be {__name__="cpu_usage", build="7", data_center="eu"}`)
+		require.Contains(t, complaint, `cpu.usage{build="7", data center="eu", host="b"} would both become {__name__="cpu_usage", build="7", data_center="eu"}`)
 		require.NoDirExists(t, i.data)
 
 		require.NoError(t, os.WriteFile(i.mapping, []byte(kairosMapping), 0o600))
