@@ -77,8 +77,8 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		sealSeconds:    seconds("seal_seconds", "Duration of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
 		sealedChunks:   counter("sealed_chunks_total", "Chunks written by sealing."),
-		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because the same 5 minutes already contain these or "+
-			"other samples before and after them."),
+		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already contains them, or "+
+			"contains both earlier and later samples."),
 		deletes:        counter("deletes_total", "Completed deletes of series."),
 		droppedWindows: counter("dropped_windows_total", "Windows deleted by retention."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they were sealed."),

@@ -70,7 +70,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		})
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
-			Help: "Rule group evaluations that were missed while no process evaluated rules, and made up for later."}),
+			Help: "Rule group evaluations that were missed while no process evaluated rules, and were caught up later."}),
 		changes: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_rules_ownership_changes_total",
 			Help: "Number of times that this process started or stopped evaluating rules."}, []string{"to"}),
 	}
