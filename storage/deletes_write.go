@@ -26,7 +26,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 		return err
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
-		return fmt.Errorf("%w: samples of too many replicas are held", ErrBadDelete)
+		return fmt.Errorf("%w: samples are held for too many HA replicas of this tenant; try again later", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
 	if err := s.catchUp(ctx); err != nil {

@@ -292,7 +292,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
 		if err != nil {
-			return fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return fmt.Errorf("storage: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		r := format.StageRowOf(row)
 		if r.Writer == f.s.writer {

@@ -48,7 +48,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	c := r.known(at)
 	if c == nil {
 		b.Release()
-		return fmt.Errorf("ha: cluster %q wasn't checked", at.Cluster)
+		return fmt.Errorf("ha: the state of replica cluster %q was not read", at.Cluster)
 	}
 	ch, err := c.route(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {

@@ -157,7 +157,7 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error)
 func resolve(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("pebble: path of %s: %w", dir, err)
+		return "", fmt.Errorf("pebble: resolving the path %s: %w", dir, err)
 	}
 	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
 		return resolved, nil
