@@ -55,7 +55,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, or now if --speed is set.").StringVar(&c.start)
 	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").Float64Var(&c.options.Speed)
 	cmd.Flag("rate", "Maximum number of samples sent per second; 0 means no limit.").Default("0").Float64Var(&c.options.Rate)
-	cmd.Flag("churn", "Churn: fraction of the targets replaced by new ones per hour, 0 to 60.").Default("0").Float64Var(&c.workload.ChurnPerHour)
+	cmd.Flag("churn", "Churn: how many times per hour all targets are replaced by new ones, from 0 to 60, such as 0.1.").Default("0").Float64Var(&c.workload.ChurnPerHour)
 	cmd.Flag("histograms", "Number of native histograms among the 1000 series of each target.").Default("0").IntVar(&c.workload.Histograms)
 	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").IntVar(&c.workload.Odd)
 	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").IntVar(&c.workload.LatePercent)
@@ -98,7 +98,7 @@ func (c *benchConfig) complete(now time.Time) error {
 	default:
 		at, err := time.Parse(time.RFC3339, c.start)
 		if err != nil {
-			return fmt.Errorf("--start=%s: neither RFC 3339 nor a duration", c.start)
+			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h", c.start)
 		}
 		w.StartMs = at.UnixMilli()
 	}

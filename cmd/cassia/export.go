@@ -85,7 +85,7 @@ func (e *exporting) export(ctx context.Context) error {
 		stats, err := e.write(ctx, s)
 		bar.end()
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: nothing was left behind", errInterrupted)
+			return fmt.Errorf("%w; all partial output was removed", errInterrupted)
 		}
 		if errors.Is(err, exporter.ErrNothing) {
 			return fmt.Errorf("%s: %w", e.Where(), err)

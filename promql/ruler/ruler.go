@@ -110,7 +110,7 @@ func (r *Ruler) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				r.o.Logger.Warn("can't determine which process evaluates the rules; evaluation may pause, and is made up for later", "err", err)
+				r.o.Logger.Warn("can't determine which process evaluates the rules; evaluations that are missed are caught up later", "err", err)
 			}
 		case !mine:
 			r.see(true)

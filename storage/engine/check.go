@@ -33,7 +33,7 @@ func checkBatch(b *Batch, clears bool) error {
 		return fmt.Errorf("%w: %s is written by CompareAndSet only", ErrBadWrite, t)
 	}
 	if err := CheckKey(t.Partition, b.Partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", t, err)
+		return fmt.Errorf("partition key of %s: %w", t, err)
 	}
 	size := keySize(t.Partition, b.Partition)
 	for i := range b.Mutations {
@@ -120,7 +120,7 @@ func CheckRange(r *Range) error {
 		return fmt.Errorf("%w: a range has no table", ErrBadKey)
 	}
 	if err := CheckKey(r.Table.Partition, r.Partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", r.Table, err)
+		return fmt.Errorf("partition key of %s: %w", r.Table, err)
 	}
 	for _, bound := range []Key{r.From, r.To} {
 		if err := CheckKey(r.Table.Clustering, bound, true); err != nil {
@@ -155,7 +155,7 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)
 	}
 	if err := CheckKey(t.Partition, partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", t, err)
+		return fmt.Errorf("partition key of %s: %w", t, err)
 	}
 	if err := CheckKey(t.Clustering, clustering, false); err != nil {
 		return fmt.Errorf("row of %s: %w", t, err)

@@ -301,7 +301,7 @@ func (e *Engine) checkFormat() error {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}
 	if found == nil {
-		return e.commit(context.Background(), "mark the format", func() {}, func() error {
+		return e.commit(context.Background(), "record the format version", func() {}, func() error {
 			return e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 		})
 	}
@@ -314,7 +314,7 @@ func (e *Engine) checkFormat() error {
 // DescribeStore implements engine.Described.
 func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
 	if e.readOnly {
-		return fmt.Errorf("pebble: describe: %w", engine.ErrReadOnly)
+		return fmt.Errorf("pebble: describe the store: %w", engine.ErrReadOnly)
 	}
 	if err := e.begin(ctx); err != nil {
 		return err
