@@ -217,7 +217,7 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 	last := h.Wrote[len(h.Wrote)-1]
 	kept := time.Duration(last.KeptMS) * time.Millisecond
 	x.tell(s, slog.LevelInfo, "a longer retention applies to samples written from now on; existing rows expire with the TTL they were written with, "+
-		"after which their time is answered from rollups, with an info",
+		"after which their time is answered from rollups, with an info annotation",
 		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
 		"written until", s.instantOf(last.ToMS), "last expire", s.instantOf(last.ToMS).Add(kept+expireGrace))
 }

@@ -70,7 +70,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		overloaded:     counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
 		commitErrors:   counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
 		commitSeconds:  seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
-		ackSeconds:     seconds("ack_seconds", "Time from the completion of a write batch until it was durable and visible to queries."),
+		ackSeconds:     seconds("ack_seconds", "Time from submitting a write batch until it was durable and visible to queries."),
 		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
 		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),
 		rebuildSeconds: gauge("rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),

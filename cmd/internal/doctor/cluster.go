@@ -65,7 +65,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		}
 		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down), plural(total, "node"), listed(down)),
 			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
-			"nodetool status; the node's system.log"}
+			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
 			missing.Level, missing.Why = Error, "too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
 		}
@@ -73,7 +73,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	}
 	if len(schemas) > 1 {
 		found = append(found, Finding{Warning, fmt.Sprintf("the nodes have %d different schema versions", len(schemas)),
-			"requests to a node that is missing a table fail", "nodetool describecluster; restart the nodes whose version differs"})
+			"requests to a node that is missing a table fail", "run nodetool describecluster, and restart the nodes whose version differs"})
 	}
 	if len(releases) > 1 {
 		found = append(found, Finding{Note, "the nodes run different releases: " + strings.Join(releases, ", "),
