@@ -133,7 +133,7 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Partitions == 0 {
 		asked.Partitions = current.Partitions
 	}
-	return fmt.Errorf("%w: the store has %s, but the flags set %s; set the flags to the settings of the store, or omit them", ErrOtherSettings, current, asked)
+	return fmt.Errorf("%w: it has %s, but the flags set %s; use the settings of the store", ErrOtherSettings, current, asked)
 }
 
 const (

@@ -49,7 +49,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
 	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
 
-	cmd.Flag("series", "Number of active series. Each simulated target exposes 1000: those of a node exporter and of applications.").Default("20000").IntVar(&c.workload.Series)
+	cmd.Flag("series", "Number of active series. Each simulated target exposes 1000 series of a node exporter and of applications.").Default("20000").IntVar(&c.workload.Series)
 	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").DurationVar(&c.interval)
 	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
 	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, or now if --speed is set.").StringVar(&c.start)
