@@ -12,7 +12,7 @@ import (
 )
 
 // errDeleting means that held samples wait for a delete that may be about them.
-var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
+var errDeleting = fmt.Errorf("%w: series are being deleted; try again", engine.ErrUnavailable)
 
 // errTaking means that another process may be storing held samples of a replica, which a delete could miss.
 var errTaking = fmt.Errorf("%w: held samples of a replica are being stored; try again", engine.ErrUnavailable)

@@ -221,7 +221,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 		return err
 	}
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 { // Tails may have expired before they were read.
-		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
+		return fmt.Errorf("%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	f.begin(begun)
 	return nil

@@ -123,7 +123,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	c.held = append(c.held, rows...)
 	c.mu.Unlock()
 	if late := membership.Elapsed(started, c.r.now()); late > membership.CommitTimeout {
-		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
+		return fmt.Errorf("%w: storing held samples took too long, %v; try again", engine.ErrUnavailable, late)
 	}
 	return nil
 }
