@@ -281,7 +281,7 @@ func (x *run) advance(slots int) error {
 			break
 		}
 		if err := x.store.Advance(x.ctx, i); err != nil {
-			return fmt.Errorf("moving the seal positions of partition %d: %w", i, err)
+			return fmt.Errorf("advancing the seal positions of partition %d: %w", i, err)
 		}
 	}
 	x.store.LetGo()

@@ -34,7 +34,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		func() float64 { n, _ := l.progress.behind(l.opts.Now()); return float64(n) })
 	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if no slot is due.",
 		func() float64 { _, lag := l.progress.behind(l.opts.Now()); return lag.Seconds() })
-	gauge("lag_limit_seconds", "Sealing lag in seconds that needs attention: half of the lag from which late sealing loses raw samples.",
+	gauge("lag_limit_seconds", "Threshold of the sealing lag for alerts, in seconds: half of the lag at which late sealing starts to lose raw samples.",
 		func() float64 { return alarmLag.Seconds() })
 	gauge("partitions", "Staging partitions that this process seals.", func() float64 { return float64(l.owned()) })
 	gauge("stuck_partitions", "Staging partitions of this process whose sealing failed in several consecutive rounds.",
@@ -50,7 +50,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	gauge("unrolled_windows", "Windows of raw samples that an earlier release sealed without rollups, and whose rollups this process still has to create.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
 	gauge("uncompacted_windows", "Complete windows of rollups that are waiting for compaction.", func() float64 { return float64(l.compactions.count()) })
-	gauge("uncounted_windows", "Complete windows of raw samples whose series have not been counted yet.", func() float64 { return float64(l.uncounted.count()) })
+	gauge("uncounted_windows", "Complete windows of raw samples whose series are not yet counted for the cardinality statistics.", func() float64 { return float64(l.uncounted.count()) })
 	seconds("worked_seconds_total", "Time in seconds spent on sealing and other background tasks.", func() time.Duration { w, _ := l.pacer.spent(); return w })
 	seconds("rested_seconds_total", "Time in seconds that background tasks paused so that they don't slow down writes and queries.", func() time.Duration { _, r := l.pacer.spent(); return r })
 	return metrics{
@@ -58,8 +58,8 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		failures:  counter("failures_total", "Failed steps of sealing rounds; the next round retries them."),
 		sealed:    counter("sealed_slots_total", "Sealed slots, counted once per partition."),
 		repaired:  counter("repaired_slots_total", "Slots sealed again because samples arrived late, which also recomputes their rollups. Counted once per partition."),
-		compacted: counter("compacted_windows_total", "Windows of rollups that were compacted."),
-		counted:   counter("counted_windows_total", "Windows of raw samples whose series were counted."),
+		compacted: counter("compacted_windows_total", "Compacted windows of rollups."),
+		counted:   counter("counted_windows_total", "Windows of raw samples whose series were counted for the cardinality statistics."),
 		rolled:    counter("rolled_windows_total", "Windows of raw samples whose missing rollups were created."),
 	}
 }

@@ -174,7 +174,7 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 	}
 	p.stmt, ok = inner.Statement().(*parser.EvalStmt)
 	if !ok {
-		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
+		return nil, fmt.Errorf("promql: unsupported statement type %T", inner.Statement())
 	}
 	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p}, nil
 }

@@ -130,7 +130,7 @@ func checkText(input string) (texts []string, err error) {
 				here.commas++
 			}
 			if here.commas >= maxListed {
-				return nil, fmt.Errorf("%w: a list of more than %d labels or arguments", ErrQueryTooComplex, maxListed)
+				return nil, fmt.Errorf("%w: a list has more than %d labels or arguments", ErrQueryTooComplex, maxListed)
 			}
 		default:
 			if word.Typ.IsOperator() && !inBraces {

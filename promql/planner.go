@@ -179,9 +179,9 @@ func (p *plan) compute(c candidate) error {
 // errLeave means that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
 var (
 	errLeave      = errors.New("promql: needs the evaluator")
-	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
-	errLateNames  = fmt.Errorf("%w: aggregations of histograms and floats need metric names, which are removed late", errLeave)
-	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
+	errRollupName = fmt.Errorf("%w: the selector may match names of rollups", errLeave)
+	errLateNames  = fmt.Errorf("%w: the result has native histograms, and the feature promql-delayed-name-removal is enabled", errLeave)
+	errSameLabels = fmt.Errorf("%w: multiple series would have the same labels", errLeave)
 )
 
 func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error) {

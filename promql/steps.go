@@ -12,7 +12,7 @@ import (
 // millisecond, by which the evaluator would divide as by 0.
 func checkSteps(stmt *parser.EvalStmt, limit int) error {
 	if stmt.Interval > 0 && stmt.Interval < time.Millisecond {
-		return fmt.Errorf("%w: a step of %s; the minimum is 1ms", ErrQueryTooComplex, stmt.Interval)
+		return fmt.Errorf("%w: the step is %s; the minimum is 1ms", ErrQueryTooComplex, stmt.Interval)
 	}
 	return checkStepsOf(stmt.Expr, stmt.End.Sub(stmt.Start), int64(limit))
 }

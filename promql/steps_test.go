@@ -40,5 +40,5 @@ func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 	_, err := e.NewRangeQuery(t.Context(), nothing, nil, "count_over_time(vector(1)[5000s:1s])", time.Unix(0, 0), time.Unix(6000, 0), time.Hour)
 	require.ErrorIs(t, err, ErrQueryTooComplex, "the range of the query comes on top")
 	_, err = e.NewRangeQuery(t.Context(), nothing, nil, "vector(1)", time.Unix(0, 0), time.Unix(0, 0), 100*time.Microsecond)
-	require.ErrorContains(t, err, "a step of 100µs")
+	require.ErrorContains(t, err, "the step is 100µs")
 }

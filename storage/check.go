@@ -218,13 +218,13 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 			c.stats.Chunks++
 			c.stats.Bytes += int64(len(row.Value))
 			if !known[k[2].Text] {
-				at("a chunk of a series without labels")
+				at("the chunk belongs to a series without labels")
 			}
 			c.chunk(window, row, at)
 			c.addSealed(sealed, row, in.Class(), deleted[k[2].Text])
 		case format.KindExemplars:
 			if !known[k[2].Text] {
-				at("exemplars of a series without labels")
+				at("the exemplars belong to a series without labels")
 			}
 			c.exemplars(window, row, at)
 		default:
@@ -254,7 +254,7 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 		return
 	}
 	if samples.Len() == 0 {
-		at("an empty chunk")
+		at("the chunk is empty")
 		return
 	}
 	minT, maxT := format.TimeBounds(&samples)

@@ -243,7 +243,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			c.stats.Rollups++
 			c.stats.RollupBytes += int64(len(row.Value))
 			if !known[id] {
-				at("a chunk of a series without labels")
+				at("the chunk belongs to a series without labels")
 			}
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {

@@ -66,7 +66,7 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 	}
 	for row, err := range s.rows.Several(ctx, all) {
 		if err != nil {
-			return fmt.Errorf("storage: listing the chunks of %q: %w", format.MetricOf(all[row.At].Partition), err)
+			return fmt.Errorf("storage: listing the chunks of metric %q: %w", format.MetricOf(all[row.At].Partition), err)
 		}
 		key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
 		found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
@@ -102,7 +102,7 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 	}
 	for row, err := range s.rows.Several(ctx, all) {
 		if err != nil {
-			return fmt.Errorf("storage: reading rollups of %q: %w", format.MetricOf(all[row.At].Partition), err)
+			return fmt.Errorf("storage: reading rollups of metric %q: %w", format.MetricOf(all[row.At].Partition), err)
 		}
 		id := format.SeriesIDFrom(row.Clustering[1].Text)
 		found[id] = append(found[id], rollupChunkOf(places[row.At], row.Row))

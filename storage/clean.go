@@ -149,7 +149,7 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindExemplars)},
 		}, left) {
 			if err != nil {
-				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
+				return fmt.Errorf("storage: cleaning window %d of tenant %q: %w", window, tenant, err)
 			}
 			slot := s.period.SlotOf(row.Clustering[1].Int + 1)
 			id := row.Clustering[2].Text
@@ -197,7 +197,7 @@ func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, 
 			Table: format.TableOf(format.ResolutionOf(window)), Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}) {
 			if err != nil {
-				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
+				return fmt.Errorf("storage: cleaning window %d of tenant %q: %w", window, tenant, err)
 			}
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {

@@ -309,7 +309,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		Table: c.batch.Table, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}, left) {
 		if err != nil {
-			return fmt.Errorf("storage: trimming window %d of %q: %w", t.window, t.tenant, err)
+			return fmt.Errorf("storage: trimming window %d of tenant %q: %w", t.window, t.tenant, err)
 		}
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
 		x, ok := series[id]
@@ -428,7 +428,7 @@ func (t *trim) mark() error {
 		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
 			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
-				return fmt.Errorf("storage: marking slot %d of %q as cleaned: %w", m.slot, t.tenant, err)
+				return fmt.Errorf("storage: marking slot %d of tenant %q as cleaned: %w", m.slot, t.tenant, err)
 			}
 			if err := t.s.stayListed(t.ctx, t.tenant, into[res].window); err != nil {
 				return err

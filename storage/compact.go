@@ -187,7 +187,7 @@ func (s *Store) Compact(ctx context.Context, c OverWindow, between func()) (stat
 		if err == nil {
 			continue
 		}
-		err = fmt.Errorf("storage: compacting window %d of %q, metric %q: %w", c.Window, c.Tenant, metric, err)
+		err = fmt.Errorf("storage: compacting window %d of tenant %q, metric %q: %w", c.Window, c.Tenant, metric, err)
 		if !errors.Is(err, engine.ErrCorrupt) {
 			return stats, err
 		}
@@ -284,7 +284,7 @@ func (s *Store) readCompacted(ctx context.Context, tenant string) (done compacte
 	item := engine.Key{engine.Text(tenant)}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: compactedPartition, From: item, To: item}) {
 		if err != nil {
-			return nil, nil, fmt.Errorf("storage: reading which windows of %q are compacted: %w", tenant, err)
+			return nil, nil, fmt.Errorf("storage: reading which windows of tenant %q are compacted: %w", tenant, err)
 		}
 		value = bytes.Clone(row.Value)
 	}
@@ -332,7 +332,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	}
 	if err != nil {
 		delete(s.compacting.of, c.Tenant) // Unknown after a failed write.
-		return fmt.Errorf("storage: recording that window %d of %q was compacted: %w", c.Window, c.Tenant, err)
+		return fmt.Errorf("storage: recording that window %d of tenant %q was compacted: %w", c.Window, c.Tenant, err)
 	}
 	s.compacting.set(c.Tenant, compactedTenant{done, after})
 	return nil

@@ -38,7 +38,7 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 		}
 	}
 	if err := s.eng.Write(ctx, batches); err != nil {
-		return fmt.Errorf("storage: keeping the definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		return fmt.Errorf("storage: storing the series definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 				return fmt.Errorf("%w: %w", head.ErrLeansOnCorrupt, err)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, at.Slot, at.Partition, err)
+				return fmt.Errorf("storage: looking for series definitions in table %s of slot %d, partition %d: %w", table, at.Slot, at.Partition, err)
 			}
 			d.LearnFrom(row.Value)
 		}
@@ -86,7 +86,7 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
+			return nil, fmt.Errorf("storage: listing rows of table %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
 		}
 		r := format.StageRow{Writer: row.Clustering[0].Text, Seq: row.Clustering[1].Int}
 		if n := len(rows); n > 0 && rows[n-1].Writer == r.Writer {

@@ -103,7 +103,7 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case s.follower.mode == followsNothing:
-		return nil, fmt.Errorf("%w: this process doesn't follow the writes of other processes", ErrBadDelete)
+		return nil, fmt.Errorf("%w: this process doesn't read the writes of other processes; send the request to a process with --target=all or --target=read", ErrBadDelete)
 	}
 	now := s.opts.Now()
 	newest, err := s.newestStored(ctx, tenant, now.Add(MaxAhead).UnixMilli()+format.DayMS)
@@ -156,7 +156,7 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 			Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.SlotOf(newest))}, KeysOnly: true,
 		}) {
 			if err != nil {
-				return 0, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", w, tenant, err)
+				return 0, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", w, tenant, err)
 			}
 			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))
 		}
@@ -215,7 +215,7 @@ func (s *Store) allDeletes(ctx context.Context) (map[string]format.Tombstones, e
 func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, KeysOnly: true}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing who deleted series: %w", err)
+			return nil, fmt.Errorf("storage: listing the processes that deleted series: %w", err)
 		}
 		names = append(names, strings.Clone(row.Clustering[0].Text))
 	}
@@ -240,7 +240,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 	var cleared format.Clearance
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Deletes, Partition: deletePartition(tenant)}) {
 		if err != nil {
-			return nil, nil, fmt.Errorf("storage: reading the deletes of %q: %w", tenant, err)
+			return nil, nil, fmt.Errorf("storage: reading the deletes of tenant %q: %w", tenant, err)
 		}
 		id := row.Clustering[0].Text
 		if id == format.ClearanceID { // It comes first.

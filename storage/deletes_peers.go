@@ -118,7 +118,7 @@ func (p deletesAmongOthers) mayComeInForce(ctx context.Context, tenant string, b
 // inTime returns an error where a delete wasn't written within the time that others wait for one that is announced.
 func (p deletesAmongOthers) inTime(begun time.Time) error {
 	if took := membership.Elapsed(begun, p.s.opts.Now()); took > membership.CommitTimeout {
-		return fmt.Errorf("%w: it took %v", engine.ErrUnavailable, took.Round(time.Second))
+		return fmt.Errorf("%w: the delete took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	return nil
 }

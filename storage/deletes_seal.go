@@ -41,7 +41,7 @@ func (p *sealPass) gatherUndeleted() error {
 		}
 		before = after
 	}
-	return fmt.Errorf("%w: series are deleted faster than a slot can be read", engine.ErrUnavailable)
+	return fmt.Errorf("%w: series are deleted faster than a slot can be read; send fewer deletes, and try again", engine.ErrUnavailable)
 }
 
 func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) error {

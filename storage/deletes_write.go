@@ -12,7 +12,7 @@ import (
 )
 
 // errDeleting means that held samples wait for a delete that may be about them.
-var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
+var errDeleting = fmt.Errorf("%w: series are being deleted; try again", engine.ErrUnavailable)
 
 // errTaking means that another process may be storing held samples of a replica, which a delete could miss.
 var errTaking = fmt.Errorf("%w: held samples of a replica are being stored; try again", engine.ErrUnavailable)
@@ -26,7 +26,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 		return err
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
-		return fmt.Errorf("%w: samples of too many replicas are held", ErrBadDelete)
+		return fmt.Errorf("%w: samples are held for too many HA replicas of this tenant; try again later", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
 	if err := s.catchUp(ctx); err != nil {

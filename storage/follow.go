@@ -221,7 +221,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 		return err
 	}
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 { // Tails may have expired before they were read.
-		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
+		return fmt.Errorf("%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	f.begin(begun)
 	return nil
@@ -292,7 +292,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
 		if err != nil {
-			return fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return fmt.Errorf("storage: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		r := format.StageRowOf(row)
 		if r.Writer == f.s.writer {

@@ -139,7 +139,7 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)}, To: engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
 	}) {
 		if err != nil {
-			return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", at.Slot, at.Partition, err)
+			return fmt.Errorf("storage: following the staging log of slot %d, partition %d: %w", at.Slot, at.Partition, err)
 		}
 		writer, seq := row.Clustering[0].Text, row.Clustering[1].Int
 		i, within := slices.BinarySearchFunc(spans, seqSpan{writer: writer, from: seq}, func(s, at seqSpan) int {

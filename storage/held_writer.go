@@ -156,7 +156,7 @@ func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 
 func (k *heldSink) of(ref uint32) (*Series, error) {
 	if ref == 0 || int(ref) > len(k.series) {
-		return nil, fmt.Errorf("%w: series number %d", format.ErrMalformedHeld, ref)
+		return nil, fmt.Errorf("%w: series number %d is out of range", format.ErrMalformedHeld, ref)
 	}
 	return k.series[ref-1], nil
 }

@@ -106,7 +106,7 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 	t := &tenantHorizons{missing: [2]int64{never, never}, read: s.opts.Now()}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: horizonsPartition, From: item, To: item}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the retention boundaries of %q: %w", tenant, err)
+			return nil, fmt.Errorf("storage: reading the retention boundaries of tenant %q: %w", tenant, err)
 		}
 		t.value = slices.Clone(row.Value)
 	}
@@ -228,7 +228,7 @@ func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenan
 	switch {
 	case err != nil: // It may have been written: it is read again.
 		s.horizonMemory.forget(tenant)
-		return nil, fmt.Errorf("storage: changing the retention boundaries of %q: %w", tenant, err)
+		return nil, fmt.Errorf("storage: changing the retention boundaries of tenant %q: %w", tenant, err)
 	case !ok:
 		s.horizonMemory.forget(tenant)
 		return nil, errHorizonsChanged

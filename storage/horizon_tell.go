@@ -217,7 +217,7 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 	last := h.Wrote[len(h.Wrote)-1]
 	kept := time.Duration(last.KeptMS) * time.Millisecond
 	x.tell(s, slog.LevelInfo, "a longer retention applies to samples written from now on; existing rows expire with the TTL they were written with, "+
-		"after which their time is answered from rollups, with an info",
+		"after which their time is answered from rollups, with an info annotation",
 		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
 		"written until", s.instantOf(last.ToMS), "last expire", s.instantOf(last.ToMS).Add(kept+expireGrace))
 }
@@ -228,7 +228,7 @@ func (x *expiry) tell(s *Store, level slog.Level, msg string, args ...any) {
 	case n <= maxToldChanges:
 		s.opts.Logger.Log(s.background, level, msg, args...)
 	case n == maxToldChanges+1:
-		s.opts.Logger.Warn("the retention has more effects; run cassia retention to list them")
+		s.opts.Logger.Warn("the new retention has more effects than are logged; run cassia retention to list them")
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 			}, anyUnread) {
 				if err != nil {
-					return 0, fmt.Errorf("storage: counting samples of %q: %w", metric, err)
+					return 0, fmt.Errorf("storage: counting samples of metric %q: %w", metric, err)
 				}
 				chunks++
 				if c, err := format.ParseRawChunk(row.Value); err == nil && c.Data != nil {

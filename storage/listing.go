@@ -79,7 +79,7 @@ func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listin
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
 		if err != nil {
-			return l, fmt.Errorf("storage: checking whether window %d of %q is listed: %w", at.window, at.tenant, err)
+			return l, fmt.Errorf("storage: checking whether window %d of tenant %q is listed: %w", at.window, at.tenant, err)
 		}
 		l = format.ParseListing(row.Value)
 	}
@@ -116,7 +116,7 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 		rows = append(rows, listingRow(at, l.Next(format.Listed)))
 	}
 	if err := s.eng.Write(ctx, rows); err != nil {
-		return fmt.Errorf("storage: listing window %d of %q: %w", at.window, at.tenant, err)
+		return fmt.Errorf("storage: listing window %d of tenant %q: %w", at.window, at.tenant, err)
 	}
 	s.windows.set(at, until)
 	return nil
@@ -155,13 +155,13 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 	}
 	close := l.Next(format.Closing)
 	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close)}); err != nil {
-		return false, fmt.Errorf("storage: closing window %d of %q: %w", window, tenant, err)
+		return false, fmt.Errorf("storage: closing window %d of tenant %q: %w", window, tenant, err)
 	}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
 		return false, err
 	}
 	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.Next(format.Unlisted))}); err != nil {
-		return false, fmt.Errorf("storage: unlisting window %d of %q: %w", window, tenant, err)
+		return false, fmt.Errorf("storage: removing window %d of tenant %q from the list: %w", window, tenant, err)
 	}
 	return true, nil
 }
@@ -202,7 +202,7 @@ func (s *Store) windowsAround(ctx context.Context, tenant string, first, last in
 func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing windows of %q: %w", rows.Partition[0].Text, err)
+			return nil, fmt.Errorf("storage: listing windows of tenant %q: %w", rows.Partition[0].Text, err)
 		}
 		if format.ParseListing(row.Value).Counts() {
 			windows = append(windows, row.Clustering[0].Int)

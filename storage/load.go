@@ -21,7 +21,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return nil, fmt.Errorf("storage: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		r := format.StageRowOf(row)
 		if !want(r) {

@@ -18,7 +18,7 @@ type Meter interface {
 }
 
 // ErrNoTurn is returned by Meter.Load where the read must call Turn first.
-var ErrNoTurn = errors.New("storage: a load is about to hold much before its read has its turn")
+var ErrNoTurn = errors.New("storage: a large read must call Turn before Load")
 
 type loadKey struct{}
 

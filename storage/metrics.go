@@ -70,15 +70,15 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		overloaded:     counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
 		commitErrors:   counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
 		commitSeconds:  seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
-		ackSeconds:     seconds("ack_seconds", "Time from the completion of a write batch until it was durable and visible to queries."),
+		ackSeconds:     seconds("ack_seconds", "Time from submitting a write batch until it was durable and visible to queries."),
 		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
 		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),
 		rebuildSeconds: gauge("rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),
 		sealSeconds:    seconds("seal_seconds", "Duration of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
 		sealedChunks:   counter("sealed_chunks_total", "Chunks written by sealing."),
-		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because the same 5 minutes already contain these or "+
-			"other samples before and after them."),
+		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already contains them, or "+
+			"contains both earlier and later samples."),
 		deletes:        counter("deletes_total", "Completed deletes of series."),
 		droppedWindows: counter("dropped_windows_total", "Windows deleted by retention."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they were sealed."),

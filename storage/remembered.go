@@ -130,7 +130,7 @@ func (s *Store) scanMarks(ctx context.Context, tenant string, window int64, dama
 	var m marksReader
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", window, tenant, err)
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
 		}
 		m.add(row)
 	}

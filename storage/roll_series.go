@@ -21,7 +21,7 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""), KeysOnly: true,
 	}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing metrics of %q: %w", tenant, err)
+			return nil, fmt.Errorf("storage: listing metrics of tenant %q: %w", tenant, err)
 		}
 		names = append(names, strings.Clone(row.Clustering[0].Text))
 	}
@@ -138,7 +138,7 @@ func (s *Store) seriesByClass(ctx context.Context, tenant string, window int64, 
 			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading series of %q: %w", metric, err)
+				return nil, fmt.Errorf("storage: reading series of metric %q: %w", metric, err)
 			}
 			id := row.Clustering[field].Text
 			ls, err := format.ParseLabels(row.Value, metric, &builder)

@@ -35,7 +35,7 @@ func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, f
 	found := map[markAt]bool{}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", window, tenant, err)
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
 		}
 		k := row.Clustering
 		found[markAt{k[0].Int, int(k[1].Int), strings.Clone(k[2].Text)}] = true
@@ -185,7 +185,7 @@ func (x *windowRoller) mark(m markAt) error {
 	}
 	for _, res := range list {
 		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
-			return fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, x.tenant, err)
+			return fmt.Errorf("storage: marking slot %d of tenant %q as rolled up: %w", m.slot, x.tenant, err)
 		}
 		if err := x.s.stayListed(x.ctx, x.tenant, into[res].window); err != nil {
 			return err

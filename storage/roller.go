@@ -389,7 +389,7 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	}
 	n = max(n, before)
 	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
-		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
+		return 0, fmt.Errorf("storage: writing the shards of metric %q: %w", of.metric, err)
 	}
 	x.s.shards.set(of, n)
 	return n, nil

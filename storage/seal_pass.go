@@ -379,7 +379,7 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 		all.Mutations = append(all.Mutations, row.Mutations...)
 	}
 	if err := s.writeInPieces(ctx, all); err != nil {
-		return fmt.Errorf("storage: marking slots of %q as sealed: %w", tenant, err)
+		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)
 	}
 	return s.stayListed(ctx, tenant, all.Partition[0].Int)
 }

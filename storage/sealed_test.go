@@ -46,7 +46,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 		}, "raw", "chunk: corrupt", 1, "up"},
 		{"a number of shards", func(w *rowFixture, slot int64) {
 			w.put(engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
-		}, "shards", "not a shard count up to", 1, "up"},
+		}, "shards", "malformed shard count", 1, "up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := openUncheckedStore(t)

@@ -61,7 +61,7 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	found := metricShards{}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the shards of %q: %w", tenant, err)
+			return nil, fmt.Errorf("storage: reading the shards of tenant %q: %w", tenant, err)
 		}
 		metric := strings.Clone(row.Clustering[0].Text)
 		n, err := format.ParseShards(row.Value)
@@ -139,7 +139,7 @@ func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric st
 	}
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the shards of %q: %w", metric, err)
+			return nil, fmt.Errorf("storage: reading the shards of metric %q: %w", metric, err)
 		}
 		return slices.Clone(row.Value), nil
 	}

@@ -187,9 +187,9 @@ func (o *Options) validate() error {
 	case o.Partitions < 0 || o.Partitions > format.MaxPartitions:
 		return fmt.Errorf("storage: %d partitions; must be 1 to %d", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
-		return errors.New("storage: a limit of bytes is not positive")
+		return errors.New("storage: a limit in bytes must be greater than 0")
 	case max(o.QueueBytes, o.CacheBytes, o.QueryBytes, o.HeadBytes) > maxLimit:
-		return fmt.Errorf("storage: a limit of bytes is above %d", int64(maxLimit))
+		return fmt.Errorf("storage: a limit in bytes must be at most %d", int64(maxLimit))
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
 		return fmt.Errorf("storage: label limits must be 1 to %d", engine.MaxKeyText)
 	case o.Now == nil || o.Logger == nil:

@@ -310,7 +310,7 @@ func lowPartition(partition int) engine.Key { return engine.Key{engine.Int(int64
 func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key) (bool, error) {
 	for _, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
 		if err != nil {
-			return false, fmt.Errorf("storage: looking for rows of %s: %w", t, err)
+			return false, fmt.Errorf("storage: looking for rows of table %s: %w", t, err)
 		}
 		return false, nil
 	}
@@ -328,7 +328,7 @@ func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, p
 	}
 	found, err := s.prober.Occupied(ctx, t, partitions)
 	if err != nil {
-		return nil, fmt.Errorf("storage: looking which partitions of %s have rows: %w", t, err)
+		return nil, fmt.Errorf("storage: checking which partitions of table %s have rows: %w", t, err)
 	}
 	var some []T
 	for i, x := range list {

@@ -225,7 +225,7 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 	case errors.Is(err, errStateChanged):
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("storage: counting the series of window %d of %q: %w", u.Window, u.Tenant, err)
+		return 0, fmt.Errorf("storage: counting the series of window %d of tenant %q: %w", u.Window, u.Tenant, err)
 	}
 	s.known.setCounts(tenantWindow{u.Tenant, u.Window}, u.states(), countsThere)
 	return int64(c.counts.Series), nil

@@ -36,11 +36,11 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	of := ""
+	of := " samples"
 	if d.Rollups {
-		of = " in rollups"
+		of = " rollups"
 	}
-	text := fmt.Sprintf("%s on %s: the source has %v, stored%s are %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
+	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
 	if d.Source == d.Stored {
 		text += ": counts and sums are equal, but the samples differ"
 	}

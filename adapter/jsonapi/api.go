@@ -98,7 +98,7 @@ func (o *Options) Validate() error {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
 		return fmt.Errorf("%w: tenant, logger and clock are required", ErrOptions)
 	case o.MaxBody < 1 || o.MaxInFlight < 2*o.MaxBody || o.MaxAnswer < 1:
-		return fmt.Errorf("%w: a body needs at least 1 byte, and there must be room for two bodies in flight", ErrOptions)
+		return fmt.Errorf("%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the body size", ErrOptions)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
 		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
 	}
@@ -212,7 +212,7 @@ func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		a.opts.Logger.Error("can't encode a response of the JSON API", "err", err)
-		code, encoded = http.StatusInternalServerError, []byte(`{"error":"internal error; see the log of Cassia"}`)
+		code, encoded = http.StatusInternalServerError, []byte(`{"error":"internal error; see Cassia's log"}`)
 	}
 	a.send(w, code, encoded)
 }

@@ -70,7 +70,7 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	}
 	for _, m := range matchers {
 		if !utf8.ValidString(m.Name) || !utf8.ValidString(m.Value) {
-			p.wrong("tag", "must be valid UTF-8, as must metricName")
+			p.wrong("tag", "and metricName must be valid UTF-8")
 		}
 	}
 	p.needed("start")

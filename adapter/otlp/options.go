@@ -50,9 +50,9 @@ func (t *Translation) Validate() error {
 	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
 		return fmt.Errorf("%w: the translation strategy %q must be one of %q", ErrOptions, t.Strategy, Strategies())
 	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
-		return fmt.Errorf("%w: set either all resource attributes to promote, or some of them", ErrOptions)
+		return fmt.Errorf("%w: promote either all resource attributes or a list of them, not both", ErrOptions)
 	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
-		return fmt.Errorf("%w: ignored resource attributes need the promotion of all resource attributes", ErrOptions)
+		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted", ErrOptions)
 	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
 		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
 	}
@@ -116,7 +116,7 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:
-		return fmt.Errorf("%w: a body needs at least 1 byte", ErrOptions)
+		return fmt.Errorf("%w: the maximum body size must be at least 1 byte", ErrOptions)
 	case o.MaxInFlight < o.MaxBody+o.MaxDecoded+o.MaxMemory:
 		return fmt.Errorf("%w: the largest request, %d bytes compressed, %d decoded and %d in memory, exceeds %d bytes",
 			ErrOptions, o.MaxBody, o.MaxDecoded, o.MaxMemory, o.MaxInFlight)

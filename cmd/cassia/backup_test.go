@@ -45,7 +45,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
 	for to, want := range map[string]string{
 		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
-		other: "contains a store", made[0]: "it is a backup, or inside one",
+		other: "contains a store", made[0]: "the folder is a backup, or is inside a backup",
 	} {
 		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
 			stderr.Reset()
@@ -55,7 +55,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 		}
 	}
 	for to, want := range map[string]string{
-		folder: "is the backup folder; restore to another directory", filepath.Join(folder, "restored"): "is inside the backup folder", made[0]: "it is a backup, or inside one",
+		folder: "is the backup folder; restore to another directory", filepath.Join(folder, "restored"): "is inside the backup folder", made[0]: "the folder is a backup, or is inside a backup",
 	} {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"restore", "--from=" + folder, "--storage.path=" + to}, &stderr))

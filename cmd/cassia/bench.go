@@ -49,18 +49,18 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
 	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
 
-	cmd.Flag("series", "Number of active series. Each target has 1000, of a node exporter and its applications.").Default("20000").IntVar(&c.workload.Series)
+	cmd.Flag("series", "Number of active series. Each simulated target exposes 1000 series of a node exporter and of applications.").Default("20000").IntVar(&c.workload.Series)
 	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").DurationVar(&c.interval)
 	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
-	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: the last sample is now; in real time, the first is.").StringVar(&c.start)
+	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, or now if --speed is set.").StringVar(&c.start)
 	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").Float64Var(&c.options.Speed)
 	cmd.Flag("rate", "Maximum number of samples sent per second; 0 means no limit.").Default("0").Float64Var(&c.options.Rate)
-	cmd.Flag("churn", "Churn: fraction of the targets replaced by new ones per hour, 0 to 60.").Default("0").Float64Var(&c.workload.ChurnPerHour)
+	cmd.Flag("churn", "Churn: how many times per hour all targets are replaced by new ones, from 0 to 60, such as 0.1.").Default("0").Float64Var(&c.workload.ChurnPerHour)
 	cmd.Flag("histograms", "Number of native histograms among the 1000 series of each target.").Default("0").IntVar(&c.workload.Histograms)
 	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").IntVar(&c.workload.Odd)
 	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").IntVar(&c.workload.LatePercent)
-	cmd.Flag("late-steps", "How late they are sent, in intervals.").Default("10").IntVar(&c.workload.LateSteps)
-	cmd.Flag("extra-labels", "Number of labels per series in addition to the labels of a node exporter.").Default("0").IntVar(&c.workload.ExtraLabels)
+	cmd.Flag("late-steps", "How late the late samples are sent, in scrape intervals.").Default("10").IntVar(&c.workload.LateSteps)
+	cmd.Flag("extra-labels", "Number of labels to add to every series.").Default("0").IntVar(&c.workload.ExtraLabels)
 	cmd.Flag("seed", "Seed of the generator; another seed gives other sample values.").Default("1").Uint64Var(&c.workload.Seed)
 
 	cmd.Flag("pid", "Process ID of the server, if it runs on this machine (Linux): the report includes its CPU and memory.").IntVar(&c.options.PID)
@@ -98,7 +98,7 @@ func (c *benchConfig) complete(now time.Time) error {
 	default:
 		at, err := time.Parse(time.RFC3339, c.start)
 		if err != nil {
-			return fmt.Errorf("--start=%s: neither RFC 3339 nor a duration", c.start)
+			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h", c.start)
 		}
 		w.StartMs = at.UnixMilli()
 	}

@@ -98,7 +98,7 @@ type tally struct {
 // writeRetention writes a line for each resolution and tenant.
 func writeRetention(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DROP NOW\tNEXT TO GO\tON\tWITHOUT ROLLUPS")
+	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS")
 	for i := 0; i < len(kept); {
 		t := tally{first: kept[i]}
 		for ; i < len(kept) && kept[i].Resolution == t.first.Resolution && kept[i].Tenant == t.first.Tenant; i++ {
@@ -139,7 +139,7 @@ func (t *tally) add(k *storage.WindowInfo, now time.Time) {
 // writeWindows writes a line for each window.
 func writeWindows(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tGOES\t")
+	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tDELETED\t")
 	for i := range kept {
 		k := &kept[i]
 		goes := "never"

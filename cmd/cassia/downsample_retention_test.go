@@ -34,7 +34,7 @@ func TestRetentionTable(t *testing.T) {
 	require.NoError(t, writeRetention(&b, kept, now))
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Equal(t, []string{
-		"RESOLUTION TENANT WINDOWS FROM UNTIL HIDDEN TO DROP NOW NEXT TO GO ON WITHOUT ROLLUPS",
+		"RESOLUTION TENANT WINDOWS FROM UNTIL HIDDEN TO DELETE NOW NEXT TO DELETE ON WITHOUT ROLLUPS",
 		`raw "ann" 4 2026-04-30 2026-05-11 1 2 until 2026-05-09 2026-05-19 1`,
 		`raw "bob" 1 2026-04-30 2026-05-01 0 1 - - 0`,
 		`1h "ann" 1 2026-05-29 2026-05-30 0 0 - never 0`,

@@ -50,7 +50,7 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd.Flag("tenant", "Tenant to export.").Default("default").StringVar(&e.Tenant)
 	cmd.Flag("block-width", "Block duration: 1d, or 2h, 6h or 18h, which Prometheus compacts further.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
 	cmd.Flag("start-timestamps", "Keep start timestamps in blocks. The blocks then need a recent Prometheus.").BoolVar(&e.StartTimestamps)
-	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes as many samples as there were, reconstructed "+
+	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes the original number of samples, reconstructed "+
 		"from rollups; leave skips them.").
 		Default("expand").EnumVar(&e.rollups, "expand", "leave")
 	return subcommand{cmd.FullCommand(), e.run}
@@ -85,7 +85,7 @@ func (e *exporting) export(ctx context.Context) error {
 		stats, err := e.write(ctx, s)
 		bar.end()
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: nothing was left behind", errInterrupted)
+			return fmt.Errorf("%w; all partial output was removed", errInterrupted)
 		}
 		if errors.Is(err, exporter.ErrNothing) {
 			return fmt.Errorf("%s: %w", e.Where(), err)

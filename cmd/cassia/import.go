@@ -283,8 +283,8 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		n    int
 		what string
 	}{
-		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and the rollups of the same 5 " +
-			"minutes already contain these or other samples before and after them"},
+		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
+			"buckets already contain them, or contain both earlier and later samples"},
 		{s.Expired, "samples were skipped: they are past the retention of 5m rollups"},
 		{s.Ahead, "samples were skipped: their timestamps are in the future"},
 		{s.Refused, "samples were skipped: they can't be stored"},

@@ -46,11 +46,11 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	cmd.Flag("kairosdb.local-dc", "Data center to read from. Default: any.").StringVar(&o.LocalDC)
 	cmd.Flag("kairosdb.username", "User name for Cassandra.").StringVar(&o.Username)
 	cmd.Flag("kairosdb.password-file", "File with the password of that user. Alternatively, set the environment variable "+kairosPasswordVariable+".").StringVar(&f.passwordFile)
-	cmd.Flag("kairosdb.tls", "Use TLS.").BoolVar(&o.TLS.Enabled)
+	cmd.Flag("kairosdb.tls", "Connect to Cassandra with TLS.").BoolVar(&o.TLS.Enabled)
 	cmd.Flag("kairosdb.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
 	cmd.Flag("kairosdb.timeout", "Request timeout, after which a request is retried.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
 	cmd.Flag("kairosdb.readers", "Number of series read concurrently. A lower number puts less load on the cluster.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
-	cmd.Flag("kairosdb.batch-bytes", "Amount of data read before it is stored. A lower value needs less memory and more time.").Default("64MiB").BytesVar(&f.batchBytes)
+	cmd.Flag("kairosdb.batch-bytes", "Amount of data to read before storing it. A lower value needs less memory and more time.").Default("64MiB").BytesVar(&f.batchBytes)
 	cmd.Flag("mapping.file", "YAML file that maps metrics and tags to series.").StringVar(&f.mappingFile)
 	return c.from(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
 		return f.open(ctx, sel, c.dryRun)

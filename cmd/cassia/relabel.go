@@ -49,7 +49,7 @@ func addRelabel(app *kingpin.Application) subcommand {
 
 func (t *trying) run(ctx context.Context) error {
 	if !t.dry {
-		return errors.New("--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; set the file as cassia serve --write.relabel-file")
+		return errors.New("--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the file, start cassia serve with --write.relabel-file")
 	}
 	if err := tenant.Check(t.tenant); err != nil {
 		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)

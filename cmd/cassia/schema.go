@@ -42,11 +42,11 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 }
 
 func addSetPeriod(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("set-period", "Change the partitioning of time and series from a later time on. Stored data keeps its partitioning. Servers of a "+
+	cmd := parent.Command("set-period", "Change how time and series are partitioned, from a future time on. Stored data keeps its partitioning. Servers of a "+
 		"cluster may be running; stop the server of a data directory first.")
 	o := offlineFlags(cmd)
 	slot := cmd.Flag("slot", "Width of a slot, the unit of sealing. Default: unchanged.").Default("0s").String()
-	window := cmd.Flag("window", "Width of a window, the rows of raw data: a multiple of 1d. Default: unchanged.").Default("0s").String()
+	window := cmd.Flag("window", "Width of a window of raw samples, the unit of deletion: a multiple of 1d. Default: unchanged.").Default("0s").String()
 	partitions := cmd.Flag("partitions", "Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: unchanged.").Default("0").Int()
 	from := cmd.Flag("from", "When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. Default: as soon as possible.").String()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

@@ -10,8 +10,8 @@ import (
 )
 
 func addUsePages(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("use-pages", "On Cassandra, store new series in pages, in a keyspace created by an earlier release: this halves the work of sealing "+
-		"short-lived series and saves disk space. Upgrade all servers first; earlier releases can't open the keyspace "+
+	cmd := parent.Command("use-pages", "Store new series in pages, in a Cassandra keyspace that an earlier release created. Pages halve the work of sealing "+
+		"short-lived series and save disk space. Upgrade all servers first; earlier releases can't open the keyspace "+
 		"afterwards. New keyspaces and data directories always use pages.")
 	o := offlineFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

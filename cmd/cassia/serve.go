@@ -126,7 +126,7 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	case err := <-ended:
 		return err
 	case <-time.After(stopWithin):
-		p.log.Warn("closing the store took too long; exiting without it. The next start recovers all acknowledged samples")
+		p.log.Warn("closing the store took too long; exiting without closing it. The next start recovers all acknowledged samples")
 		if signals.Err() != nil {
 			return nil
 		}

@@ -13,7 +13,7 @@ import (
 func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "cassia_remote_read_expanded_total",
-		Help: "Remote read requests over expired raw samples that were answered with samples reconstructed from rollups.",
+		Help: "Remote read responses that contain samples reconstructed from rollups, because the raw samples have expired.",
 	})
 }
 

@@ -21,8 +21,8 @@
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated
-//	absent                         -             approximate: a series exists wherever reconstructed samples do
-//	absent_over_time               -             approximate: a series exists wherever reconstructed samples do
+//	absent                         -             approximate: a series is present where it has reconstructed samples
+//	absent_over_time               -             approximate: a series is present where it has reconstructed samples
 //	avg_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	changes                        exact         exact on bucket edges, otherwise interpolated
 //	count_over_time                exact         exact on bucket edges, otherwise interpolated

@@ -58,8 +58,8 @@ const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 // instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
 var functions = [...]Function{
 	{Name: "", over: overSelector, columns: rollup.ColumnLast, Newest: true, staleness: true},
-	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: "a series exists wherever reconstructed samples do"},
-	{Name: "absent_over_time", WithoutRaw: Approximated, Why: "a series exists wherever reconstructed samples do"},
+	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: "a series is present where it has reconstructed samples"},
+	{Name: "absent_over_time", WithoutRaw: Approximated, Why: "a series is present where it has reconstructed samples"},
 	{Name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum, Snaps: true},
 	{Name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
 	{Name: "count_over_time", over: overCount, Grows: true, Snaps: true},

@@ -159,7 +159,7 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "refused", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
-			refused: "promql: raw samples have expired before 2026-02-28T00:00:00Z, and idelta can't be computed from rollups (the last two samples aren't kept): query a later time, or use rate, delta or an aggregation over time",
+			refused: "promql: raw samples have expired: there are none before 2026-02-28T00:00:00Z, and idelta can't be computed from rollups (the last two samples aren't kept). Query a later time, or use rate, delta or an aggregation over time",
 		},
 		{name: "not refused where raw is", fn: "idelta", window: hour, days: 1, offset: hour, step: hour, horizon: keptFor(day, 10*day, 0), want: "0-24 raw exact 1h0m0s"},
 		{

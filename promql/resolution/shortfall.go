@@ -17,7 +17,7 @@ import (
 var ErrRawGone = errors.New("promql: raw samples have expired")
 
 func (c *choice) refusal() error {
-	return fmt.Errorf("%w before %s, and %s can't be computed from rollups (%s): query a later time, or use rate, delta or an aggregation over time",
+	return fmt.Errorf("%w: there are none before %s, and %s can't be computed from rollups (%s). Query a later time, or use rate, delta or an aggregation over time",
 		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
 }
 

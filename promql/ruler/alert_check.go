@@ -31,7 +31,7 @@ const (
 var ErrAlertTooLarge = errors.New("ruler: alert too large")
 
 // errNoTurn means that an alerting rule is evaluated by nothing that bounds its alerts.
-var errNoTurn = errors.New("ruler: a rule that alerts is evaluated by Evaluate only")
+var errNoTurn = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
 
 // alertCheck looks at the alerts of a rule before Prometheus makes them.
 type alertCheck struct {

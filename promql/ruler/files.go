@@ -116,7 +116,7 @@ func checkRules(text []byte) error {
 		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") || len(key) == 1 && key[0] == "expr" {
 			return nil
 		}
-		return fmt.Errorf("%s: its template has %d bytes, at most %d are possible", strings.Join(keys, "."), len(value), maxTemplate)
+		return fmt.Errorf("%s: the template has %d bytes; the maximum is %d", strings.Join(keys, "."), len(value), maxTemplate)
 	})
 }
 

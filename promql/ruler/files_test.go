@@ -40,7 +40,7 @@ func TestWrongFiles(t *testing.T) {
 		"too many by aliases": {"groups:\n- name: g\n  rules:\n  - &a {record: a, expr: '" + strings.Repeat("1 + ", 100) + "1'}\n" + strings.Repeat("  - *a\n", 50_000),
 			"rules.yml: bounds: too much by aliases: without aliases the text would have more than"},
 		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" + strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
-			"groups.rules.annotations.a: its template has 3750000 bytes, at most 65536 are possible"},
+			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
 		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab", 500) + "){1000}'}", "query too complex"},
 		"too large":   {strings.Repeat("#", maxFile+1), "rules.yml: it has more than"},
 	} {

@@ -70,7 +70,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		})
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
-			Help: "Rule group evaluations that were missed while no process evaluated rules, and made up for later."}),
+			Help: "Rule group evaluations that were missed while no process evaluated rules, and were run later."}),
 		changes: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_rules_ownership_changes_total",
 			Help: "Number of times that this process started or stopped evaluating rules."}, []string{"to"}),
 	}
@@ -110,7 +110,7 @@ func (r *Ruler) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				r.o.Logger.Warn("can't determine which process evaluates the rules; evaluation may pause, and is made up for later", "err", err)
+				r.o.Logger.Warn("can't determine which process evaluates the rules; missed evaluations are run later", "err", err)
 			}
 		case !mine:
 			r.see(true)

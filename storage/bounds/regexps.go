@@ -32,7 +32,7 @@ func CheckRegexps(texts ...string) error {
 		may += regexpPerByte * len(text)
 	}
 	if took > may {
-		return fmt.Errorf("%w: compiled, they would take %d bytes of memory, at most %d are possible; repeat less ({…}), and use fewer classes of Unicode (\\p)",
+		return fmt.Errorf("%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and Unicode classes (\\p)",
 			ErrRegexps, took, may)
 	}
 	return nil

@@ -188,7 +188,7 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 		there, err = readClock(ctx, e.session)
 		return 1, err
 	})
-	return there, e.translate(ctx, "read the time", err)
+	return there, e.translate(ctx, "read the coordinator's clock", err)
 }
 
 // Difference is something about the schema that isn't as this release would have made it.

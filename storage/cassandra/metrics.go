@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 		}, []string{"op", "result"}),
 		tables: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_table_requests_total",
-			Help: "Cassandra requests by table: batches written, pages read, and rows compared and set.",
+			Help: "Cassandra requests by table: batches written, pages read, and lightweight transactions.",
 		}, []string{"op", "table"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_retries_total",

@@ -66,7 +66,7 @@ func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, a
 		return q.Attempts(), rows.Close()
 	})
 	if err != nil {
-		return e.translate(ctx, fmt.Sprintf("look for rows of partitions of table %s", t), err)
+		return e.translate(ctx, fmt.Sprintf("check which partitions of table %s have rows", t), err)
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ type (
 // UnmarshalCQL implements gocql.Unmarshaler.
 func (c *intCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if len(data) != 8 {
-		return fmt.Errorf("an integer of %d bytes", len(data))
+		return fmt.Errorf("an integer has %d bytes instead of 8", len(data))
 	}
 	c.Int = int64(binary.BigEndian.Uint64(data))
 	return nil

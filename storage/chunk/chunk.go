@@ -119,7 +119,7 @@ func header(b []byte) (info Info, body []byte, err error) {
 		return Info{}, nil, err
 	}
 	if floats > MaxSamples || histograms > MaxSamples || floats+histograms == 0 || floats+histograms > MaxSamples {
-		return Info{}, nil, fmt.Errorf("%w: %d floats and %d histograms", ErrCorrupt, floats, histograms)
+		return Info{}, nil, fmt.Errorf("%w: invalid header: %d floats and %d histograms", ErrCorrupt, floats, histograms)
 	}
 	if info.MinT, b, err = takeVarint(b, "first timestamp"); err != nil {
 		return Info{}, nil, err
@@ -130,7 +130,7 @@ func header(b []byte) (info Info, body []byte, err error) {
 	}
 	info.MaxT = int64(uint64(info.MinT) + span)
 	if info.MaxT < info.MinT || floats+histograms-1 > span {
-		return Info{}, nil, fmt.Errorf("%w: time range of %d ms from %d ms", ErrCorrupt, span, info.MinT)
+		return Info{}, nil, fmt.Errorf("%w: invalid time range: %d ms from %d ms", ErrCorrupt, span, info.MinT)
 	}
 	info.Floats, info.Histograms = int(floats), int(histograms)
 	info.Count = info.Floats + info.Histograms
@@ -169,11 +169,11 @@ func decodeBody(body []byte, info *Info, into *Samples) (err error) {
 		}
 	}
 	if len(body) != 0 {
-		return fmt.Errorf("%w: %d bytes too many", ErrCorrupt, len(body))
+		return fmt.Errorf("%w: %d extra bytes", ErrCorrupt, len(body))
 	}
 	decoded := Samples{T: into.T[floats:], H: into.H[histograms:]}
 	if minT, maxT := decoded.timeRange(); minT != info.MinT || maxT != info.MaxT {
-		return fmt.Errorf("%w: samples from %d to %d ms, not from %d to %d", ErrCorrupt, minT, maxT, info.MinT, info.MaxT)
+		return fmt.Errorf("%w: the samples are from %d to %d ms, but the header has %d to %d", ErrCorrupt, minT, maxT, info.MinT, info.MaxT)
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	width, patchWidth := int(b[0]&15), int(b[0]>>4)
 	b = b[1:]
 	if width >= len(widthBits) || widthBits[width]+8*patchWidth >= 64+8 {
-		return nil, fmt.Errorf("%w: column of width %d and %d", ErrCorrupt, width, patchWidth)
+		return nil, fmt.Errorf("%w: a column has the invalid widths %d and %d", ErrCorrupt, width, patchWidth)
 	}
 	size := (len(x)*widthBits[width] + 7) / 8
 	if len(b) < size {
@@ -243,7 +243,7 @@ func skipGaps(b []byte, k, n int) ([]byte, error) {
 			return nil, err
 		}
 		if gap >= left {
-			return nil, fmt.Errorf("%w: a gap leads beyond %d entries", ErrCorrupt, n)
+			return nil, fmt.Errorf("%w: a patch is beyond the %d entries", ErrCorrupt, n)
 		}
 		left -= gap + 1
 		b = rest

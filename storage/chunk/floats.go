@@ -86,7 +86,7 @@ func appendStarts(dst []byte, st, t []int64, minT int64) []byte {
 func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 	k := blockCount(n)
 	if len(b) < k*minBlockSize {
-		return nil, fmt.Errorf("%w: %d bytes for %d floats", ErrCorrupt, len(b), n)
+		return nil, fmt.Errorf("%w: %d bytes are too few for %d floats", ErrCorrupt, len(b), n)
 	}
 	first := len(into.T)
 	into.T = slices.Grow(into.T, n)[:first+n]
@@ -135,7 +135,7 @@ func decodeTimes(b []byte, t []int64, minT int64) ([]byte, error) {
 		}
 	}
 	if !strictlyAscending(t) {
-		return nil, fmt.Errorf("%w: not in order", ErrCorrupt)
+		return nil, fmt.Errorf("%w: timestamps are not in order", ErrCorrupt)
 	}
 	return rest, nil
 }
@@ -153,7 +153,7 @@ func decodeStarts(b []byte, st, t []int64, minT int64) ([]byte, error) {
 		return decodeInts(b, st, minT)
 	case startsPrevious:
 	default:
-		return nil, fmt.Errorf("%w: relative to unknown %d", ErrCorrupt, relative)
+		return nil, fmt.Errorf("%w: unknown encoding %d", ErrCorrupt, relative)
 	}
 	b, err := decodeInts(b, st, 0)
 	before := t[0]

@@ -157,7 +157,7 @@ func decodeSubChunk(b []byte, encoding byte, limit int, into *Samples) error {
 	}
 	n := c.NumSamples()
 	if n == 0 || n > limit {
-		return fmt.Errorf("%w: sub-chunk of %d histograms", ErrCorrupt, n)
+		return fmt.Errorf("%w: a sub-chunk has an invalid number of histograms, %d", ErrCorrupt, n)
 	}
 	reset := resetHeader(c) == chunkenc.CounterReset
 	it := c.Iterator(nil)

@@ -22,7 +22,7 @@ type layout struct {
 // checkSubChunk reads the layout of a sub-chunk and makes sure that chunkenc can read it safely.
 func checkSubChunk(b []byte) (layout, error) {
 	if len(b) < chunkencHeaderSize {
-		return layout{}, fmt.Errorf("%w: sub-chunk of %d bytes", ErrCorrupt, len(b))
+		return layout{}, fmt.Errorf("%w: a sub-chunk of only %d bytes", ErrCorrupt, len(b))
 	}
 	r := bitReader{b: b[chunkencHeaderSize:]}
 	if r.bits(8) == 255 { // a zero threshold that isn't a power of 2
@@ -30,7 +30,7 @@ func checkSubChunk(b []byte) (layout, error) {
 	}
 	schema := r.varbitInt()
 	if schema < math.MinInt32 || schema > math.MaxInt32 || !histogram.IsValidSchema(int32(schema)) {
-		return layout{}, fmt.Errorf("%w: sub-chunk of schema %d", ErrCorrupt, schema)
+		return layout{}, fmt.Errorf("%w: a sub-chunk has the unknown schema %d", ErrCorrupt, schema)
 	}
 	var l layout
 	room := uint64(8 * len(b)) // every bucket takes a bit at least
@@ -38,7 +38,7 @@ func checkSubChunk(b []byte) (layout, error) {
 		for range r.varbitCount() {
 			length, offset := r.varbitUint(), r.varbitInt()
 			if length > room || offset < math.MinInt32 || offset > math.MaxInt32 {
-				return layout{}, fmt.Errorf("%w: sub-chunk has a span of %d buckets at %d", ErrCorrupt, length, offset)
+				return layout{}, fmt.Errorf("%w: a sub-chunk has an invalid span of %d buckets at %d", ErrCorrupt, length, offset)
 			}
 			room -= length
 			*spans = append(*spans, histogram.Span{Offset: int32(offset), Length: uint32(length)})

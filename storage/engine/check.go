@@ -27,13 +27,13 @@ func CheckBatch(b *Batch) error { return checkBatch(b, false) }
 func checkBatch(b *Batch, clears bool) error {
 	t := b.Table
 	if t == nil {
-		return fmt.Errorf("%w: a batch without a table", ErrBadWrite)
+		return fmt.Errorf("%w: a batch has no table", ErrBadWrite)
 	}
 	if t.Conditional {
 		return fmt.Errorf("%w: %s is written by CompareAndSet only", ErrBadWrite, t)
 	}
 	if err := CheckKey(t.Partition, b.Partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", t, err)
+		return fmt.Errorf("partition key of %s: %w", t, err)
 	}
 	size := keySize(t.Partition, b.Partition)
 	for i := range b.Mutations {
@@ -85,31 +85,31 @@ func checkDeleteRange(t *Table, m *Mutation) error {
 	}
 	last := len(t.Clustering) - 1
 	if f := t.Clustering[last]; f.Kind != KindInt {
-		return fmt.Errorf("%w: a range can't be deleted by %s, which is no integer", ErrBadWrite, f.Name)
+		return fmt.Errorf("%w: a range of %s can't be deleted, because the field isn't an integer", ErrBadWrite, f.Name)
 	}
 	if Compare(m.Clustering[:last], m.To[:last]) != 0 {
-		return fmt.Errorf("%w: a deleted range may differ in %s only", ErrBadWrite, t.Clustering[last].Name)
+		return fmt.Errorf("%w: the bounds of a deleted range may differ only in %s", ErrBadWrite, t.Clustering[last].Name)
 	}
 	if m.Clustering[last].Int > m.To[last].Int {
-		return fmt.Errorf("%w: a deleted range ends before it begins: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
+		return fmt.Errorf("%w: a deleted range ends before it starts: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
 	}
 	return nil
 }
 
 func checkClear(t *Table, m *Mutation, clears bool) error {
 	if !clears {
-		return fmt.Errorf("%w: this engine removes no rows regardless of their timestamps", ErrBadWrite)
+		return fmt.Errorf("%w: this engine can't remove rows regardless of their timestamps", ErrBadWrite)
 	}
 	for _, bound := range []Key{m.Clustering, m.To} {
 		if err := CheckKey(t.Clustering, bound, true); err != nil {
 			return err
 		}
 		if len(bound) == 0 {
-			return fmt.Errorf("%w: a cleared range has no bound", ErrBadWrite)
+			return fmt.Errorf("%w: a cleared range has no bounds", ErrBadWrite)
 		}
 	}
 	if Compare(m.Clustering, m.To) > 0 {
-		return fmt.Errorf("%w: a cleared range ends before it begins", ErrBadWrite)
+		return fmt.Errorf("%w: a cleared range ends before it starts", ErrBadWrite)
 	}
 	return nil
 }
@@ -117,10 +117,10 @@ func checkClear(t *Table, m *Mutation, clears bool) error {
 // CheckRange returns an error if a range can't be scanned.
 func CheckRange(r *Range) error {
 	if r.Table == nil {
-		return fmt.Errorf("%w: a range without a table", ErrBadKey)
+		return fmt.Errorf("%w: a range has no table", ErrBadKey)
 	}
 	if err := CheckKey(r.Table.Partition, r.Partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", r.Table, err)
+		return fmt.Errorf("partition key of %s: %w", r.Table, err)
 	}
 	for _, bound := range []Key{r.From, r.To} {
 		if err := CheckKey(r.Table.Clustering, bound, true); err != nil {
@@ -133,7 +133,7 @@ func CheckRange(r *Range) error {
 // CheckPartitions checks a prefix of the keys that Engine.Partitions lists.
 func CheckPartitions(t *Table, prefix Key) error {
 	if t == nil || t.Conditional {
-		return fmt.Errorf("%w: partitions are listed of tables that aren't conditional", ErrBadKey)
+		return fmt.Errorf("%w: only the partitions of a table that isn't conditional can be listed", ErrBadKey)
 	}
 	return CheckKey(t.Partition, prefix, true)
 }
@@ -141,7 +141,7 @@ func CheckPartitions(t *Table, prefix Key) error {
 // CheckDrop returns an error if the partitions of t that start with prefix can't be dropped.
 func CheckDrop(t *Table, prefix Key) error {
 	if t == nil {
-		return fmt.Errorf("%w: a drop without a table", ErrBadKey)
+		return fmt.Errorf("%w: a drop has no table", ErrBadKey)
 	}
 	if err := CheckKey(t.Partition, prefix, true); err != nil {
 		return fmt.Errorf("partitions of %s: %w", t, err)
@@ -155,7 +155,7 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)
 	}
 	if err := CheckKey(t.Partition, partition, false); err != nil {
-		return fmt.Errorf("partition of %s: %w", t, err)
+		return fmt.Errorf("partition key of %s: %w", t, err)
 	}
 	if err := CheckKey(t.Clustering, clustering, false); err != nil {
 		return fmt.Errorf("row of %s: %w", t, err)
@@ -190,7 +190,7 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
-		return 0, fmt.Errorf("%w: several partitions of no table, or of a conditional one", ErrBadKey)
+		return 0, fmt.Errorf("%w: multiple partitions can be read only from a table that isn't conditional", ErrBadKey)
 	}
 	field = -1
 	for _, p := range partitions {
@@ -204,7 +204,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 				continue
 			}
 			if t.Partition[i].Kind != kind || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s in one request differ in more than %s", ErrBadKey, t, name)
+				return 0, fmt.Errorf("%w: the partitions of %s in one request may differ only in %s", ErrBadKey, t, name)
 			}
 			field = i
 		}

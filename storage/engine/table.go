@@ -79,7 +79,7 @@ func (k Key) Clone() Key {
 // CheckKey returns an error if key doesn't fit fields; prefix allows it to be shorter.
 func CheckKey(fields []Field, key Key, prefix bool) error {
 	if len(key) > len(fields) || (!prefix && len(key) != len(fields)) {
-		return fmt.Errorf("%w: %d fields, the table declares %d", ErrBadKey, len(key), len(fields))
+		return fmt.Errorf("%w: the key has %d fields, but the table declares %d", ErrBadKey, len(key), len(fields))
 	}
 	for i, v := range key {
 		switch f := fields[i]; f.Kind {

@@ -166,7 +166,7 @@ type BlobReader struct {
 // keeps b until the next Open.
 func (r *BlobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
-		return fmt.Errorf("%w: %d bytes", ErrMalformedBlob, len(b))
+		return fmt.Errorf("%w: only %d bytes", ErrMalformedBlob, len(b))
 	}
 	if b[0] != blobVersion {
 		return fmt.Errorf("%w: unknown version %d", ErrMalformedBlob, b[0])
@@ -184,7 +184,7 @@ func (r *BlobReader) Open(b []byte) error {
 		return err
 	}
 	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
-		return fmt.Errorf("%w: epoch %d, %d series before", ErrMalformedBlob, epoch, before)
+		return fmt.Errorf("%w: epoch %d or the number of preceding series, %d, is out of range", ErrMalformedBlob, epoch, before)
 	}
 	r.Epoch, r.Before, r.next = int64(epoch), uint32(before), uint32(before)+1
 	return nil
@@ -212,7 +212,7 @@ func (r *BlobReader) Walk(sink BlobSink) error {
 		case recordExemplar:
 			err = r.encoded(sink.Exemplar)
 		default:
-			err = fmt.Errorf("%w: record of kind %d", ErrMalformedBlob, head&7)
+			err = fmt.Errorf("%w: a record of unknown kind %d", ErrMalformedBlob, head&7)
 		}
 		if err != nil {
 			return err
@@ -234,7 +234,7 @@ func (r *BlobReader) float(head byte, sink BlobSink) error {
 		st = r.t + d
 	}
 	if n > 8 || n > len(r.body) {
-		return fmt.Errorf("%w: a value of %d bytes", ErrMalformedBlob, n)
+		return fmt.Errorf("%w: a value has an invalid length of %d bytes", ErrMalformedBlob, n)
 	}
 	var v uint64
 	for _, c := range r.body[:n] {
@@ -293,7 +293,7 @@ func (r *BlobReader) where() error {
 	}
 	r.ref, r.t = r.ref+dref, r.t+dt
 	if r.ref < 0 || r.ref > math.MaxUint32 {
-		return fmt.Errorf("%w: series number %d", ErrMalformedBlob, r.ref)
+		return fmt.Errorf("%w: series number %d is out of range", ErrMalformedBlob, r.ref)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func ParseCountsChange(b []byte) (c CountsChange, err error) {
 func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	body := appendCountsBody(nil, c)
 	if len(body) > MaxCountsBody {
-		return nil, fmt.Errorf("%w: series counts of %d bytes; the maximum is %d", engine.ErrTooLarge, len(body), MaxCountsBody)
+		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge, len(body), MaxCountsBody)
 	}
 	head := []byte{countsHeadVersion}
 	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
@@ -216,7 +216,7 @@ func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	h.Series, h.AllMetrics, h.AllLabels = r.number(), r.number(), r.number()
 	parts, size := r.number(), r.number()
 	if len(r.b) != crc32.Size || size > MaxCountsBody || parts != (size+countsPart-1)/countsPart {
-		return h, fmt.Errorf("%w: not a header", ErrMalformedCounts)
+		return h, fmt.Errorf("%w: the header is invalid", ErrMalformedCounts)
 	}
 	h.parts, h.size, h.sum = int(parts), int(size), binary.LittleEndian.Uint32(r.b)
 	return h, nil
@@ -229,7 +229,7 @@ func AppendCountsPart(body, row []byte) ([]byte, error) {
 }
 
 // ErrOtherCounts means that the rows of counts of series aren't of one encoding: two processes have written theirs at once.
-var ErrOtherCounts = errors.New("format: series counts of two writers")
+var ErrOtherCounts = errors.New("format: the series counts were written by two processes at once")
 
 // ParseCounts reads the body of EncodeCounts, whose parts were put together. It returns ErrMalformedCounts for anything else, and ErrOtherCounts
 // if the head isn't that of the body.

@@ -50,7 +50,7 @@ func AppendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
 // ParseExemplar is the inverse of AppendExemplar. It returns ErrMalformedExemplar for anything else.
 func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
 	if len(b) < 8 {
-		return e, fmt.Errorf("%w: %d bytes", ErrMalformedExemplar, len(b))
+		return e, fmt.Errorf("%w: only %d bytes", ErrMalformedExemplar, len(b))
 	}
 	bits := binary.BigEndian.Uint64(b)
 	if bits>>63 != 0 {
@@ -145,7 +145,7 @@ func AppendExemplars(dst []byte, list []Exemplar) []byte {
 // parseExemplars is the inverse of AppendExemplars: it appends to into. Data of the exemplars are parts of b.
 func parseExemplars(b []byte, into []Exemplar) ([]Exemplar, error) {
 	if len(b) < 5 || b[0] != exemplarsVersion {
-		return into, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedExemplar, len(b))
+		return into, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedExemplar, len(b))
 	}
 	body := b[:len(b)-4]
 	if want, got := binary.LittleEndian.Uint32(b[len(body):]), crc32.Checksum(body, castagnoli); want != got {

@@ -75,7 +75,7 @@ func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 // else.
 func ParseHeld(b []byte) (v HeldValue, err error) {
 	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
-		return v, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedHeld, len(b))
+		return v, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedHeld, len(b))
 	}
 	version := b[0]
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
@@ -95,7 +95,7 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 	back := uint64(0)
 	if version > 1 {
 		if back, n = binary.Uvarint(b); n <= 0 {
-			return v, fmt.Errorf("%w: the reach is missing", ErrMalformedHeld)
+			return v, fmt.Errorf("%w: the progress of the replica is missing", ErrMalformedHeld)
 		}
 		b = b[n:]
 	}
@@ -113,7 +113,7 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 	case back == 0:
 		v.Reach = math.MinInt64
 	case v.Reach > v.MaxT:
-		return v, fmt.Errorf("%w: its reach overflows", ErrMalformedHeld)
+		return v, fmt.Errorf("%w: the progress of the replica is out of range", ErrMalformedHeld)
 	}
 	return v, nil
 }
@@ -122,7 +122,7 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 func (v *HeldValue) Unpack() ([]byte, error) {
 	size, err := snappy.DecodedLen(v.Blob)
 	if err != nil || size > engine.MaxValue {
-		return nil, fmt.Errorf("%w: its blob claims %d bytes (%v)", ErrMalformedHeld, size, err)
+		return nil, fmt.Errorf("%w: the blob has an invalid decompressed size of %d bytes (%v)", ErrMalformedHeld, size, err)
 	}
 	blob, err := snappy.Decode(nil, v.Blob)
 	if err != nil {

@@ -32,11 +32,11 @@ func AppendSealedRun(last int64) []byte {
 func ParseSealedRun(row engine.Row) (SeqRun, error) {
 	run := SeqRun{First: -1 - row.Clustering[1].Int}
 	if len(row.Value) < 2 || row.Value[0] != sealedRunVersion {
-		return run, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedBlob, len(row.Value))
+		return run, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedBlob, len(row.Value))
 	}
 	last, n := binary.Uvarint(row.Value[1:])
 	if n != len(row.Value)-1 || last > MaxTime || int64(last) < run.First {
-		return run, fmt.Errorf("%w: the last number is missing", ErrMalformedBlob)
+		return run, fmt.Errorf("%w: the last number is missing or out of range", ErrMalformedBlob)
 	}
 	run.Last = int64(last)
 	return run, nil

@@ -88,7 +88,7 @@ func AppendTombstone(dst []byte, d *Tombstone) []byte {
 // openChecksum returns what stands before a checksum, which is at least one byte.
 func openChecksum(b []byte) ([]byte, error) {
 	if len(b) < 5 {
-		return nil, fmt.Errorf("%w: %d bytes", ErrMalformedTombstone, len(b))
+		return nil, fmt.Errorf("%w: only %d bytes", ErrMalformedTombstone, len(b))
 	}
 	b, sum := b[:len(b)-4], b[len(b)-4:]
 	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(sum) {
@@ -120,7 +120,7 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 	case b[0] == tombstoneVersion:
 		b = b[1:]
 	default:
-		return nil, fmt.Errorf("%w: an unknown version", ErrMalformedTombstone)
+		return nil, fmt.Errorf("%w: unknown version", ErrMalformedTombstone)
 	}
 	for _, t := range []*int64{&d.When, &d.Start, &d.End} {
 		v, n := binary.Varint(b)
@@ -159,7 +159,7 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 		}
 	}
 	if len(b) > 0 || count == 0 {
-		return nil, fmt.Errorf("%w: %d matchers, and %d bytes too many", ErrMalformedTombstone, count, len(b))
+		return nil, fmt.Errorf("%w: %d matchers, followed by %d extra bytes", ErrMalformedTombstone, count, len(b))
 	}
 	return d, nil
 }

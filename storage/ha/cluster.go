@@ -101,7 +101,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	defer c.mu.Unlock()
 	if err != nil {
 		c.row, c.election, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
-		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the elected replica of cluster %q of tenant %q: %w", c.at.Cluster, c.at.Tenant, err))
+		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", c.at.Cluster, c.at.Tenant, err))
 		return
 	}
 	before := c.election

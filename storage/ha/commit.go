@@ -48,7 +48,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	c := r.known(at)
 	if c == nil {
 		b.Release()
-		return fmt.Errorf("ha: cluster %q wasn't checked", at.Cluster)
+		return fmt.Errorf("ha: the state of replica cluster %q was not read", at.Cluster)
 	}
 	ch, err := c.route(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	c.held = append(c.held, rows...)
 	c.mu.Unlock()
 	if late := membership.Elapsed(started, c.r.now()); late > membership.CommitTimeout {
-		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
+		return fmt.Errorf("%w: storing held samples took too long, %v; try again", engine.ErrUnavailable, late)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 			cluster := strings.Clone(row.Clustering[1].Text)
 			ch, err := parseElection(row.Value)
 			if err != nil {
-				r.Corrupt(engine.Chosen, fmt.Errorf("cluster %q of tenant %q: %w", cluster, tenant, err))
+				r.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", cluster, tenant, err))
 				continue // Nobody can store its held samples, either.
 			}
 			if err := f(cluster, &ch); err != nil {

@@ -110,7 +110,7 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	if reg != nil {
 		reg.MustRegister(&collector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
-			"Time in seconds since any process last received samples from the elected replica, for clusters active within a day, at most 500.", []string{"tenant", "cluster"}, nil),
+			"Time in seconds since any process last received samples from the elected replica, for at most 500 replica clusters that were active within the last day.", []string{"tenant", "cluster"}, nil),
 			clusters: prometheus.NewDesc("cassia_ha_clusters", "Replica clusters, by whether the elected replica sent samples within the failover timeout.", []string{"state"}, nil),
 			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows of samples that this process holds for replicas that are not elected.", nil, nil),
 			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes of samples that this process holds for replicas that are not elected.", nil, nil)})
@@ -120,9 +120,9 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another replica), covered " +
 				"(already stored from another replica), or taken (stored later from held samples)."}, []string{"result"}),
 		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
-			Help: "Elections of another replica by this process."}),
+			Help: "Failovers: times that this process elected another replica of a cluster."}),
 		dropped: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_held_dropped_samples_total",
-			Help: "Held samples that were discarded because they were not needed."}),
+			Help: "Held samples that were discarded, because the elected replica had sent the samples of their time."}),
 	}
 }
 

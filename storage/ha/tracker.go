@@ -135,7 +135,7 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	case opts.Failover < time.Second:
 		return nil, errors.New("ha: the failover timeout must be at least one second")
 	case opts.ClusterBytes <= 0 || opts.Bytes <= 0 || opts.Clusters <= 0:
-		return nil, errors.New("ha: a replica limit is not positive")
+		return nil, errors.New("ha: the limits for replicas must be greater than 0")
 	}
 	r := &Tracker{env: env, opts: opts, clusters: map[ClusterName]*cluster{}}
 	if err := r.readElections(ctx); err != nil {
@@ -160,7 +160,7 @@ func (r *Tracker) Close() {
 	for _, c := range r.all() {
 		if ch, known := c.current(); known {
 			if err := c.tell(ctx, ch); err != nil {
-				r.env.Logger.Warn("can't advertise the progress of the elected replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
+				r.env.Logger.Warn("can't store the progress of the elected replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 		}
 	}

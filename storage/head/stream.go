@@ -59,7 +59,7 @@ const maxStreamSeries = 1 << 24
 
 func (e *epochRefs) set(ref uint32, s *Series) error {
 	if uint64(ref) > uint64(len(e.refs))+maxStreamSeries {
-		return fmt.Errorf("%w: series number %d", format.ErrMalformedBlob, ref)
+		return fmt.Errorf("%w: series number %d is out of range", format.ErrMalformedBlob, ref)
 	}
 	for uint64(len(e.refs)) <= uint64(ref) {
 		e.refs = append(e.refs, streamRef{})
@@ -232,7 +232,7 @@ func (d *Decoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 		return err
 	}
 	if p := d.h.PartitionOf(s, d.at.Slot); p != d.at.Partition {
-		return fmt.Errorf("%w: a series of partition %d", format.ErrMalformedBlob, p)
+		return fmt.Errorf("%w: a series belongs to partition %d", format.ErrMalformedBlob, p)
 	}
 	d.defined = append(d.defined, s)
 	return d.epoch.set(ref, s)
@@ -262,7 +262,7 @@ func (d *Decoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 
 func (d *Decoder) sample(r readSample) error {
 	if slot := d.h.period.SlotOf(r.t); slot != d.at.Slot {
-		return fmt.Errorf("%w: a sample at %d, of slot %d", format.ErrMalformedBlob, r.t, slot)
+		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, r.t, slot)
 	}
 	if uint64(r.ref) >= uint64(len(d.epoch.refs)) || d.epoch.refs[r.ref].series == nil {
 		d.orphans++

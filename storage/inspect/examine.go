@@ -309,7 +309,7 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 	rows.Damaged = func(engine.Damage) {} // What can't be read at all is found in the files.
 	for row, err := range x.Engine().Scan(ctx, rows) {
 		if err != nil {
-			return fmt.Errorf("inspect: reading the stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return fmt.Errorf("inspect: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		if *bytes >= verifiedBytes {
 			return errEnough

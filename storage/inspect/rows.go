@@ -99,7 +99,7 @@ func (o *overview) windows(tenant string) error {
 func hasRows(ctx context.Context, eng engine.Engine, t *engine.Table, partition engine.Key) (bool, error) {
 	for _, err := range eng.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
 		if err != nil {
-			return false, fmt.Errorf("inspect: looking for rows of %s: %w", t, err)
+			return false, fmt.Errorf("inspect: looking for rows of table %s: %w", t, err)
 		}
 		return true, nil
 	}

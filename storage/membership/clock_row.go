@@ -151,7 +151,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	if err := c.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(clockList), Mutations: []engine.Mutation{{
 		Clustering: clockKey(), Timestamp: beat.SeenMS, Value: value,
 	}}}}); err != nil {
-		return fmt.Errorf("membership: recording the time: %w", err)
+		return fmt.Errorf("membership: recording the elapsed time: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -92,7 +92,7 @@ func (m *Member) take(ctx context.Context, name string, item int, lease Lease, o
 	next.row = row
 	ok, _, err := m.o.Engine.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row)
 	if err != nil {
-		return lease, false, fmt.Errorf("membership: taking lease %d of %s: %w", item, name, err)
+		return lease, false, fmt.Errorf("membership: acquiring lease %d of %s: %w", item, name, err)
 	}
 	return next, ok, nil
 }

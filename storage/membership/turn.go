@@ -76,7 +76,7 @@ func (t *Turn) take(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("membership: waiting for the turn of %s: %w", t.name, ctx.Err())
+			return fmt.Errorf("membership: waiting for other processes to finish %s: %w", t.name, ctx.Err())
 		case <-time.After(turnLook):
 		}
 	}

@@ -183,7 +183,7 @@ func ParseFilter(b []byte) (Filter, error) {
 	case body[0] != filterVersion:
 		return Filter{}, fmt.Errorf("%w: unknown version %d of a filter", ErrCorrupt, body[0])
 	case body[2] == 0 || body[2] > maxProbes:
-		return Filter{}, fmt.Errorf("%w: a filter of %d probes", ErrCorrupt, body[2])
+		return Filter{}, fmt.Errorf("%w: the filter has an invalid number of probes, %d", ErrCorrupt, body[2])
 	}
 	return Filter{Entries: int(body[1]) + 1, probes: uint32(body[2]), bits: body[filterHead:]}, nil
 }
@@ -219,9 +219,9 @@ func (f *Filter) Check(p *Page) error {
 		t.release()
 		switch {
 		case missing:
-			return fmt.Errorf("%w: the filter is missing labels of entry %d", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter doesn't match the labels of entry %d", ErrCorrupt, i)
 		case !readable && len(f.bits) > 0:
-			return fmt.Errorf("%w: the filter has bits, but entry %d is unreadable", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter must match everything, because entry %d is unreadable", ErrCorrupt, i)
 		}
 	}
 	return nil

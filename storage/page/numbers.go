@@ -150,7 +150,7 @@ func (r *scanner) numbers(n int) (c numbers, err error) {
 	for i := range c.small {
 		ref := references.at(i)
 		if ref >= uint64(d) {
-			return c, fmt.Errorf("%w: reference to number %d of %d", ErrCorrupt, ref, d)
+			return c, fmt.Errorf("%w: a reference to number %d, but there are only %d numbers", ErrCorrupt, ref, d)
 		}
 		c.small[i] = byte(ref)
 	}

@@ -108,7 +108,7 @@ func (r *scanner) packed(n int) (*packed, error) {
 	a := int(r.byte()) + 1
 	alphabet := r.take(a)
 	if alphabet == nil || a < 2 || a > maxAlphabet {
-		return nil, fmt.Errorf("%w: texts of %d different bytes", ErrCorrupt, a)
+		return nil, fmt.Errorf("%w: the alphabet of packed texts has an invalid size, %d", ErrCorrupt, a)
 	}
 	c := &packed{width: bits.Len(uint(a - 1))}
 	c.alphabet = make([]byte, 1<<c.width)

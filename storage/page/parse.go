@@ -64,7 +64,7 @@ func Parse(b []byte) (*Page, error) {
 		return nil, err
 	}
 	if r.short || len(r.b) > 0 {
-		return nil, fmt.Errorf("%w: it is %d bytes too long, or too short", ErrCorrupt, len(r.b))
+		return nil, fmt.Errorf("%w: the page is truncated, or has %d extra bytes", ErrCorrupt, len(r.b))
 	}
 	p.memory = r.memory
 	return p, nil

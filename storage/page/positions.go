@@ -47,7 +47,7 @@ func (r *scanner) positions(n int) (at []byte, err error) {
 		at = r.take(n)
 		for i := 1; i < len(at); i++ {
 			if at[i] <= at[i-1] {
-				return nil, fmt.Errorf("%w: position %d follows %d", ErrCorrupt, at[i], at[i-1])
+				return nil, fmt.Errorf("%w: positions are not in order: %d follows %d", ErrCorrupt, at[i], at[i-1])
 			}
 		}
 	case positionsBitmap:
@@ -62,7 +62,7 @@ func (r *scanner) positions(n int) (at []byte, err error) {
 		return nil, fmt.Errorf("%w: positions of unknown form %d", ErrCorrupt, form)
 	}
 	if len(at) != n {
-		return nil, fmt.Errorf("%w: %d positions of %d entries", ErrCorrupt, len(at), n)
+		return nil, fmt.Errorf("%w: %d positions for %d entries", ErrCorrupt, len(at), n)
 	}
 	return at, nil
 }

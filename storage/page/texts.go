@@ -108,7 +108,7 @@ func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 	c = texts{form: form &^ textsPacked, n: n}
 	isPacked := form&textsPacked != 0
 	if isPacked && (c.form == textsEqual || c.form == textsPlanes || c.form == textsDictionary) {
-		return c, fmt.Errorf("%w: packed texts of form %d", ErrCorrupt, c.form)
+		return c, fmt.Errorf("%w: texts of form %d can't be packed", ErrCorrupt, c.form)
 	}
 	switch c.form {
 	case textsEqual:
@@ -119,7 +119,7 @@ func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 		err = r.textDictionary(&c)
 	case textsSized:
 		if size == nil {
-			return c, fmt.Errorf("%w: texts have no sizes", ErrCorrupt)
+			return c, fmt.Errorf("%w: the sizes of texts are missing", ErrCorrupt)
 		}
 		err = r.sized(&c, isPacked, size)
 	default:
@@ -203,7 +203,7 @@ func (c *texts) checkShared() error {
 		}
 		shared := c.shared.at(i)
 		if shared > before {
-			return fmt.Errorf("%w: text %d shares %d bytes of %d", ErrCorrupt, i, shared, before)
+			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d", ErrCorrupt, i, shared, before)
 		}
 		from, to := c.extent(i)
 		before = shared + uint64(to-from)
@@ -214,7 +214,7 @@ func (c *texts) checkShared() error {
 func (r *scanner) textDictionary(c *texts) error {
 	d := int(r.byte()) + 1
 	if len(r.b) > 0 && r.b[0] == textsDictionary {
-		return fmt.Errorf("%w: a dictionary of a dictionary", ErrCorrupt)
+		return fmt.Errorf("%w: a dictionary is itself encoded with a dictionary", ErrCorrupt)
 	}
 	dictionary, err := r.texts(d, nil)
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *scanner) textDictionary(c *texts) error {
 	}
 	for i := range c.n {
 		if ref := c.references.at(i); ref >= uint64(d) {
-			return fmt.Errorf("%w: reference to text %d of %d", ErrCorrupt, ref, d)
+			return fmt.Errorf("%w: a reference to text %d, but there are only %d texts", ErrCorrupt, ref, d)
 		}
 	}
 	c.dictionary = &dictionary

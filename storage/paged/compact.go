@@ -50,7 +50,7 @@ func (c *Compacted) Add(o Compacted) {
 func (r *Rows) Compact(ctx context.Context, c Compaction) (done Compacted, err error) {
 	t := tablesOf(format.TableOf(c.Resolution))
 	if c.Resolution == rollup.Raw || !r.HasLong(c.Partition[0].Int) {
-		return done, fmt.Errorf("%w: no long chunks are in table %s, window %d", engine.ErrBadWrite, t.rows, c.Partition[0].Int)
+		return done, fmt.Errorf("%w: table %s can't have long chunks in window %d", engine.ErrBadWrite, t.rows, c.Partition[0].Int)
 	}
 	x := compactor{Compaction: c, r: r, ctx: ctx, tables: t}
 	if x.pages, err = x.listPages(); err != nil {
@@ -327,7 +327,7 @@ func (x *compactor) join(interval int64, chunks []compacted) (m engine.Mutation,
 		return m, nil
 	}
 	if x.whole.Len() > rollup.MaxBuckets || len(parts) > rollup.MaxParts {
-		return m, fmt.Errorf("paged: %d buckets of %d chunks", x.whole.Len(), len(parts))
+		return m, fmt.Errorf("paged: too much for a long chunk: %d buckets of %d chunks", x.whole.Len(), len(parts))
 	}
 	m.Clustering, m.Value = format.LongKey(x.id, interval), rollup.AppendLong(nil, parts, &x.whole, x.Resolution.Width())
 	return m, x.verify(m.Value, parts)
@@ -347,7 +347,7 @@ func (x *compactor) decode(c *compacted) error {
 		return err
 	}
 	if before > 0 && x.whole.End[before-1] > c.start { // That bucket would be given back by this part. A long chunk comes first.
-		return fmt.Errorf("%w: a bucket that ends at %d before a chunk of %d", engine.ErrCorrupt, x.whole.End[before-1], c.start)
+		return fmt.Errorf("%w: a bucket that ends at %d precedes a chunk that starts at %d", engine.ErrCorrupt, x.whole.End[before-1], c.start)
 	}
 	if !c.long {
 		x.parts = append(x.parts, rollup.Part{Start: c.start, Version: info.Version})
@@ -360,9 +360,9 @@ func (x *compactor) decode(c *compacted) error {
 	case len(ends) == 0:
 		return nil
 	case info.Width != x.Resolution.Width():
-		return fmt.Errorf("%w: buckets of %d ms", engine.ErrCorrupt, info.Width)
+		return fmt.Errorf("%w: unexpected bucket width of %d ms", engine.ErrCorrupt, info.Width)
 	case ends[0] <= c.start, format.LongInterval(x.Resolution, ends[len(ends)-1]-1) != c.interval(x.Resolution):
-		return fmt.Errorf("%w: a chunk of %d has buckets from %d to %d", engine.ErrCorrupt, c.start, ends[0], ends[len(ends)-1])
+		return fmt.Errorf("%w: the chunk that starts at %d has buckets outside its time range, from %d to %d", engine.ErrCorrupt, c.start, ends[0], ends[len(ends)-1])
 	}
 	return nil
 }
@@ -378,7 +378,7 @@ func (x *compactor) verify(long []byte, parts []rollup.Part) error {
 			return err
 		}
 		if !x.one.Equal(&x.whole) || !slices.Equal(parts, x.memory.Parts) {
-			return errors.New("paged: a long chunk doesn't give back its buckets")
+			return errors.New("paged: a new long chunk decodes to other buckets")
 		}
 		return nil
 	}
@@ -395,12 +395,12 @@ func (x *compactor) verify(long []byte, parts []rollup.Part) error {
 			x.expected = rollup.AppendChunk(x.expected[:0], &b, x.Resolution.Width(), parts[n].Version)
 		}
 		if n++; p != parts[n-1] || !bytes.Equal(x.expected, value) {
-			return fmt.Errorf("paged: a long chunk doesn't give back its chunk of %d", p.Start)
+			return fmt.Errorf("paged: a new long chunk decodes to another chunk at %d", p.Start)
 		}
 		return nil
 	})
 	if err == nil && n != len(parts) {
-		err = fmt.Errorf("paged: a long chunk of %d parts gives back %d", len(parts), n)
+		err = fmt.Errorf("paged: a new long chunk of %d parts decodes to %d parts", len(parts), n)
 	}
 	return err
 }

@@ -148,7 +148,7 @@ func checkPositions(p *page.Page, of ids) error {
 	at := p.Head().At
 	for i := 1; i < len(at); i++ {
 		if at[i] <= at[i-1] {
-			return fmt.Errorf("%w: position %d follows %d", engine.ErrCorrupt, at[i], at[i-1])
+			return fmt.Errorf("%w: positions are not in order: %d follows %d", engine.ErrCorrupt, at[i], at[i-1])
 		}
 	}
 	last := p.Len() - 1
@@ -156,7 +156,7 @@ func checkPositions(p *page.Page, of ids) error {
 		last = int(at[len(at)-1])
 	}
 	if last >= of.len() {
-		return fmt.Errorf("%w: position %d of %d series", engine.ErrCorrupt, last, of.len())
+		return fmt.Errorf("%w: a position of %d, but there are only %d series", engine.ErrCorrupt, last, of.len())
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 		}
 		labels, err := parse(row.Value)
 		if err == nil && labels.Head().Kind != page.Labels {
-			err = fmt.Errorf("%w: it is a page of kind %d", engine.ErrCorrupt, labels.Head().Kind)
+			err = fmt.Errorf("%w: the page has kind %d", engine.ErrCorrupt, labels.Head().Kind)
 		}
 		if err == nil {
 			found, err = idsOf(labels, metricOf(partition))

@@ -153,7 +153,7 @@ func (s *scan) sharedLevelsOf(segment engine.Key, name string) (found []int, err
 		bits := row.Clustering[s.bits].Int
 		if bits < 0 || bits > maxBits {
 			p := &heldPage{kind: segment[0].Int, bits: int(bits), first: noID, version: noID}
-			return found, s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
+			return found, s.unreadable(p, fmt.Errorf("ids in a bucket share an invalid number of bits, %d", bits))
 		}
 		if n := len(found); n == 0 || found[n-1] != int(bits) {
 			found = append(found, int(bits))
@@ -173,7 +173,7 @@ func (s *scan) findLevels(segment engine.Key, bits int64) (found []int, whole bo
 	for {
 		if bits < 0 || bits > maxBits {
 			p := &heldPage{kind: segment[0].Int, bits: int(bits), first: noID, version: noID}
-			return found, false, s.unreadable(p, fmt.Errorf("buckets of ids that share %d bits", bits))
+			return found, false, s.unreadable(p, fmt.Errorf("ids in a bucket share an invalid number of bits, %d", bits))
 		}
 		found = append(found, int(bits))
 		next, err := s.firstPage(with(segment, engine.Int(bits+1)), segment)

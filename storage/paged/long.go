@@ -165,7 +165,7 @@ func (x *longReader) holdLong(id string, interval int64, value []byte) error {
 	}
 	parts := x.memory.Parts
 	if last := parts[len(parts)-1].Start; parts[0].Start < interval || last >= interval+x.longWidth() {
-		return x.unreadableLong(interval, fmt.Errorf("%w: a long chunk with chunks from %d to %d", engine.ErrCorrupt, parts[0].Start, last))
+		return x.unreadableLong(interval, fmt.Errorf("%w: the long chunk has chunks outside its time range, from %d to %d", engine.ErrCorrupt, parts[0].Start, last))
 	}
 	x.longs = append(x.longs, heldLong{start: interval, value: x.copy(value), parts: slices.Clone(parts)})
 	return nil

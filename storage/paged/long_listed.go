@@ -76,7 +76,7 @@ func (w *longWindows) await(ctx context.Context, window int64) error {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return fmt.Errorf("paged: waiting for %d scans of window %d that began before: %w", n, window, ctx.Err())
+			return fmt.Errorf("paged: waiting for %d scans of window %d that started earlier: %w", n, window, ctx.Err())
 		}
 	}
 }

@@ -29,7 +29,7 @@ import (
 func (r *Rows) Outdone(ctx context.Context, table *engine.Table, partition engine.Key, series map[string]bool) (rows, pages []engine.Batch, err error) {
 	t := tablesOf(table)
 	if t == nil {
-		return nil, nil, fmt.Errorf("%w: no rows of table %s are in pages", engine.ErrBadKey, table)
+		return nil, nil, fmt.Errorf("%w: table %s isn't stored in pages", engine.ErrBadKey, table)
 	}
 	c := outdone{r: r, ctx: ctx, tables: t, partition: partition, series: slices.Sorted(maps.Keys(series)), copied: map[rowKey]bool{}}
 	buckets, err := c.buckets()

@@ -20,7 +20,7 @@ func (e *RetentionError) Error() string {
 func (e *RetentionError) Unwrap() error { return e.Err }
 
 // ErrInBackup means that a folder is a backup or in one, and so can't have anything else.
-var ErrInBackup = errors.New("pebble: it is a backup, or inside one")
+var ErrInBackup = errors.New("pebble: the folder is a backup, or is inside a backup")
 
 // CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
 // directory.

@@ -157,7 +157,7 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error)
 func resolve(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("pebble: path of %s: %w", dir, err)
+		return "", fmt.Errorf("pebble: resolving the path %s: %w", dir, err)
 	}
 	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
 		return resolved, nil
@@ -301,7 +301,7 @@ func (e *Engine) checkFormat() error {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}
 	if found == nil {
-		return e.commit(context.Background(), "mark the format", func() {}, func() error {
+		return e.commit(context.Background(), "record the format version", func() {}, func() error {
 			return e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 		})
 	}
@@ -314,7 +314,7 @@ func (e *Engine) checkFormat() error {
 // DescribeStore implements engine.Described.
 func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
 	if e.readOnly {
-		return fmt.Errorf("pebble: describe: %w", engine.ErrReadOnly)
+		return fmt.Errorf("pebble: describe the store: %w", engine.ErrReadOnly)
 	}
 	if err := e.begin(ctx); err != nil {
 		return err

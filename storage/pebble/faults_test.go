@@ -139,7 +139,7 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 	require.Zero(t, e.DiskUsage())
 	require.Error(t, e.Compact(ctx))
 	require.NoError(t, testutil.CollectAndCompare(e, strings.NewReader(`
-		# HELP cassia_pebble_failed Whether the store can't be written until the process restarts (1) or can (0).
+		# HELP cassia_pebble_failed Whether the store rejects all writes until the process restarts (1) or not (0).
 		# TYPE cassia_pebble_failed gauge
 		cassia_pebble_failed 1
 	`), "cassia_pebble_failed"))

@@ -131,7 +131,7 @@ func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error)
 		d.key, rest = append(d.key, v), after
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes too many in %s", errBadKey, len(rest), hex.EncodeToString(b))
+		return nil, fmt.Errorf("%w: %d extra bytes in %s", errBadKey, len(rest), hex.EncodeToString(b))
 	}
 	return d.key, nil
 }

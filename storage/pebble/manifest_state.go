@@ -106,7 +106,7 @@ func (s *manifestState) apply(text []byte) error {
 		case tagUnsharedFile:
 			delete(s.shared, f.number())
 		default:
-			return fmt.Errorf("%w: tag %d", errManifest, tag)
+			return fmt.Errorf("%w: unknown tag %d", errManifest, tag)
 		}
 	}
 	for number, entry := range added {
@@ -169,7 +169,7 @@ func (f *fields) table(tag uint64) (number uint64, t tableEntry) {
 		case field == entryPrefix, field == entrySuffix, field&entryUnsafe == 0:
 			f.text()
 		default:
-			f.err = fmt.Errorf("%w: field %d of a table", errManifest, field)
+			f.err = fmt.Errorf("%w: unknown field %d of a table", errManifest, field)
 		}
 	}
 	return number, t

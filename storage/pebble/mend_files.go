@@ -279,7 +279,7 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 	if doubt == "" {
 		m.mended("rewrote file %s: the manifest, its tables and the logs are complete", ledgerName)
 	} else {
-		m.stats.Lost = append(m.stats.Lost, "possible data of the log: "+doubt)
+		m.stats.Lost = append(m.stats.Lost, "possibly some data in the log: "+doubt)
 	}
 	m.renew = true
 	return ok, m.copyAside(ledgerName)

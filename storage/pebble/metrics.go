@@ -108,10 +108,10 @@ func newCollector() *collector {
 		levels:  newLevelMetrics(),
 		fsync:   prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "Duration of Pebble WAL syncs.", nil, nil),
 		tables:  prometheus.NewDesc("cassia_pebble_table_bytes", "Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m and r1h.", []string{"table"}, nil),
-		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: rows of a table in sorted files, log, free (to be released soon), and other files. The sum is "+
+		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: each table (in sorted files), log (the WAL), free (to be released soon), and other files. The sum is "+
 			"cassia_pebble_disk_bytes.", []string{"of"}, nil),
 		disk:      prometheus.NewDesc("cassia_pebble_disk_bytes", "Disk usage of the data directory in bytes, as reported by du.", nil, nil),
-		failed:    prometheus.NewDesc("cassia_pebble_failed", "Whether the store can't be written until the process restarts (1) or can (0).", nil, nil),
+		failed:    prometheus.NewDesc("cassia_pebble_failed", "Whether the store rejects all writes until the process restarts (1) or not (0).", nil, nil),
 		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Free bytes on the disk of the data directory.", nil, nil),
 	}
 }

@@ -100,7 +100,7 @@ func (l *ledger) checkFormat(opts *Options) error {
 	return nil
 }
 
-var errLedger = errors.New("pebble: not a record of synced files")
+var errLedger = errors.New("pebble: the file is not a record of synced files")
 
 func manifestNumber(name string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "MANIFEST-"), 10, 64)

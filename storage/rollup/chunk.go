@@ -190,7 +190,7 @@ func (e *envelope) parse(b []byte) error {
 		r := reader{b: b[:len(b)-checksumSize], at: 1}
 		e.Info = Info{Version: r.uvarint()}
 		if r.short || r.at != len(r.b) {
-			return fmt.Errorf("%w: a chunk without buckets that is too short or too long", ErrCorrupt)
+			return fmt.Errorf("%w: a chunk without buckets is truncated or has extra bytes", ErrCorrupt)
 		}
 		return nil
 	}
@@ -207,11 +207,11 @@ func (e *envelope) parse(b []byte) error {
 		return fmt.Errorf("%w: the envelope is truncated or has unknown columns, %#x", ErrCorrupt, there)
 	}
 	if count == 0 || count > MaxBuckets || width == 0 || width > maxTime || missing > maxTime {
-		return fmt.Errorf("%w: %d buckets of %d ms, %d missing", ErrCorrupt, count, width, missing)
+		return fmt.Errorf("%w: invalid header: %d buckets of %d ms, %d missing", ErrCorrupt, count, width, missing)
 	}
 	last := first + int64(count-1+missing)
 	if most := int64(maxTime / width); first < -most || last < first || last > most {
-		return fmt.Errorf("%w: buckets %d to %d of %d ms", ErrCorrupt, first, last, width)
+		return fmt.Errorf("%w: buckets %d to %d of %d ms are out of range", ErrCorrupt, first, last, width)
 	}
 	e.Info = Info{
 		Version: version, Width: int64(width), Count: int(count),
@@ -223,14 +223,14 @@ func (e *envelope) parse(b []byte) error {
 	for rest := e.there; rest != 0; rest &= rest - 1 {
 		size := r.uvarint()
 		if size == 0 || size > uint64(len(b)) {
-			return fmt.Errorf("%w: column of %d bytes in %d", ErrCorrupt, size, len(b))
+			return fmt.Errorf("%w: a column of %d bytes in a chunk of %d bytes", ErrCorrupt, size, len(b))
 		}
 		id := bits.TrailingZeros32(rest)
 		e.from[id], e.to[id] = uint32(at), uint32(at+size)
 		at += size
 	}
 	if r.short || at != uint64(len(r.b)-r.at) {
-		return fmt.Errorf("%w: columns of %d bytes", ErrCorrupt, at)
+		return fmt.Errorf("%w: the sizes of the columns, %d bytes in total, don't match the chunk", ErrCorrupt, at)
 	}
 	e.columns = r.b[r.at:]
 	return nil

@@ -139,14 +139,14 @@ func (d *decoder) ends() error {
 	before := int64(-1)
 	for i, k := range end {
 		if k <= before || k >= int64(d.e.span) {
-			return fmt.Errorf("%w: ends are not in order", ErrCorrupt)
+			return fmt.Errorf("%w: bucket ends are not in order", ErrCorrupt)
 		}
 		before = k
 		end[i] = first + k*width
 		start[i] = end[i] - width
 	}
 	if end[0] != first || end[d.n-1] != d.e.MaxEnd {
-		return fmt.Errorf("%w: ends from %d to %d", ErrCorrupt, end[0], end[d.n-1])
+		return fmt.Errorf("%w: bucket ends from %d to %d don't match the header", ErrCorrupt, end[0], end[d.n-1])
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (d *decoder) flags() error {
 	d.full, d.floats = 0, 0
 	for i, f := range x {
 		if f < 0 || f >= 2*storedEmpty || f&storedEmpty != 0 && Flags(f)&HasHistograms != 0 {
-			return fmt.Errorf("%w: flags %#x", ErrCorrupt, f)
+			return fmt.Errorf("%w: invalid flags %#x", ErrCorrupt, f)
 		}
 		flags[i] = Flags(f &^ storedEmpty)
 		if f&storedEmpty != 0 {
@@ -310,7 +310,7 @@ func (d *decoder) within(id int, x []int64, least int64, what string) error {
 	}
 	for _, v := range x {
 		if v < least || v-least >= d.e.Width {
-			return fmt.Errorf("%w: %s outside their bucket", ErrCorrupt, what)
+			return fmt.Errorf("%w: %s are outside their bucket", ErrCorrupt, what)
 		}
 	}
 	return nil

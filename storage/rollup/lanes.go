@@ -120,7 +120,7 @@ func (l *lanes) decodeEnds(first, last []byte) error {
 	l.form = int(r.uvarint())
 	value := r.varint()
 	if r.short || l.form > formBits {
-		return fmt.Errorf("%w: values of form %d", ErrCorrupt, l.form)
+		return fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, l.form)
 	}
 	l.first[0] = 0
 	if err := decodeInts(first[r.at:], l.first[1:], "first values"); err != nil {
@@ -153,7 +153,7 @@ func decodeInts(b []byte, x []int64, what string) error {
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
+		return fmt.Errorf("%w: %s are followed by %d extra bytes", ErrCorrupt, what, len(rest))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (s *Long) Parse(b []byte) error {
 	r := reader{b: b, at: 1}
 	n := r.uvarint()
 	if r.short || n == 0 || n > MaxParts {
-		return fmt.Errorf("%w: a long chunk of %d parts", ErrCorrupt, n)
+		return fmt.Errorf("%w: a long chunk has an invalid number of parts, %d", ErrCorrupt, n)
 	}
 	var small [2 * smallChunk]int64
 	x := small[:]
@@ -96,10 +96,10 @@ func (s *Long) Parse(b []byte) error {
 	starts, versions := x[:n:n], x[n:2*n]
 	rest, err := chunk.DecodeInts(b[r.at:], starts)
 	if err != nil {
-		return fmt.Errorf("%w: starts of parts: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: decoding the starts of parts: %w", ErrCorrupt, err)
 	}
 	if rest, err = chunk.DecodeInts(rest, versions); err != nil {
-		return fmt.Errorf("%w: versions of parts: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: decoding the versions of parts: %w", ErrCorrupt, err)
 	}
 	if len(rest) < checksumSize {
 		return fmt.Errorf("%w: the header of a long chunk is truncated", ErrCorrupt)

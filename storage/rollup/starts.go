@@ -97,7 +97,7 @@ func (d *decoder) relative(id int, x, far []int64) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: start timestamps relative to unknown %d", ErrCorrupt, b[0])
+		return fmt.Errorf("%w: start timestamps of unknown encoding %d", ErrCorrupt, b[0])
 	}
 	if err := decodeInts(b[1:], x, "start timestamps"); err != nil {
 		return err

@@ -163,7 +163,7 @@ func (d *decoder) floatCounts(count []int64) error {
 	}
 	for _, c := range count {
 		if c <= 0 {
-			return fmt.Errorf("%w: count of %d", ErrCorrupt, c)
+			return fmt.Errorf("%w: a bucket has an invalid count of %d", ErrCorrupt, c)
 		}
 	}
 	return nil
@@ -182,12 +182,12 @@ func (d *decoder) high(v []float64, count []int64) error {
 		}
 		return nil
 	case b[0] > byBoth:
-		return fmt.Errorf("%w: sums of kind %d", ErrCorrupt, b[0])
+		return fmt.Errorf("%w: sums of unknown kind %d", ErrCorrupt, b[0])
 	case b[0] != byValues:
 		d.l.predictSums(b[0], d.l.sum, count)
 		return d.residues(b[1:], d.l.sum, v, "sums")
 	case v == nil:
-		return fmt.Errorf("%w: sums have no integers", ErrCorrupt)
+		return fmt.Errorf("%w: integer sums are missing", ErrCorrupt)
 	default:
 		return decodeValues(b[1:], v, "sums")
 	}
@@ -204,7 +204,7 @@ func (d *decoder) lows(v []float64, temp []int64) error {
 		return decodeValues(b[1:], v, "low sums")
 	}
 	if b[0] != lowUnits {
-		return fmt.Errorf("%w: low sums of kind %d", ErrCorrupt, b[0])
+		return fmt.Errorf("%w: low sums of unknown kind %d", ErrCorrupt, b[0])
 	}
 	temp = temp[:len(v)]
 	if err := decodeInts(b[1:], temp, "low sums"); err != nil {
@@ -276,7 +276,7 @@ func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []i
 		d.l.predictCorrections(b[0], temp, at, n, count)
 		return d.residues(b[1:], temp, v, "corrections")
 	default:
-		return fmt.Errorf("%w: corrections of kind %d", ErrCorrupt, b[0])
+		return fmt.Errorf("%w: corrections of unknown kind %d", ErrCorrupt, b[0])
 	}
 }
 
@@ -290,7 +290,7 @@ func decodeValues(b []byte, v []float64, what string) error {
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
+		return fmt.Errorf("%w: %s are followed by %d extra bytes", ErrCorrupt, what, len(rest))
 	}
 	return nil
 }

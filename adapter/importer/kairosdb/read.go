@@ -247,7 +247,7 @@ func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, int
 		}
 	}
 	if rounded > 0 {
-		skipped.add(seriesText(j.metric.name, j.tags), "integers above 2^53 are rounded to floating-point precision; none are skipped", 0)
+		skipped.add(seriesText(j.metric.name, j.tags), "integers above 2^53 are rounded to floating-point precision and imported", 0)
 	}
 	if !inOrder {
 		if n := order(into); n > 0 {

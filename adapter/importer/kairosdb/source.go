@@ -134,7 +134,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 }
 
 // errEnough means that the receiver of batches wants no more.
-var errEnough = errors.New("kairosdb: no more batches are wanted")
+var errEnough = errors.New("kairosdb: enough batches")
 
 // batches reads all slices from a position on.
 func (s *Source) batches(ctx context.Context, at *position, b *batcher) error {

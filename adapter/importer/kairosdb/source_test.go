@@ -276,7 +276,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 			"points of type kairos_string of metric m: the values are not numbers":    10,
 			"points of type kairos_string of metric text: the values are not numbers": 10,
 			"index: a strange key": 0,
-			`m{host="a"}: integers above 2^53 are rounded to floating-point precision; none are skipped`:         0,
+			`m{host="a"}: integers above 2^53 are rounded to floating-point precision and imported`:              0,
 			`m{host="a"}: more than one point has the same timestamp, with different types; the largest is kept`: 5,
 		}, skipped, "pieces of %d", most)
 	}

@@ -119,7 +119,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	_, err := batchesOf(t.Context(), OpenMetrics, "a 1 1\n", "x", importer.Everything())
 	require.ErrorContains(t, err, `"x" is not a valid file position`)
 	_, err = batchesOf(t.Context(), OpenMetrics, "a 1 1\n", position(place{at: 100}), importer.Everything())
-	require.ErrorContains(t, err, "it has changed")
+	require.ErrorContains(t, err, "the input has changed")
 }
 
 // endless gives one line that never ends.
@@ -218,7 +218,7 @@ func TestFile(t *testing.T) {
 		require.Equal(t, 1.0, got[0].Done)
 	}
 	for _, err := range s.Batches(t.Context(), position(place{at: 32})) {
-		require.ErrorContains(t, err, "it has changed")
+		require.ErrorContains(t, err, "the input has changed")
 	}
 	_, err = New(Options{Path: filepath.Dir(path), Format: OpenMetrics}).Plan(t.Context())
 	require.ErrorContains(t, err, "is a folder")

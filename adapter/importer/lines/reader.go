@@ -89,5 +89,5 @@ func skip(r io.Reader, at int64) error {
 }
 
 func notTheSame(size, at int64) error {
-	return fmt.Errorf("lines: the input ends after %d bytes, before the position of the last run, %d; it has changed", size, at)
+	return fmt.Errorf("lines: the input ends after %d bytes, before the position of the last run, %d; the input has changed; remove the checkpoint to start again", size, at)
 }

@@ -50,7 +50,7 @@ const (
 )
 
 func (d *blockDecoder) wrong(what string) error {
-	return fmt.Errorf("%s of a block: %w", what, errNotNative)
+	return fmt.Errorf("reading %s of a block: %w", what, errNotNative)
 }
 
 func (d *blockDecoder) varint() int64 { return zigzag(d.uvarint()) }

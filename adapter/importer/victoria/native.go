@@ -135,7 +135,7 @@ func parseName(b []byte) (labels.Labels, error) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, 1)
 		if end < 0 {
-			return labels.EmptyLabels(), fmt.Errorf("the name of a series: %w", errNotNative)
+			return labels.EmptyLabels(), fmt.Errorf("reading the name of a series: %w", errNotNative)
 		}
 		text, err := unescape(b[:end])
 		if err != nil {
@@ -144,7 +144,7 @@ func parseName(b []byte) (labels.Labels, error) {
 		texts, b = append(texts, text), b[end+1:]
 	}
 	if len(texts)%2 != 1 {
-		return labels.EmptyLabels(), fmt.Errorf("the name of a series: %w", errNotNative)
+		return labels.EmptyLabels(), fmt.Errorf("reading the name of a series: %w", errNotNative)
 	}
 	s := labels.NewScratchBuilder(len(texts)/2 + 1)
 	if err := adapter.CheckLabelText("", texts[0]); err != nil {
@@ -178,7 +178,7 @@ func unescape(b []byte) (string, error) {
 			continue
 		}
 		if i++; i == len(b) || b[i] < '0' || b[i] > '2' {
-			return "", fmt.Errorf("the name of a series: %w", errNotNative)
+			return "", fmt.Errorf("reading the name of a series: %w", errNotNative)
 		}
 		out = append(out, b[i]-'0')
 	}

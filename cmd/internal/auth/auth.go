@@ -155,13 +155,13 @@ func (all *users) ofCertificate(r *http.Request) (*User, error) {
 		switch u := all.byCertificate[name]; {
 		case u == nil:
 		case found != nil && found != u:
-			return nil, fmt.Errorf("%w: the client certificate has the names of more than one user", ErrUnknown)
+			return nil, fmt.Errorf("%w: the names in the client certificate belong to more than one user", ErrUnknown)
 		default:
 			found = u
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%w: the client certificate has no name of a user", ErrUnknown)
+		return nil, fmt.Errorf("%w: no name in the client certificate belongs to a user", ErrUnknown)
 	}
 	return found, nil
 }

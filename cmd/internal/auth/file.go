@@ -122,7 +122,7 @@ func withoutValues(err error) error {
 		return fmt.Errorf("%s: unknown key %s", m[1], m[2])
 	}
 	line, _, _ := strings.Cut(first, ":")
-	return fmt.Errorf("%s: a value of the wrong kind, or a key twice", line)
+	return fmt.Errorf("%s: a value has the wrong type, or a key is set twice", line)
 }
 
 func checkName(name string) error {

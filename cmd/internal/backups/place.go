@@ -34,7 +34,7 @@ func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 		period, periods string
 		into            *int
 	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
-		cmd.Flag(prefix+"keep-"+f.period, "Number of "+f.periods+" for which to keep the newest backup of each.").Default("0").IntVar(f.into)
+		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" with backups for which to keep the newest backup of each.").Default("0").IntVar(f.into)
 	}
 }
 

@@ -125,7 +125,7 @@ func removeIfAbandoned(folder, name string) (removed bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("snapshot of a process that has exited: %w", err)
+		return false, fmt.Errorf("removing the snapshot of a process that has exited: %w", err)
 	}
 	return true, c.Remove()
 }

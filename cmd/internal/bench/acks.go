@@ -148,11 +148,11 @@ func ReadAcks(from io.Reader) (*Acks, error) {
 			return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
 		}
 		if line.From < 0 || line.From > line.To || line.To >= w.Series {
-			return nil, fmt.Errorf("%w: no series %d to %d", ErrAckLog, line.From, line.To)
+			return nil, fmt.Errorf("%w: the workload has no series %d to %d", ErrAckLog, line.From, line.To)
 		}
 		for _, r := range line.Steps {
 			if r[0] < 0 || r[0] > r[1] || r[1] >= w.Steps {
-				return nil, fmt.Errorf("%w: no steps %d to %d", ErrAckLog, r[0], r[1])
+				return nil, fmt.Errorf("%w: the workload has no steps %d to %d", ErrAckLog, r[0], r[1])
 			}
 			for i := line.From; i <= line.To; i++ {
 				for k := r[0]; k <= r[1]; k++ {

@@ -100,7 +100,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Repeatable.").Default(":9201").StringsVar(&c.ListenAddresses)
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the format of the Prometheus exporter-toolkit.").StringVar(&c.WebConfigFile)
-	cmd.Flag("auth.file", "YAML file of users: their passwords, tokens or certificates (as hashes or names), roles and tenants. Reloaded on "+
+	cmd.Flag("auth.file", "YAML file of users: names, hashes of passwords and tokens, names in client certificates, roles and tenants. Reloaded on "+
 		"SIGHUP. Default: no authentication; every request is allowed.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Enable the admin API: POST /-/seal and other requests that change data.").BoolVar(&c.AdminAPI)
 	cmd.Flag("limits.file", "YAML file with limits per tenant: rates, series, sizes and queries. Reloaded on SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
@@ -122,8 +122,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("storage.slot", "Width of a slot, the unit of sealing: a multiple of 1h that divides 24h. Default: unchanged in an existing store; 2h in "+
 		"a new one. To change it, see cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").StringVar(&c.settle)
-	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; a quarter "+
-		"above it, all samples are. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
+	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; at 125% "+
+		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
 	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: half for blocks, half for series indexes. Default: an eighth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
@@ -136,11 +136,11 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of label bytes that its functions may create. Default: an "+
 		"eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
 	bytesFlag(cmd, "query.unread-bytes", "Maximum memory for query results until clients have read them. Above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
-	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples per series may snap window edges to "+
-		"rollup buckets. Edges move by at most 1% of the range, and the response has an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
+	cmd.Flag("query.snap", "auto: range queries that would read more than two days of samples per series may snap window edges to rollup "+
+		"buckets. Edges move by at most 1% of the range, and the response has an info annotation. off: edges are never snapped.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag("remote-read.rollups", "How remote read handles time ranges whose raw samples have expired: expand reconstructs samples from rollups, refuse returns 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
-	cmd.Flag("query.counter-suffix", "Suffix of metrics that only have a sum: of their rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only foo_sum "+
-		"exists. Repeatable.").StringsVar(&c.CounterSuffixes)
+	cmd.Flag("query.counter-suffix", "Suffix of metric names, such as _total. Of the rollups of metrics with this suffix, only the sum can be queried by name "+
+		"(foo_total_sum), not min, max, count and avg. Repeatable.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma-separated names of optional PromQL features to enable, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 
 	otlpFlags(cmd, &c.OTLP)

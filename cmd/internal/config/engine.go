@@ -55,7 +55,7 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	cmd.Flag("cassandra.local-dc", "Data center to connect to. Default: the data center of the first host that responds.").StringVar(&o.LocalDC)
 	cmd.Flag("cassandra.username", "User name for Cassandra.").StringVar(&o.Username)
 	cmd.Flag("cassandra.password-file", "File with the password of that user. Alternatively, set the environment variable "+passwordVariable+".").StringVar(&e.passwordFile)
-	cmd.Flag("cassandra.tls", "Use TLS.").BoolVar(&o.TLS.Enabled)
+	cmd.Flag("cassandra.tls", "Connect to Cassandra with TLS.").BoolVar(&o.TLS.Enabled)
 	cmd.Flag("cassandra.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
 	cmd.Flag("cassandra.tls-cert", "File with the client certificate of this process.").StringVar(&o.TLS.CertFile)
 	cmd.Flag("cassandra.tls-key", "File with the key of the client certificate.").StringVar(&o.TLS.KeyFile)

@@ -65,7 +65,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		}
 		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down), plural(total, "node"), listed(down)),
 			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
-			"nodetool status; the node's system.log"}
+			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
 			missing.Level, missing.Why = Error, "too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
 		}
@@ -73,7 +73,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	}
 	if len(schemas) > 1 {
 		found = append(found, Finding{Warning, fmt.Sprintf("the nodes have %d different schema versions", len(schemas)),
-			"requests to a node that is missing a table fail", "nodetool describecluster; restart the nodes whose version differs"})
+			"requests to a node that is missing a table fail", "run nodetool describecluster, and restart the nodes whose version differs"})
 	}
 	if len(releases) > 1 {
 		found = append(found, Finding{Note, "the nodes run different releases: " + strings.Join(releases, ", "),
@@ -119,8 +119,8 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 		level, why = Error, "when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there is no other copy"
 	}
 	return []Finding{{level, "commitlog_sync is periodic on " + listed(periodic), why,
-		"in cassandra.yaml of these nodes, then restart them one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: " +
-			"10ms\nand remove the line commitlog_sync_period"}}
+		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then restart the nodes one at a time:\n" +
+			"commitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
 // whyOption is the purpose of an option of a table.
@@ -235,7 +235,7 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	for _, w := range usual {
 		if w.value > manyTombstones {
 			found = append(found, Finding{Warning, fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s", w.table, w.value, w.node),
-				"such reads are slow, and Cassandra aborts them from 100,000 tombstones on", tombstonesDo(o, w.table)})
+				"such reads are slow, and Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
 		}
 	}
 	if len(found) == 0 && len(most) > 0 {

@@ -82,7 +82,7 @@ func TestCluster(t *testing.T) {
 		}), consistency: "QUORUM"},
 		{name: "no keyspace", facts: facts(3, 3, func(f *cassandra.Facts) { f.Replication = nil }), level: Warning, what: "the keyspace ks doesn't exist", do: "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=ks | cqlsh"},
 		{name: "periodic", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].CommitlogSync = "periodic" }),
-			level: Warning, what: "commitlog_sync is periodic on 10.0.0.2:9042", do: "commitlog_sync: group\ncommitlog_sync_group_window: 10ms\n"},
+			level: Warning, what: "commitlog_sync is periodic on 10.0.0.2:9042", do: "commitlog_sync: group\ncommitlog_sync_group_window: 10ms"},
 		{name: "periodic and one copy", facts: facts(1, 1, func(f *cassandra.Facts) { f.Nodes[0].CommitlogSync = "periodic" }),
 			level: Error, what: "commitlog_sync is periodic"},
 		{name: "two schemas", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Schema = "t" }), level: Warning, what: "the nodes have 2 different schema versions"},

@@ -45,7 +45,7 @@ func (x *expired) misleading(t *testing.T) {
 					continue
 				}
 				require.Equal(t, http.StatusUnprocessableEntity, got.code, "%s of %s", function, tenant)
-				require.Contains(t, got.err, "raw samples have expired before", "%s of %s", function, tenant)
+				require.Contains(t, got.err, "raw samples have expired: there are none before", "%s of %s", function, tenant)
 				require.Contains(t, got.err, strings.TrimPrefix(strings.Split(function, "(sn_sine")[0], "max("))
 			}
 		}

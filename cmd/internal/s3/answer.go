@@ -47,7 +47,7 @@ func checkBody(answer *http.Response, check func([]byte) error) error {
 		return err
 	}
 	if len(body) > maxListing {
-		err = fmt.Errorf("more than %d bytes", maxListing)
+		err = fmt.Errorf("the response has more than %d bytes", maxListing)
 	} else {
 		err = check(body)
 	}

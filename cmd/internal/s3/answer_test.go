@@ -127,8 +127,8 @@ func TestListings(t *testing.T) {
 		"<ListBucketResult><Name>b</Name>" + key + "</ListBucketResult>":                                                       "doesn't say whether it is truncated",
 		"<ListBucketResult>" + key + "<IsTruncated>true</IsTruncated></ListBucketResult>":                                      "has no continuation token",
 		"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken></ListBucketResult>": "leads to the same page",
-		"<ListBucketResult>" + key + key + "<IsTruncated>false</IsTruncated></ListBucketResult>":                               "twice or unexpectedly",
-		"<ListBucketResult><Contents><Key>else/a</Key></Contents><IsTruncated>false</IsTruncated></ListBucketResult>":          "twice or unexpectedly",
+		"<ListBucketResult>" + key + key + "<IsTruncated>false</IsTruncated></ListBucketResult>":                               "which has another prefix or is already listed",
+		"<ListBucketResult><Contents><Key>else/a</Key></Contents><IsTruncated>false</IsTruncated></ListBucketResult>":          "which has another prefix or is already listed",
 		"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>":                                            "<ListVersionsResult> instead of <ListBucketResult>",
 		"{\"error\":\"none\"}": "contains no XML",
 	} {

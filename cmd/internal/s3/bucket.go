@@ -45,7 +45,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 				return found.Err
 			}
 			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
-				return strange("the listing of %q contains %q twice or unexpectedly", o.Prefix, found.Key)
+				return strange("the listing of %q contains %q, which has another prefix or is already listed", o.Prefix, found.Key)
 			}
 			known[found.Key] = true
 			if name := found.Key[len(b.location.prefix):]; !strings.HasSuffix(name, "/") { // Some servers list folders.

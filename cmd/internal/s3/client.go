@@ -49,7 +49,7 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	at := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
 	if l.endpoint != "" {
 		if at, err = url.Parse(l.endpoint); err != nil {
-			return nil, fmt.Errorf("the endpoint can't be parsed")
+			return nil, fmt.Errorf("the endpoint is not a valid URL")
 		}
 	}
 	transport, err := transportOf(l.caFile)

@@ -47,7 +47,7 @@ const contentType = "application/octet-stream"
 func ended(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, 1)
 	if n > 0 {
-		return errors.New("S3: the content is longer than announced")
+		return errors.New("S3: the content is longer than its declared size")
 	}
 	if err == io.EOF {
 		return nil

@@ -234,7 +234,7 @@ func (a *authorizer) check(role Role, name string) (string, error) {
 	}
 	list := strings.Split(name, "|")
 	if len(list) > maxTenants {
-		return "", fmt.Errorf("%w: a list of %d tenants; the maximum is %d", tenant.ErrInvalid, len(list), maxTenants)
+		return "", fmt.Errorf("%w: the request names %d tenants; the maximum is %d", tenant.ErrInvalid, len(list), maxTenants)
 	}
 	for _, one := range list {
 		if err := tenant.Check(one); err != nil {

@@ -69,7 +69,7 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 			if tracked.begun {
 				panic(http.ErrAbortHandler)
 			}
-			refuse(w, http.StatusInternalServerError, "internal", "internal error; see the log of Cassia")
+			refuse(w, http.StatusInternalServerError, "internal", "internal error; see Cassia's log")
 		}()
 		h.ServeHTTP(tracked, r)
 	})

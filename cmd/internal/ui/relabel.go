@@ -129,7 +129,7 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 	end, width := time.Now(), usualTrial
 	if q.RangeSeconds != 0 {
 		if q.RangeSeconds < 0 || q.RangeSeconds > maxTrialRange.Seconds() {
-			return q, o, badRequest(fmt.Sprintf("range_seconds must be at most %v", maxTrialRange.Seconds()))
+			return q, o, badRequest(fmt.Sprintf("range_seconds must be between 0 and %v", maxTrialRange.Seconds()))
 		}
 		width = time.Duration(q.RangeSeconds * float64(time.Second))
 	}

@@ -85,7 +85,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	}
 	if !q.Unsealed {
 		if q.Window, err = strconv.ParseInt(r.FormValue("window"), 10, 64); err != nil {
-			return nil, badRequest("window must be the number of a window, as listed by " + Prefix + "churn")
+			return nil, badRequest("window must be the integer ID of a window, as listed by " + Prefix + "churn")
 		}
 	}
 	leave, err := a.count(r.Context())

@@ -122,7 +122,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 	case len(value) == 9 && value[0] != 1:
 		return math.Float64frombits(binary.BigEndian.Uint64(value[1:])), true, nil
 	}
-	return 0, false, fmt.Errorf("%w: %s %x: it must be 1 and 4 bytes, or another byte and 8", ErrCorrupt, typ, value)
+	return 0, false, fmt.Errorf("%w: %s %x: it must be a byte of 1 and 4 more bytes, or another byte and 8 more bytes", ErrCorrupt, typ, value)
 }
 
 // float converts an integer, and reports whether nothing was lost.

@@ -162,7 +162,9 @@ func (k *Keyspace) currentRows(ctx context.Context, metric string, atMS int64) (
 	return all, rows.Close()
 }
 
-func tooMany() error { return fmt.Errorf("more than %d rows, too many to sort", maxRows) }
+func tooMany() error {
+	return fmt.Errorf("the metric has more than %d rows, which are too many to sort", maxRows)
+}
 
 func hasEscapes(tags map[string]string) bool {
 	for name, value := range tags {

@@ -75,7 +75,7 @@ export function Downsampling({ tenant }: ViewProps) {
         <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : '…'} note="because of late samples" />
         <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note={w?.rollups.windows === 1 ? 'window not rolled up yet' : 'windows not rolled up yet'} />
         <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, w?.compaction.windows === 1 ? 'rollup window' : 'rollup windows')} />
-        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'}, for Cardinality`)} />
+        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'} to count, for Cardinality`)} />
         <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : '…'} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
       </div>
       {w && <Troubles work={w} />}
@@ -90,7 +90,7 @@ export function Downsampling({ tenant }: ViewProps) {
             </table>
           </Scroll>
         ) : (
-          <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'No samples arrived after their slot was sealed. If some do, their slot is sealed again and the affected rollup buckets are recomputed.' : '\u00a0'}</p>
+          <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'No samples arrived after their slot was sealed. If late samples arrive, their slot is sealed again and the affected rollup buckets are recomputed.' : '\u00a0'}</p>
         )}
       </Panel>
       <Partitions list={w?.partitions ?? []} />

@@ -63,7 +63,7 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
       {asHeat ? (
         <>
           <Heatmap heat={heat} bounds={drawn} unit={units.observed} onZoom={show} onDown={hold} />
-          {done.some((r) => /^[\w:]+(\{.*\})?$/.test(r.query.trim())) && <p class="small">These counters have grown since each process started. To see when the observations were made, use a query such as <code>rate(…[5m])</code>.</p>}
+          {done.some((r) => /^[\w:]+(\{.*\})?$/.test(r.query.trim())) && <p class="small">The buckets count all observations since each process started. To see when observations were made, use a query such as <code>rate(…[5m])</code>.</p>}
         </>
       ) : !lines.length ? null : (
         <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} units={axes} exemplars={now.exemplars ? marked : noExemplars} onZoom={show} onDown={hold} />

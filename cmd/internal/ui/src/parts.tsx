@@ -52,7 +52,7 @@ export function Notice(props: { tone: Tone; title?: ComponentChildren; children?
 
 const advice: Record<number, string> = {
   0: 'If Cassia has stopped, look at its log and start it again.',
-  403: 'Ask the administrator of --auth.file for the required role or tenant.',
+  403: 'Ask an administrator for access: the roles and tenants of each user are set in --auth.file.',
   404: 'This process doesn’t serve this request. With Cassandra, use a process started with --target=all or --target=read.',
   429: 'The tenant has reached a limit. Wait a moment, or look up its limits under Tenants.',
   503: 'Cassia can’t answer at the moment. After a start it first loads unsealed samples into memory. Try again in a few seconds.',

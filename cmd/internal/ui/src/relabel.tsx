@@ -186,7 +186,7 @@ function Rules({ trial: t }: { trial: Trial }) {
           </tbody>
         </table>
       </Scroll>
-      <p class="small">{t.measured ? 'Sizes are estimated from the sealed data, including rollups.' : 'Sizes count uncompressed samples without rollups, because there is no sealed data, not all metrics were examined, or the storage engine doesn’t report sizes.'}</p>
+      <p class="small">{t.measured ? 'Sizes are estimated from the sealed data, including rollups.' : 'Sizes are of uncompressed samples, without rollups, because there is no sealed data, not all metrics were examined, or the storage engine doesn’t report sizes.'}</p>
     </Panel>
   );
 }

@@ -46,7 +46,7 @@ export function Tenants({ session, tenant }: ViewProps) {
         {list.data && list.data.all > 6 && <input class="find" placeholder={`Search ${count(list.data.all)} tenants`} aria-label="Search tenants" value={text} onInput={(e) => setText(e.currentTarget.value)} />}
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
-      {list.data && list.data.all > list.data.tenants.length && <p class="small">Only {list.data.tenants.length} of {plural(list.data.all, 'tenant')} are listed, those with the most active series.</p>}
+      {list.data && list.data.all > list.data.tenants.length && <p class="small">Only {list.data.tenants.length} of {plural(list.data.all, 'tenant')} are listed: those with the most active series.</p>}
       <div class="columns tenant-list">
         {shown.map((t) => <Tenant key={t.tenant} of={t} session={session} here={t.tenant === tenant} />)}
       </div>
