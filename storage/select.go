@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -152,7 +153,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	}
 	sel.merge(found, limit)
 	if q.Sorted {
-		slices.SortFunc(sel.series, func(a, b *SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
+		labelorder.Sort(sel.series, func(s *SelectedSeries) labels.Labels { return s.Labels })
 	}
 	if q.Limit > 0 && len(sel.series) > q.Limit {
 		sel.series = sel.series[:q.Limit]
