@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // maxRanked is a k so great that the evaluator may find it too great.
@@ -60,6 +62,12 @@ type aggregator struct {
 	// members are series that are still needed, of the operators that choose among them.
 	members []*fragmentSeries
 	memory  arena
+	// room is for the next groups.
+	room struct {
+		groups []group
+		more   []groupMore
+		floats []float64
+	}
 	builder *labels.Builder
 	buffer  []byte
 	// ordered: the groups are to be in the order in which they would be met in the order of the labels that are stored.
@@ -74,6 +82,11 @@ type group struct {
 	first labels.Labels
 	// value is none where no sample was seen.
 	value []float64
+	*groupMore
+}
+
+// groupMore is what a group of some operators has besides. A query may have a group for each of many series.
+type groupMore struct {
 	// compensation is Kahan's of the value, or of the mean; mean and count are those of the samples seen.
 	compensation, mean, count []float64
 	// incremental: the sum would have overflowed, so that the mean itself is kept; nil: nowhere.
@@ -138,9 +151,10 @@ func (a *aggregator) group(metric labels.Labels) (*group, error) {
 		return a.groups[i], nil
 	}
 	a.index[key] = len(a.groups)
-	g := &group{metric: a.labelsOf(metric)}
+	g := &take(&a.room.groups, 1, len(a.groups))[0]
+	g.metric = a.labelsOf(metric)
 	a.groups = append(a.groups, g)
-	columns := g.begin(a.expr.Op, a.n)
+	columns := a.begin(g)
 	return g, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
 }
 
@@ -157,9 +171,14 @@ func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
 }
 
 // begin makes the columns that the operator needs, and returns how many there are.
-func (g *group) begin(op parser.ItemType, n int) int {
+func (a *aggregator) begin(g *group) int {
 	columns := []*[]float64{&g.value}
-	switch op {
+	switch a.expr.Op {
+	case parser.MIN, parser.MAX, parser.COUNT, parser.GROUP:
+	default:
+		g.groupMore = &take(&a.room.more, 1, len(a.groups))[0]
+	}
+	switch a.expr.Op {
 	case parser.SUM:
 		columns = append(columns, &g.compensation)
 	case parser.AVG:
@@ -168,10 +187,10 @@ func (g *group) begin(op parser.ItemType, n int) int {
 		columns = append(columns, &g.mean, &g.count)
 	case parser.TOPK, parser.BOTTOMK:
 		columns = nil
-		g.best = make([]ranking, n)
+		g.best = make([]ranking, a.n)
 	}
 	for _, c := range columns {
-		*c = make([]float64, n)
+		*c = take(&a.room.floats, a.n, len(a.groups)*a.n)
 	}
 	for i := range g.value {
 		g.value[i] = none
@@ -179,11 +198,24 @@ func (g *group) begin(op parser.ItemType, n int) int {
 	return max(1, len(columns))
 }
 
+// maxRoom is for how many entries room is made at once, at most.
+const maxRoom = 256
+
+// take returns the next n entries of what there is room for. Where there is none, it makes more: as many as were needed so far.
+func take[T any](room *[]T, n, soFar int) []T {
+	if len(*room) < n {
+		*room = make([]T, max(n, min(soFar, maxRoom)))
+	}
+	taken := (*room)[:n:n]
+	*room = (*room)[n:]
+	return taken
+}
+
 // results returns the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
 func (a *aggregator) results() []*fragmentSeries {
 	if a.ordered {
-		slices.SortFunc(a.groups, func(x, y *group) int { return labels.Compare(x.first, y.first) })
+		labelorder.Sort(a.groups, func(g *group) labels.Labels { return g.first })
 	}
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:
@@ -193,12 +225,13 @@ func (a *aggregator) results() []*fragmentSeries {
 			g.quantile(a.param)
 		}
 	}
-	var out []*fragmentSeries
-	for _, g := range a.groups {
+	out, series := make([]*fragmentSeries, 0, len(a.groups)), make([]fragmentSeries, len(a.groups))
+	for i, g := range a.groups {
 		g.finish(a.expr.Op)
 		v := values{v: g.value}
 		if from, to := v.span(); from < to {
-			out = append(out, &fragmentSeries{metric: g.metric, from: from, v: g.value[from:to]})
+			series[i] = fragmentSeries{metric: g.metric, from: from, v: g.value[from:to]}
+			out = append(out, &series[i])
 		}
 	}
 	return out

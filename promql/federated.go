@@ -9,6 +9,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -67,7 +68,7 @@ func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sort
 		all = append(all, found...)
 	}
 	if sorted {
-		slices.SortFunc(all, func(a, b sourceSeries) int { return labels.Compare(a.labels, b.labels) })
+		labelorder.Sort(all, func(s sourceSeries) labels.Labels { return s.labels })
 	}
 	if hints != nil && hints.Limit > 0 && hints.ShardCount == 0 && len(all) > hints.Limit {
 		all = all[:hints.Limit]

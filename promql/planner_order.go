@@ -2,11 +2,12 @@ package promql
 
 import (
 	"context"
-	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // The store returns series in the order of their ids, in which it reads them fastest; Prometheus' storage returns them in the order of
@@ -59,7 +60,7 @@ type keyedSeries struct {
 
 // inLabelOrder returns the series in the order of the labels that are stored.
 func inLabelOrder(list []keyedSeries) []*fragmentSeries {
-	slices.SortFunc(list, func(a, b keyedSeries) int { return labels.Compare(a.stored, b.stored) })
+	labelorder.Sort(list, func(s keyedSeries) labels.Labels { return s.stored })
 	series := make([]*fragmentSeries, len(list))
 	for i, s := range list {
 		series[i] = s.fragmentSeries

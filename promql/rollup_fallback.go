@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -158,7 +159,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 // inOrderOf returns the series as the query wants them: in order, and not too many.
 func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
-		slices.SortFunc(series, func(a, b sourceSeries) int { return labels.Compare(a.labels, b.labels) })
+		labelorder.Sort(series, func(s sourceSeries) labels.Labels { return s.labels })
 	}
 	if q.Limit > 0 && len(series) > q.Limit {
 		series = series[:q.Limit]

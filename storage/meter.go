@@ -56,8 +56,8 @@ const meteredAtOnce = 64 << 10
 
 // Sizes that are metered, bytes.
 const (
-	// openBytes is for an unsealed series that a query finds: its snapshot, twice while the list grows, and its place in the answer.
-	openBytes = 256
+	// openBytes is for an unsealed series that a query finds: its snapshot, three times while the list grows, and its place in the answer.
+	openBytes = 192
 	// sealedBytes is for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
 	sealedBytes = 160
 	// textsBytes is for a name or value of a label, in a set and in a list. Its text is added.

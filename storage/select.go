@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -152,7 +153,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	}
 	sel.merge(found, limit)
 	if q.Sorted {
-		slices.SortFunc(sel.series, func(a, b *SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
+		labelorder.Sort(sel.series, func(s *SelectedSeries) labels.Labels { return s.Labels })
 	}
 	if q.Limit > 0 && len(sel.series) > q.Limit {
 		sel.series = sel.series[:q.Limit]
@@ -207,15 +208,15 @@ func (sel *selection) merge(found []matching, limit int) {
 		case len(heads) == 0:
 			metric = found[0].window.metric
 		case len(found) == 0:
-			metric = sel.open[heads[0]].metric
+			metric = sel.open[heads[0]].series.Metric()
 		default:
-			metric = min(found[0].window.metric, sel.open[heads[0]].metric)
+			metric = min(found[0].window.metric, sel.open[heads[0]].series.Metric())
 		}
 		n, k := 0, 0
 		for n < len(found) && found[n].window.metric == metric {
 			n++
 		}
-		for k < len(heads) && sel.open[heads[k]].metric == metric {
+		for k < len(heads) && sel.open[heads[k]].series.Metric() == metric {
 			k++
 		}
 		if m.metric(found[:n], heads[:k]); m.full() {
@@ -238,21 +239,22 @@ func (sel *selection) sortedHeads() []uint32 {
 	places := make([]headPlace, len(open))
 	first := uint32(0)
 	for i := range places {
-		if open[i].metric != open[first].metric {
+		if open[i].series.Metric() != open[first].series.Metric() {
 			first = uint32(i)
 		}
-		places[i] = headPlace{id: binary.BigEndian.Uint64(open[i].id[:]), metric: first, at: uint32(i)}
+		id := open[i].series.ID()
+		places[i] = headPlace{id: binary.BigEndian.Uint64(id[:]), metric: first, at: uint32(i)}
 	}
 	slices.SortFunc(places, func(a, b headPlace) int {
 		if a.metric != b.metric {
-			if c := strings.Compare(open[a.at].metric, open[b.at].metric); c != 0 {
+			if c := strings.Compare(open[a.at].series.Metric(), open[b.at].series.Metric()); c != 0 {
 				return c
 			}
 		}
 		if a.id != b.id {
 			return cmp.Compare(a.id, b.id)
 		}
-		return bytes.Compare(open[a.at].id[:], open[b.at].id[:])
+		return strings.Compare(open[a.at].series.IDText(), open[b.at].series.IDText())
 	})
 	heads := make([]uint32, len(places))
 	for i, p := range places {
@@ -334,31 +336,31 @@ func (m *merger) metric(found []matching, heads []uint32) {
 var onePlace = []format.ClassShard{0}
 
 // least returns the smallest id that is not merged yet.
-func (m *merger) least(heads []uint32) (least *format.SeriesID, ok bool) {
+func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	if len(heads) > 0 {
-		least = &m.sel.open[heads[0]].id
+		least, ok = m.sel.open[heads[0]].series.ID(), true
 	}
 	for i := range m.runs {
 		r := &m.runs[i]
-		if r.next < len(r.ids) && (least == nil || bytes.Compare(r.ids[r.next][:], least[:]) < 0) {
-			least = &r.ids[r.next]
+		if r.next < len(r.ids) && (!ok || bytes.Compare(r.ids[r.next][:], least[:]) < 0) {
+			least, ok = r.ids[r.next], true
 		}
 	}
-	return least, least != nil
+	return least, ok
 }
 
 // add makes a series of everything under id, and returns the rest of heads.
-func (m *merger) add(id *format.SeriesID, heads []uint32) []uint32 {
+func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
 		m.slab = make([]SelectedSeries, min(slabSeries, max(1, len(sel.series))))
 	}
 	series := &m.slab[0]
 	m.slab = m.slab[1:]
-	series.sel, series.id, series.from = sel, *id, uint32(len(sel.parts))
+	series.sel, series.id, series.from = sel, id, uint32(len(sel.parts))
 	for i := range m.runs {
 		r := &m.runs[i]
-		for ; r.next < len(r.ids) && r.ids[r.next] == *id; r.next++ {
+		for ; r.next < len(r.ids) && r.ids[r.next] == id; r.next++ {
 			at := 0
 			if r.matching.places != nil {
 				at, _ = slices.BinarySearch(r.places, r.matching.places[r.next])
@@ -367,8 +369,8 @@ func (m *merger) add(id *format.SeriesID, heads []uint32) []uint32 {
 			sel.parts = append(sel.parts, part{source: r.source + uint32(at), at: r.positions[r.next]})
 		}
 	}
-	for ; len(heads) > 0 && sel.open[heads[0]].id == *id; heads = heads[1:] {
-		series.Labels = sel.open[heads[0]].labels
+	for ; len(heads) > 0 && sel.open[heads[0]].series.ID() == id; heads = heads[1:] {
+		series.Labels = sel.open[heads[0]].series.Labels()
 		sel.parts = append(sel.parts, part{source: inHead, at: heads[0]})
 	}
 	series.to = uint32(len(sel.parts))
@@ -403,7 +405,7 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 		if p.source != inHead {
 			continue
 		}
-		if err := sel.open[p.at].samples(sel.r.minT, sel.r.maxT, into); err != nil {
+		if err := sel.r.unsealedSamples(&sel.open[p.at], sel.r.minT, sel.r.maxT, into); err != nil {
 			return err
 		}
 	}

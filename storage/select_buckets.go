@@ -56,7 +56,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		if p.source != inHead {
 			continue
 		}
-		if err := sel.open[p.at].samples(sel.r.minT, sel.r.maxT, &buf.samples); err != nil {
+		if err := sel.r.unsealedSamples(&sel.open[p.at], sel.r.minT, sel.r.maxT, &buf.samples); err != nil {
 			return err
 		}
 	}

@@ -2,33 +2,28 @@ package storage
 
 import (
 	"context"
-
-	"github.com/prometheus/prometheus/model/labels"
+	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
 type openSeries struct {
-	id     format.SeriesID
-	labels labels.Labels
-	metric string
-	class  int64
-	hidden int64 // the newest timestamp that is no longer kept
-	gaps   []classGap
+	series *head.Series
 	// unsealed are its samples.
 	unsealed head.Snapshot
 }
 
-// samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
-func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
-	if o.hidden < minT && len(o.gaps) == 0 {
+// unsealedSamples appends a series' unsealed samples that may lie in [minT, maxT], in no particular order.
+func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
+	class := o.series.Class()
+	hidden := r.hiddenIn(class, rollup.Raw)
+	if hidden < minT && len(r.gaps) == 0 {
 		return o.unsealed.Read(minT, maxT, into)
 	}
-	for _, span := range outsideGaps(o.gaps, o.class, max(minT, o.hidden+1), maxT) {
+	for _, span := range outsideGaps(r.gaps, class, max(minT, hidden+1), maxT) {
 		var all chunk.Samples
 		if err := o.unsealed.Read(span.MinT, span.MaxT, &all); err != nil {
 			return err
@@ -49,8 +44,7 @@ const openMetered = 256
 // open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
 	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
-		class := series.Class()
-		if r.classes&(1<<class) == 0 {
+		if r.classes&(1<<series.Class()) == 0 {
 			continue
 		}
 		if err := r.budget.charge(openCharge); err != nil {
@@ -61,9 +55,10 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 				return nil, err
 			}
 		}
-		list = append(list, openSeries{
-			id: series.ID(), labels: series.Labels(), metric: series.Metric(), class: class, unsealed: unsealed, hidden: r.hiddenIn(class, rollup.Raw), gaps: r.gaps,
-		})
+		if len(list) == cap(list) { // append would grow a long list by a quarter each time.
+			list = slices.Grow(list, len(list)+1)
+		}
+		list = append(list, openSeries{series, unsealed})
 		if len(list) == limit {
 			break
 		}
@@ -87,10 +82,11 @@ func (r *request) showStanding(list []openSeries) {
 	}
 	for i := range list {
 		o := &list[i]
-		if o.class >= int64(len(r.hidden)) {
+		class := o.series.Class()
+		if class >= int64(len(r.hidden)) {
 			continue
 		}
-		h := &r.hidden[o.class]
+		h := &r.hidden[class]
 		from, to := max(r.minT, h.held+1), min(r.maxT, h.At[rollup.Raw])
 		if from > to {
 			continue
@@ -98,9 +94,6 @@ func (r *request) showStanding(list []openSeries) {
 		for first := range o.unsealed.First(from, to) {
 			show(h, first)
 		}
-	}
-	for i := range list {
-		list[i].hidden = r.hiddenIn(list[i].class, rollup.Raw)
 	}
 }
 

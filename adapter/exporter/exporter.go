@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // ErrNothing means that nothing matched: no file was written.
@@ -155,7 +156,7 @@ func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*so
 		}
 		all = append(all, found...)
 	}
-	slices.SortStableFunc(all, func(a, b *source) int { return labels.Compare(a.Labels, b.Labels) })
+	labelorder.Sort(all, func(s *source) labels.Labels { return s.Labels })
 	return slices.CompactFunc(all, func(a, b *source) bool { return labels.Equal(a.Labels, b.Labels) }), nil
 }
 

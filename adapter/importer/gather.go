@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // Gatherer collects the samples of a source that gives them in any order, until there are enough for a batch.
@@ -100,7 +101,7 @@ func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
 			list = append(list, s)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b storage.ImportedSeries) int { return labels.Compare(a.Labels, b.Labels) })
+	labelorder.Sort(list, func(s storage.ImportedSeries) labels.Labels { return s.Labels })
 	g.list, g.bytes = left, 0
 	for name, into := range g.chosen {
 		if into == nil || into != t.Of {

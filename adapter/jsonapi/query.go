@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
+
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // Bounds of a query.
@@ -199,7 +201,7 @@ func (s *series) write(answer Found) error {
 		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // A header has one line.
 	}
 	found := answer.Series
-	slices.SortFunc(found, func(a, b promengine.Series) int { return labels.Compare(a.Metric, b.Metric) })
+	labelorder.Sort(found, func(s promengine.Series) labels.Labels { return s.Metric })
 	s.body = append(s.body[:0], '[')
 	for _, one := range found {
 		if len(one.Floats) == 0 {

@@ -1,0 +1,203 @@
+// Package labelorder sorts by labels.
+package labelorder
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// few elements are compared with each other: making keys for them would cost more. So does making texts for some.
+const few, some = 24, 2000
+
+// loaded is for how many elements at most texts are held at once: with more, their memory would count beside that of the labels.
+const loaded = 1 << 13
+
+// place is an element of a list that is sorted, with the bytes that it is sorted by at present, and the number of its text once it is loaded.
+type place struct {
+	key      uint64
+	at, text uint32
+}
+
+// Sort sorts a list in the order of labels.Compare. Equal elements keep their order.
+//
+// Many series differ late in their labels, so that comparing two of them reads much memory. Sort compares eight bytes at a time, from the first place on
+// at which the labels differ, and goes on in the same way among the elements for which these are equal: multikey quicksort (Bentley and Sedgewick, "Fast
+// algorithms for sorting and searching strings", 1997) with larger characters.
+func Sort[T any](list []T, of func(T) labels.Labels) {
+	compare := func(a, b T) int { return labels.Compare(of(a), of(b)) }
+	if len(list) <= some {
+		slices.SortStableFunc(list, compare)
+		return
+	}
+	if slices.IsSortedFunc(list, compare) {
+		return
+	}
+	s := sorter[T]{list: list, of: of}
+	places := make([]place, len(list))
+	for i := range places {
+		places[i].at = uint32(i)
+	}
+	s.sort(places, 0)
+	sorted := make([]T, len(list))
+	for i, p := range places {
+		sorted[i] = list[p.at]
+	}
+	copy(list, sorted)
+}
+
+type sorter[T any] struct {
+	list []T
+	of   func(T) labels.Labels
+	// first and next are texts, texts those that are loaded, which end at ends.
+	first, next, texts []byte
+	ends               []uint32
+}
+
+// text appends a text of an element that sorts as its labels do.
+func (s *sorter[T]) text(p place, to []byte) []byte {
+	s.of(s.list[p.at]).Range(func(l labels.Label) {
+		to = appendText(appendText(to, l.Name), l.Value)
+	})
+	return append(to, 0, 0) // No name is empty, so none of the texts begins another.
+}
+
+// appendText appends a string such that a shorter one sorts before those that it begins.
+func appendText(to []byte, s string) []byte {
+	for {
+		i := strings.IndexByte(s, 0)
+		if i < 0 {
+			return append(append(to, s...), 0, 0)
+		}
+		to = append(append(to, s[:i]...), 0, 1)
+		s = s[i+1:]
+	}
+}
+
+// sort sorts elements whose texts have the same first bytes.
+func (s *sorter[T]) sort(places []place, same int) {
+	if len(places) <= loaded {
+		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)
+		for i := range places {
+			places[i].text = uint32(i)
+			s.texts = s.text(places[i], s.texts)
+			s.ends = append(s.ends, uint32(len(s.texts)))
+		}
+		s.sortLoaded(places, same)
+		return
+	}
+	// Reading labels costs most, so the common bytes are those of a sample, unless another text has fewer.
+	s.first = s.text(places[0], s.first[:0])
+	if same >= len(s.first) {
+		return // Their labels are equal.
+	}
+	common := s.common(places, same, len(places)/few)
+	if !s.setKeys(places, same, common) {
+		common = s.common(places, same, 1)
+		s.setKeys(places, same, common)
+	}
+	for run := range runs(places) {
+		s.sort(run, common+8)
+	}
+}
+
+// common returns how many first bytes the texts of every step-th element have in common with first.
+func (s *sorter[T]) common(places []place, same, step int) int {
+	common := len(s.first)
+	for i := 0; i < len(places); i += step {
+		s.next = s.text(places[i], s.next[:0])
+		common = commonBytes(s.first[:common], s.next, same)
+	}
+	return common
+}
+
+// setKeys sets the keys to the bytes that follow on the common ones, and reports whether all texts have these.
+func (s *sorter[T]) setKeys(places []place, same, common int) bool {
+	for i := range places {
+		s.next = s.text(places[i], s.next[:0])
+		if commonBytes(s.first[:common], s.next, same) < common {
+			return false
+		}
+		places[i].key = keyAt(s.next, common)
+	}
+	return true
+}
+
+func (s *sorter[T]) loadedText(p place) []byte { return s.texts[s.ends[p.text]:s.ends[p.text+1]] }
+
+// sortLoaded is sort for elements whose texts are loaded.
+func (s *sorter[T]) sortLoaded(places []place, same int) {
+	if len(places) <= few {
+		slices.SortFunc(places, func(a, b place) int {
+			if c := bytes.Compare(s.loadedText(a), s.loadedText(b)); c != 0 {
+				return c
+			}
+			return cmp.Compare(a.at, b.at)
+		})
+		return
+	}
+	common := s.loadedText(places[0])
+	if same >= len(common) {
+		return
+	}
+	for _, p := range places[1:] {
+		common = common[:commonBytes(common, s.loadedText(p), same)]
+	}
+	for i := range places {
+		places[i].key = keyAt(s.loadedText(places[i]), len(common))
+	}
+	for run := range runs(places) {
+		s.sortLoaded(run, len(common)+8)
+	}
+}
+
+// runs sorts by the keys, and yields those of which there are several.
+func runs(places []place) iter.Seq[[]place] {
+	return func(yield func([]place) bool) {
+		slices.SortFunc(places, func(a, b place) int {
+			if a.key != b.key {
+				return cmp.Compare(a.key, b.key)
+			}
+			return cmp.Compare(a.at, b.at)
+		})
+		for from := 0; from < len(places); {
+			to := from + 1
+			for to < len(places) && places[to].key == places[from].key {
+				to++
+			}
+			if to > from+1 && !yield(places[from:to]) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// commonBytes returns how many first bytes are equal, of which some are known to be.
+func commonBytes(a, b []byte, known int) int {
+	n := min(len(a), len(b))
+	for known+8 <= n && binary.NativeEndian.Uint64(a[known:]) == binary.NativeEndian.Uint64(b[known:]) {
+		known += 8
+	}
+	for known < n && a[known] == b[known] {
+		known++
+	}
+	return min(known, n)
+}
+
+// keyAt returns the eight bytes at a place, with zeros where the text is over.
+func keyAt(text []byte, at int) uint64 {
+	if at+8 <= len(text) {
+		return binary.BigEndian.Uint64(text[at:])
+	}
+	var rest [8]byte
+	if at < len(text) {
+		copy(rest[:], text[at:])
+	}
+	return binary.BigEndian.Uint64(rest[:])
+}
