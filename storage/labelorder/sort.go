@@ -18,8 +18,8 @@ const few, some = 24, 2000
 // loaded is for how many elements at most texts are held at once: with more, their memory would count beside that of the labels.
 const loaded = 1 << 13
 
-// place is an element of a list that is sorted, with the bytes that it is sorted by at present, and the number of its text once it is loaded.
-type place struct {
+// element is one of a list that is sorted, with the bytes that it is sorted by at present, and the number of its text once it is loaded.
+type element struct {
 	key      uint64
 	at, text uint32
 }
@@ -39,14 +39,14 @@ func Sort[T any](list []T, of func(T) labels.Labels) {
 		return
 	}
 	s := sorter[T]{list: list, of: of}
-	places := make([]place, len(list))
-	for i := range places {
-		places[i].at = uint32(i)
+	elements := make([]element, len(list))
+	for i := range elements {
+		elements[i].at = uint32(i)
 	}
-	s.sort(places, 0)
+	s.sort(elements, 0)
 	sorted := make([]T, len(list))
-	for i, p := range places {
-		sorted[i] = list[p.at]
+	for i, e := range elements {
+		sorted[i] = list[e.at]
 	}
 	copy(list, sorted)
 }
@@ -60,8 +60,8 @@ type sorter[T any] struct {
 }
 
 // text appends a text of an element that sorts as its labels do.
-func (s *sorter[T]) text(p place, to []byte) []byte {
-	s.of(s.list[p.at]).Range(func(l labels.Label) {
+func (s *sorter[T]) text(e element, to []byte) []byte {
+	s.of(s.list[e.at]).Range(func(l labels.Label) {
 		to = appendText(appendText(to, l.Name), l.Value)
 	})
 	return append(to, 0, 0) // No name is empty, so none of the texts begins another.
@@ -80,60 +80,60 @@ func appendText(to []byte, s string) []byte {
 }
 
 // sort sorts elements whose texts have the same first bytes.
-func (s *sorter[T]) sort(places []place, same int) {
-	if len(places) <= loaded {
+func (s *sorter[T]) sort(elements []element, same int) {
+	if len(elements) <= loaded {
 		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)
-		for i := range places {
-			places[i].text = uint32(i)
-			s.texts = s.text(places[i], s.texts)
+		for i := range elements {
+			elements[i].text = uint32(i)
+			s.texts = s.text(elements[i], s.texts)
 			s.ends = append(s.ends, uint32(len(s.texts)))
 		}
-		s.sortLoaded(places, same)
+		s.sortLoaded(elements, same)
 		return
 	}
 	// Reading labels costs most, so the common bytes are those of a sample, unless another text has fewer.
-	s.first = s.text(places[0], s.first[:0])
+	s.first = s.text(elements[0], s.first[:0])
 	if same >= len(s.first) {
 		return // Their labels are equal.
 	}
-	common := s.common(places, same, len(places)/few)
-	if !s.setKeys(places, same, common) {
-		common = s.common(places, same, 1)
-		s.setKeys(places, same, common)
+	common := s.common(elements, same, len(elements)/few)
+	if !s.setKeys(elements, same, common) {
+		common = s.common(elements, same, 1)
+		s.setKeys(elements, same, common)
 	}
-	for run := range runs(places) {
+	for run := range runs(elements) {
 		s.sort(run, common+8)
 	}
 }
 
 // common returns how many first bytes the texts of every step-th element have in common with first.
-func (s *sorter[T]) common(places []place, same, step int) int {
+func (s *sorter[T]) common(elements []element, same, step int) int {
 	common := len(s.first)
-	for i := 0; i < len(places); i += step {
-		s.next = s.text(places[i], s.next[:0])
+	for i := 0; i < len(elements); i += step {
+		s.next = s.text(elements[i], s.next[:0])
 		common = commonBytes(s.first[:common], s.next, same)
 	}
 	return common
 }
 
 // setKeys sets the keys to the bytes that follow on the common ones, and reports whether all texts have these.
-func (s *sorter[T]) setKeys(places []place, same, common int) bool {
-	for i := range places {
-		s.next = s.text(places[i], s.next[:0])
+func (s *sorter[T]) setKeys(elements []element, same, common int) bool {
+	for i := range elements {
+		s.next = s.text(elements[i], s.next[:0])
 		if commonBytes(s.first[:common], s.next, same) < common {
 			return false
 		}
-		places[i].key = keyAt(s.next, common)
+		elements[i].key = keyAt(s.next, common)
 	}
 	return true
 }
 
-func (s *sorter[T]) loadedText(p place) []byte { return s.texts[s.ends[p.text]:s.ends[p.text+1]] }
+func (s *sorter[T]) loadedText(e element) []byte { return s.texts[s.ends[e.text]:s.ends[e.text+1]] }
 
 // sortLoaded is sort for elements whose texts are loaded.
-func (s *sorter[T]) sortLoaded(places []place, same int) {
-	if len(places) <= few {
-		slices.SortFunc(places, func(a, b place) int {
+func (s *sorter[T]) sortLoaded(elements []element, same int) {
+	if len(elements) <= few {
+		slices.SortFunc(elements, func(a, b element) int {
 			if c := bytes.Compare(s.loadedText(a), s.loadedText(b)); c != 0 {
 				return c
 			}
@@ -141,36 +141,36 @@ func (s *sorter[T]) sortLoaded(places []place, same int) {
 		})
 		return
 	}
-	common := s.loadedText(places[0])
+	common := s.loadedText(elements[0])
 	if same >= len(common) {
 		return
 	}
-	for _, p := range places[1:] {
-		common = common[:commonBytes(common, s.loadedText(p), same)]
+	for _, e := range elements[1:] {
+		common = common[:commonBytes(common, s.loadedText(e), same)]
 	}
-	for i := range places {
-		places[i].key = keyAt(s.loadedText(places[i]), len(common))
+	for i := range elements {
+		elements[i].key = keyAt(s.loadedText(elements[i]), len(common))
 	}
-	for run := range runs(places) {
+	for run := range runs(elements) {
 		s.sortLoaded(run, len(common)+8)
 	}
 }
 
 // runs sorts by the keys, and yields those of which there are several.
-func runs(places []place) iter.Seq[[]place] {
-	return func(yield func([]place) bool) {
-		slices.SortFunc(places, func(a, b place) int {
+func runs(elements []element) iter.Seq[[]element] {
+	return func(yield func([]element) bool) {
+		slices.SortFunc(elements, func(a, b element) int {
 			if a.key != b.key {
 				return cmp.Compare(a.key, b.key)
 			}
 			return cmp.Compare(a.at, b.at)
 		})
-		for from := 0; from < len(places); {
+		for from := 0; from < len(elements); {
 			to := from + 1
-			for to < len(places) && places[to].key == places[from].key {
+			for to < len(elements) && elements[to].key == elements[from].key {
 				to++
 			}
-			if to > from+1 && !yield(places[from:to]) {
+			if to > from+1 && !yield(elements[from:to]) {
 				return
 			}
 			from = to

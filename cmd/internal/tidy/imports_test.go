@@ -39,6 +39,7 @@ var laws = []law{
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
 	{folder: "storage/bounds"},
+	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
@@ -49,8 +50,8 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/membership", "storage/panics", "storage/rollup",
-	"storage/tenant",
+	"=storage", "storage/bounds", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/panics",
+	"storage/rollup", "storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
