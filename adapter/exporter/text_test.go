@@ -252,7 +252,7 @@ func TestNoHalfFiles(t *testing.T) {
 	o.Selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "kind", "gauge")}}
 	_, err = TextFile(t.Context(), s, CSV, o, filepath.Join(dir, "a.csv"))
 	require.ErrorIs(t, err, ErrNothing)
-	require.ErrorContains(t, err, "10 native histograms")
+	require.ErrorContains(t, err, "native histograms, and 10 of them were skipped")
 	ctx, cancel := context.WithCancel(t.Context())
 	o = everything()
 	o.Progress = func(Progress) { cancel() }
