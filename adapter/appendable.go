@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotAppended means that an appender doesn't take something.
-var ErrNotAppended = errors.New("adapter: not taken by an appender")
+var ErrNotAppended = errors.New("adapter: not supported by this appender")
 
 // Appendable lets parts of Prometheus write through the same way as senders do. The tenant is the context's.
 type Appendable struct {

@@ -24,7 +24,7 @@ func NextBuffer(size int64) int64 {
 // memory is claimed from share before it is allocated. Other errors are r's.
 func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length > limit {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrTooLarge, length, limit)
+		return nil, fmt.Errorf("%w: the body has %d bytes; the maximum is %d", ErrTooLarge, length, limit)
 	}
 	size := int64(FirstRead)
 	if length >= 0 {
@@ -40,11 +40,11 @@ func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 		var large *http.MaxBytesError
 		switch {
 		case int64(len(body)) > limit:
-			return nil, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, limit)
+			return nil, fmt.Errorf("%w: the body has more than %d bytes", ErrTooLarge, limit)
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case errors.As(err, &large):
-			return nil, fmt.Errorf("%w: at most %d bytes are taken", ErrTooLarge, large.Limit)
+			return nil, fmt.Errorf("%w: the maximum is %d bytes", ErrTooLarge, large.Limit)
 		case err != nil:
 			return nil, err
 		case len(body) == cap(body):

@@ -31,7 +31,7 @@ const MaxLabelText = 1 << 20
 // CheckLabelText returns an error if a name or a value can't be that of a label.
 func CheckLabelText(name, value string) error {
 	if n := max(len(name), len(value)); n > MaxLabelText {
-		return fmt.Errorf("a label has %d bytes, at most %d can be read", n, MaxLabelText)
+		return fmt.Errorf("a label has %d bytes; the maximum is %d", n, MaxLabelText)
 	}
 	return nil
 }

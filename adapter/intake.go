@@ -35,7 +35,7 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 // ErrDropped means that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
 // isn't told.
-var ErrDropped = errors.New("adapter: dropped by a rule")
+var ErrDropped = errors.New("adapter: dropped by a relabeling rule")
 
 // Shape puts a tenant's rules over a batch of its samples: they change the labels of series, and make methods that add to a
 // series return ErrDropped. nil: there are no rules.

@@ -171,6 +171,6 @@ func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	var limit *tenant.LimitError
 	require.ErrorAs(t, in.Commit(), &limit)
 	require.Equal(t, http.StatusRequestEntityTooLarge, limit.Status, "the last six would be taken a little later, the request never will be")
-	require.Contains(t, limit.Detail, fmt.Sprint(burst+1, " samples in one request"))
+	require.Contains(t, limit.Detail, fmt.Sprint(burst+1, " samples, more than the burst limit of "))
 	require.Equal(t, BatchBytes/SampleBytes, in.Durable())
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts a node exporter at the path given, for the tests: the one that is installed, or else Debian's package
-# (unpacked here, so that nothing is installed and no service starts), or else one built from its Go module.
+# Puts a node exporter at the path given, for the tests: the installed one, or else the one in Debian's package, or else one built from its
+# Go module. It installs nothing: a package is only downloaded and unpacked into a temporary folder.
 set -euo pipefail
 
 target=$1
@@ -20,9 +20,7 @@ cd "$scratch"
 
 from_debian() {
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
-	apt-get -q download prometheus-node-exporter || {
-		test "$(id -u)" = 0 && apt-get -q update && apt-get -q download prometheus-node-exporter
-	} || return 1
+	apt-get -q download prometheus-node-exporter 2>/dev/null || return 1
 	dpkg-deb -x prometheus-node-exporter_*.deb . &&
 		install -m 755 usr/bin/prometheus-node-exporter "$target"
 }
@@ -33,7 +31,7 @@ from_module() {
 }
 
 from_debian || from_module || {
-	echo "no node exporter could be had: install one, or name it in CASSIA_TEST_NODE_EXPORTER" >&2
+	echo "a node exporter is missing and can't be built: install one, or name it in CASSIA_TEST_NODE_EXPORTER" >&2
 	exit 1
 }
 "$target" --version

@@ -185,26 +185,26 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if u.EndMS <= l.store.Horizon(rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
-		l.worker.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, u, pause) })
+		l.worker.work(ctx, fmt.Sprintf("creating the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, u, pause) })
 	}
 }
 
 func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 	series := 0
-	err := panics.Do("making rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err })
+	err := panics.Do("creating rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err })
 	if ctx.Err() != nil {
 		return
 	}
 	tell := l.backlog.done(u, err, l.opts.Now())
 	if err != nil {
-		l.failed(ctx, "making missing rollups", err, "window", u.Window, "tenant", u.Tenant)
+		l.failed(ctx, "creating missing rollups", err, "window", u.Window, "tenant", u.Tenant)
 		if tell {
-			l.opts.Logger.Error("a window's rollups can't be made: its raw rows stay past their retention, or over Cassandra go without rollups",
+			l.opts.Logger.Error("can't create the rollups of a window; its raw rows are kept past their retention, or on Cassandra expire without rollups",
 				"window", u.Window, "tenant", u.Tenant, "failures", u.failures, "err", err, "do", doStuck)
 		}
 		return
 	}
 	l.metrics.rolled.Inc()
-	l.opts.Logger.Info("made rollups that an earlier release had not", "tenant", u.Tenant, "window", u.Window,
+	l.opts.Logger.Info("created rollups that an earlier release had not created", "tenant", u.Tenant, "window", u.Window,
 		"until", time.UnixMilli(u.EndMS).UTC(), "seals", u.Seals, "series", series)
 }

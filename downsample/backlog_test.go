@@ -95,7 +95,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	}
 	require.Equal(t, failures+10, r.metric("failures_total"))
 	log := r.log.take()
-	require.Contains(t, log, "level=ERROR msg=\"a window's rollups can't be made")
+	require.Contains(t, log, "level=ERROR msg=\"can't create the rollups of a window")
 	require.Contains(t, log, "failures=5")
 
 	r.advance(relist) // A new list doesn't forget how often it failed.
@@ -153,8 +153,8 @@ func TestRawGoesOnlyWithRollups(t *testing.T) {
 	require.Equal(t, 80, r.check().Samples)
 	s := r.loop.Status(t.Context())
 	require.Len(t, s.Tasks, 1)
-	require.Equal(t, "dropping windows past their retention", s.Tasks[0].Task)
-	require.Contains(t, s.Tasks[0].LastError, "its rollups could not be made")
+	require.Equal(t, "deleting windows past their retention", s.Tasks[0].Task)
+	require.Contains(t, s.Tasks[0].LastError, "is kept, because its rollups could not be created")
 	r.mend()
 	r.advance(retryMost)
 	r.loop.Round(t.Context())

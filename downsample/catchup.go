@@ -127,7 +127,7 @@ type Done struct {
 const maxFailures = 5
 
 // ErrGaveUp means that several steps in a row failed, so that the others weren't tried.
-var ErrGaveUp = errors.New("downsample: gave up, for one step after the other failed")
+var ErrGaveUp = errors.New("downsample: gave up after repeated failures")
 
 // Run carries out the plan, without a rest, and calls tell after each step. Steps that fail are left out; the error
 // is that of the first of them, or the context's.
@@ -138,7 +138,7 @@ func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (
 		return x.done, ctx.Err()
 	}
 	if err == nil && x.first != nil {
-		err = fmt.Errorf("%d of %d steps failed, the first of them: %w", x.done.Failed, x.done.All, x.first)
+		err = fmt.Errorf("%d of %d steps failed; the first error: %w", x.done.Failed, x.done.All, x.first)
 	}
 	return x.done, err
 }
@@ -281,7 +281,7 @@ func (x *run) advance(slots int) error {
 			break
 		}
 		if err := x.store.Advance(x.ctx, i); err != nil {
-			return fmt.Errorf("moving the marks of partition %d: %w", i, err)
+			return fmt.Errorf("moving the seal positions of partition %d: %w", i, err)
 		}
 	}
 	x.store.LetGo()

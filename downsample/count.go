@@ -18,7 +18,7 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 		return
 	}
 	// Over a shared engine each listing reads the marks of all.
-	l.listResting(ctx, &l.uncounted, "listing windows whose series are to be counted", thoroughInterval, l.store.Uncounted)
+	l.listResting(ctx, &l.uncounted, "listing windows whose series need counting", thoroughInterval, l.store.Uncounted)
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
 		w, ok := l.uncounted.pick(l.opts.Now())
 		if !ok {

@@ -62,7 +62,7 @@ func (l *Loop) Run(ctx context.Context) {
 	if err := l.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
 			l.progress.halt(err)
-			l.opts.Logger.Error("nothing will be sealed, for the head could not be rebuilt", "err", err, "do", doRestart)
+			l.opts.Logger.Error("sealing is stopped, because the head could not be rebuilt", "err", err, "do", doRestart)
 		}
 		return
 	}
@@ -105,7 +105,7 @@ func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 	for {
 		gained, err := l.leases.balance(ctx)
 		l.hold()
-		l.task(ctx, "looking after the leases", err)
+		l.task(ctx, "renewing the leases", err)
 		if gained {
 			select {
 			case more <- struct{}{}:
@@ -117,7 +117,7 @@ func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseInterval)
 			defer cancel()
 			if err := l.leases.free(last); err != nil {
-				l.opts.Logger.Warn("the leases could not be freed; others take them when this process isn't heard of", "err", err)
+				l.opts.Logger.Warn("can't release the leases; other processes take them over when the heartbeats of this one stop", "err", err)
 			}
 			return
 		case <-ticker.C:
@@ -155,11 +155,11 @@ func (l *Loop) owned() (n int) {
 
 // Remedies, as in logs, status and alerts.
 const (
-	doRestart = "restart the process; if it comes again, free the disk or the cluster of what the error names"
-	doStuck   = "see the error; a full or failing disk, a cluster that doesn't answer, or damaged rows (cassia check) are the usual reasons"
-	doAlarm   = "give the machine more CPU, or over Cassandra start more processes with --target=downsample; " +
-		"or stop the servers and run cassia downsample, which doesn't rest; samples sealed later than the grace miss their raw rows"
-	doHang = "see whether the disk or the cluster answers; /debug/pprof/goroutine?debug=2 tells where it hangs"
+	doRestart = "restart the process; if this happens again, fix the disk or cluster problem that the error names"
+	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or damaged rows (run cassia check)"
+	doAlarm   = "give the machine more CPU, or on Cassandra start more processes with --target=downsample; or stop the servers and run " +
+		"cassia downsample, which works without pauses. Samples sealed too late have no raw rows, only rollups"
+	doHang = "check that the disk or the cluster responds; /debug/pprof/goroutine?debug=2 shows where the task hangs"
 )
 
 const (
@@ -200,16 +200,16 @@ type alarm struct {
 
 func (l *Loop) alarms(now time.Time) (list []alarm) {
 	if err := l.progress.why(); err != nil {
-		list = append(list, alarm{"nothing is sealed, for the head could not be rebuilt", doRestart, []any{"err", err}})
+		list = append(list, alarm{"sealing is stopped, because the head could not be rebuilt", doRestart, []any{"err", err}})
 	}
 	if waiting, lag := l.progress.behind(now); lag > alarmLag {
 		at, w, err := l.progress.oldest()
-		list = append(list, alarm{"sealing lags by more than half of the time in which it loses nothing", doAlarm, []any{
+		list = append(list, alarm{"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm, []any{
 			"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot", w.Slot, "err", fmt.Sprint(err),
 		}})
 	}
 	if what, took := l.pacer.under(); took > hangs {
-		list = append(list, alarm{"a piece of work doesn't end", doHang, []any{"work", what, "for", took.Round(time.Second)}})
+		list = append(list, alarm{"a background task hangs", doHang, []any{"work", what, "for", took.Round(time.Second)}})
 	}
 	return list
 }

@@ -99,12 +99,12 @@ func TestStuckPartition(t *testing.T) {
 	}
 	r.fail(stage)
 	for i := range stuckRounds {
-		require.NotContains(t, r.log.take(), "stuck", "round %d", i)
+		require.NotContains(t, r.log.take(), "sealing of a partition fails in every round", "round %d", i)
 		r.loop.Round(t.Context())
 		r.advance(time.Minute)
 	}
 	log := r.log.take()
-	require.Contains(t, log, "level=ERROR msg=\"a partition is stuck")
+	require.Contains(t, log, "level=ERROR msg=\"sealing of a partition fails in every round; its samples stay in the staging log")
 	require.Contains(t, log, "partition=2 rounds=5")
 	require.Contains(t, log, "do=")
 	require.Equal(t, 1.0, r.metric("stuck_partitions"))
@@ -211,8 +211,8 @@ func TestFullHeadIsSealedEarly(t *testing.T) {
 	}
 	require.ErrorIs(t, err, storage.ErrHeadFull)
 	r.loop.Round(t.Context())
-	require.Contains(t, r.log.take(), "slots are sealed before they are over")
+	require.Contains(t, r.log.take(), "unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 	require.NoError(t, write())
 	r.loop.Round(t.Context())
-	require.NotContains(t, r.log.take(), "slots are sealed before they are over")
+	require.NotContains(t, r.log.take(), "unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 }

@@ -30,36 +30,36 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	seconds := func(name, help string, value func() time.Duration) {
 		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_downsample_" + name, Help: help}, func() float64 { return value().Seconds() })
 	}
-	gauge("waiting_slots", "Settled slots of this process' partitions, counted once a partition, that hold unsealed samples.",
+	gauge("waiting_slots", "Slots that are due for sealing in the partitions of this process, counted once per partition.",
 		func() float64 { n, _ := l.progress.behind(l.opts.Now()); return float64(n) })
-	gauge("lag_seconds", "For how long the oldest waiting slot could have been sealed; 0: none waits.",
+	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if no slot is due.",
 		func() float64 { _, lag := l.progress.behind(l.opts.Now()); return lag.Seconds() })
-	gauge("lag_limit_seconds", "The lag that is an alarm: half of the time in which late sealing loses nothing.",
+	gauge("lag_limit_seconds", "Sealing lag in seconds that needs attention: half of the lag from which late sealing loses raw samples.",
 		func() float64 { return alarmLag.Seconds() })
-	gauge("partitions", "Partitions whose work this process does.", func() float64 { return float64(l.owned()) })
-	gauge("stuck_partitions", "Partitions of this process whose work has failed in several rounds in a row.",
+	gauge("partitions", "Staging partitions that this process seals.", func() float64 { return float64(l.owned()) })
+	gauge("stuck_partitions", "Staging partitions of this process whose sealing failed in several consecutive rounds.",
 		func() float64 { return float64(len(l.progress.stuck())) })
-	gauge("halted", "1: nothing is sealed, for the head could not be rebuilt.", func() float64 {
+	gauge("halted", "Whether sealing is stopped because the head could not be rebuilt (1) or not (0).", func() float64 {
 		if l.progress.why() != nil {
 			return 1
 		}
 		return 0
 	})
-	gauge("busy_seconds", "How long the piece of work under way takes; 0: none is.",
+	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if no task is running.",
 		func() float64 { _, took := l.pacer.under(); return took.Seconds() })
-	gauge("unrolled_windows", "Windows of raw rows that an earlier release sealed without rollups, which this process is to make.",
+	gauge("unrolled_windows", "Windows of raw samples that an earlier release sealed without rollups, and whose rollups this process still has to create.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
-	gauge("uncompacted_windows", "Windows of rollups that are over and wait to be compacted.", func() float64 { return float64(l.compactions.count()) })
-	gauge("uncounted_windows", "Windows of raw rows that are over and whose series wait to be counted.", func() float64 { return float64(l.uncounted.count()) })
-	seconds("worked_seconds_total", "Time spent on working off.", func() time.Duration { w, _ := l.pacer.spent(); return w })
-	seconds("rested_seconds_total", "Time spent on resting between, so that writes and queries aren't slowed down.", func() time.Duration { _, r := l.pacer.spent(); return r })
+	gauge("uncompacted_windows", "Complete windows of rollups that are waiting for compaction.", func() float64 { return float64(l.compactions.count()) })
+	gauge("uncounted_windows", "Complete windows of raw samples whose series have not been counted yet.", func() float64 { return float64(l.uncounted.count()) })
+	seconds("worked_seconds_total", "Time in seconds spent on sealing and other background tasks.", func() time.Duration { w, _ := l.pacer.spent(); return w })
+	seconds("rested_seconds_total", "Time in seconds that background tasks paused so that they don't slow down writes and queries.", func() time.Duration { _, r := l.pacer.spent(); return r })
 	return metrics{
-		rounds:    counter("rounds_total", "Rounds over all partitions."),
-		failures:  counter("failures_total", "Steps of rounds that failed; the next round tries them again."),
-		sealed:    counter("sealed_slots_total", "Slots sealed, counted once a partition."),
-		repaired:  counter("repaired_slots_total", "Slots among them that had been sealed before: samples came late, and rollups were made anew."),
+		rounds:    counter("rounds_total", "Sealing rounds over all partitions."),
+		failures:  counter("failures_total", "Failed steps of sealing rounds; the next round retries them."),
+		sealed:    counter("sealed_slots_total", "Sealed slots, counted once per partition."),
+		repaired:  counter("repaired_slots_total", "Slots sealed again because samples arrived late, which also recomputes their rollups. Counted once per partition."),
 		compacted: counter("compacted_windows_total", "Windows of rollups that were compacted."),
-		counted:   counter("counted_windows_total", "Windows of raw rows whose series were counted."),
-		rolled:    counter("rolled_windows_total", "Windows of raw rows whose missing rollups were made."),
+		counted:   counter("counted_windows_total", "Windows of raw samples whose series were counted."),
+		rolled:    counter("rolled_windows_total", "Windows of raw samples whose missing rollups were created."),
 	}
 }

@@ -49,17 +49,17 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Settle < 0:
-		return errors.New("downsample: a settling time below zero")
+		return errors.New("downsample: the grace period is negative")
 	case o.Interval <= 0:
-		return errors.New("downsample: the interval must be above zero")
+		return errors.New("downsample: the interval must be greater than 0")
 	case o.HeadBytes < 0:
-		return errors.New("downsample: a bound of settled slots in the head below zero")
+		return errors.New("downsample: the maximum number of settled slots in the head is negative")
 	case !(o.Share > 0 && o.Share <= 1):
-		return errors.New("downsample: the share of the time must be above zero, and at most 1")
+		return errors.New("downsample: the share of time must be greater than 0, and at most 1")
 	case o.Workers < 1:
-		return errors.New("downsample: work needs at least one hand")
+		return errors.New("downsample: at least one worker is required")
 	case o.Now == nil || o.Logger == nil:
-		return errors.New("downsample: Options without a clock or a logger; begin with DefaultOptions")
+		return errors.New("downsample: Options without a clock or a logger; start from DefaultOptions")
 	}
 	return nil
 }

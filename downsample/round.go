@@ -37,7 +37,7 @@ func (l *Loop) Round(ctx context.Context) {
 	defer l.mu.Unlock()
 	began := l.opts.Now()
 	doubt := l.store.Member().MayRemove()
-	l.progress.task("believing the clock", doubt, began) // The store logs it.
+	l.progress.task("checking the clock", doubt, began) // The store logs it.
 	whole := l.seal(ctx, began, l.list(ctx))
 	if doubt != nil { // Nothing goes, and no mark moves.
 		l.store.LetGo()
@@ -49,7 +49,7 @@ func (l *Loop) Round(ctx context.Context) {
 	}
 	for _, p := range l.progress.endRound(l.opts.Now(), whole) {
 		failures, err := l.progress.streakOf(p)
-		l.opts.Logger.Error("a partition is stuck: its work has failed in each of the last rounds, and its samples stay in the stage",
+		l.opts.Logger.Error("sealing of a partition fails in every round; its samples stay in the staging log",
 			"partition", p, "rounds", failures, "err", err, "do", doStuck)
 	}
 	l.metrics.rounds.Inc()
@@ -107,8 +107,8 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
 	if l.store.HeadOverfull() {
 		settle = -early
-		l.opts.Logger.Warn("what isn't sealed takes so much memory that samples are refused: slots are sealed before they are over, in more and smaller pieces",
-			"do", "give it more memory, by --storage.head-bytes")
+		l.opts.Logger.Warn("unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces",
+			"do", "to avoid this, raise --storage.head-bytes")
 	}
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
@@ -118,16 +118,16 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			l.progress.forget(p)
 			delete(l.looked, p)
 			if err := l.store.Forget(ctx, p); err != nil {
-				l.failed(ctx, "letting go of what others have sealed", err, "partition", p)
+				l.failed(ctx, "releasing slots sealed by other processes", err, "partition", p)
 			}
 			continue
 		}
-		l.worker.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
+		l.worker.work(ctx, fmt.Sprintf("listing pending work of partition %d", p), l.lag, func(func()) {
 			var found []storage.Staged
-			err := panics.Do("listing waiting work", func() (err error) { found, err = l.look(ctx, p, settle); return err })
+			err := panics.Do("listing pending work", func() (err error) { found, err = l.look(ctx, p, settle); return err })
 			if err != nil {
 				l.progress.fail(p, err)
-				l.failed(ctx, "listing waiting work", err, "partition", p)
+				l.failed(ctx, "listing pending work", err, "partition", p)
 				return
 			}
 			l.progress.set(p, found)
@@ -169,7 +169,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 				}
 				what := fmt.Sprintf("sealing slot %d of partition %d", pass[0].Slot, pass[0].Partition)
 				if more := len(pass) - 1; more > 0 {
-					what += fmt.Sprintf(", and %d more of its day", more)
+					what += fmt.Sprintf(", and %d more of the same day", more)
 				}
 				h.work(ctx, what, l.lag, func(func()) {
 					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil }) // What failed is sealed in the next round.
@@ -241,7 +241,7 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.opts.Logger.Warn("sealing slots together failed; each is sealed by itself", "slots", len(left), "partition", left[0].Partition, "slot", left[0].Slot, "err", err)
+	l.opts.Logger.Warn("sealing several slots together failed; sealing each on its own", "slots", len(left), "partition", left[0].Partition, "slot", left[0].Slot, "err", err)
 	for i := range left {
 		if ctx.Err() == nil {
 			l.sealPass(ctx, left[i:i+1])
@@ -272,24 +272,24 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := panics.Do("moving the marks", func() error { return l.store.Advance(ctx, p) }); err != nil {
+		if err := panics.Do("moving the seal positions", func() error { return l.store.Advance(ctx, p) }); err != nil {
 			l.progress.fail(p, err)
-			l.failed(ctx, "moving the marks", err, "partition", p)
+			l.failed(ctx, "moving the seal positions", err, "partition", p)
 		}
 	}
 	l.store.LetGo()
 	if l.owns(0) {
-		l.worker.work(ctx, "dropping windows past their retention", l.lag, func(func()) { l.expire(ctx) })
+		l.worker.work(ctx, "deleting windows past their retention", l.lag, func(func()) { l.expire(ctx) })
 	}
 	l.sweep(ctx)
 }
 
 func (l *Loop) expire(ctx context.Context) {
 	n := 0
-	err := panics.Do("dropping windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
-	l.task(ctx, "dropping windows past their retention", err)
+	err := panics.Do("deleting windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
+	l.task(ctx, "deleting windows past their retention", err)
 	if n > 0 {
-		l.opts.Logger.Info("dropped windows past their retention", "windows", n)
+		l.opts.Logger.Info("deleted windows past their retention", "windows", n)
 	}
 }
 
@@ -315,7 +315,7 @@ func (l *Loop) sweep(ctx context.Context) {
 				l.failed(ctx, "sweeping", err, "partition", p)
 			}
 			if n > 0 {
-				l.opts.Logger.Warn("sealed samples that had come back after they were sealed: is the cluster repaired in time?", "partition", p, "slots", n)
+				l.opts.Logger.Warn("sealed samples that reappeared after they were sealed; check that the cluster is repaired regularly, within gc_grace_seconds", "partition", p, "slots", n)
 			}
 		})
 	}
@@ -330,7 +330,7 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	l.failures.Add(1)
 	l.metrics.failures.Inc()
 	if l.warned.admits(what+": "+err.Error(), l.opts.Now()) {
-		l.opts.Logger.Warn(what+" failed; the next round tries again", append(args, "err", err)...)
+		l.opts.Logger.Warn(what+" failed; the next round retries", append(args, "err", err)...)
 	}
 }
 
@@ -369,6 +369,6 @@ func (l *Loop) task(ctx context.Context, what string, err error) {
 		l.failed(ctx, what, err)
 	}
 	if l.progress.task(what, err, l.opts.Now()) {
-		l.opts.Logger.Error(what+" has failed several times in a row", "err", err, "do", doStuck)
+		l.opts.Logger.Error(what+" failed several times in a row", "err", err, "do", doStuck)
 	}
 }

@@ -47,7 +47,7 @@ func (a *aggregation) notes() annotations.Annotations {
 }
 
 // errHistograms means that a fragment has native histograms, which the evaluator aggregates.
-var errHistograms = errors.New("promql: native histograms are left to the evaluator")
+var errHistograms = errors.New("promql: native histograms need the evaluator")
 
 // aggregator aggregates series, which must come in the order in which the evaluator would take them: sums
 // then have the same last bits, and ties the same winner.

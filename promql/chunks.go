@@ -92,7 +92,7 @@ func (e *chunkEncoder) fill(typ chunkenc.ValueType) error {
 			_, h := e.samples.AtFloatHistogram(nil)
 			other, recoded, app, err = app.AppendFloatHistogram(nil, 0, t, h, false)
 		default:
-			err = fmt.Errorf("promql: unknown type of sample %s", typ)
+			err = fmt.Errorf("promql: unknown sample type %s", typ)
 		}
 		if err != nil {
 			return err

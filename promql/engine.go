@@ -84,7 +84,7 @@ func NewEngine(opts Options) *Engine {
 	gate := newGate(opts)
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_query_unread_bytes", Help: "What answers to queries take in memory, about, until clients have read them.",
+			Name: "cassia_query_unread_bytes", Help: "Estimated memory of query results that clients have not read yet, in bytes.",
 		}, func() float64 { return float64(gate.queries.holding()) }))
 	}
 	e := &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
@@ -107,9 +107,9 @@ func NewEngine(opts Options) *Engine {
 	gate.pressure = &e.pressure
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_memory_used_bytes", Help: "Memory that the process uses, without free memory that Go keeps for itself.",
+			Name: "cassia_memory_used_bytes", Help: "Memory used by the process in bytes, without free memory retained by the Go runtime.",
 		}, func() float64 { used, _ := e.Memory(); return float64(used) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_memory_limit_bytes", Help: "Memory that the process may use in all: --memory.max-bytes.",
+			Name: "cassia_memory_limit_bytes", Help: "Maximum memory of the process in bytes (--memory.max-bytes).",
 		}, func() float64 { _, most := e.Memory(); return float64(most) }))
 	}
 	return e

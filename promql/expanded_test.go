@@ -156,7 +156,7 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			}
 			_, notes := a.points(t, e, a.aged, ctx, "stddev_over_time(sine[1h])", a.now.Add(-8*24*time.Hour), a.now.Add(-8*24*time.Hour), time.Hour)
 			require.Len(t, notes, 1, "what is approximate is told")
-			require.ErrorContains(t, notes[0], "samples made of buckets")
+			require.ErrorContains(t, notes[0], "samples reconstructed from buckets")
 			for _, query := range []string{"stddev_over_time(sine[5m])", "sine", "count(info(sine))", "double_exponential_smoothing(sine[5m], 0.5, 0.5)"} {
 				_, notes = a.points(t, e, a.aged, ctx, query, a.now.Add(-48*time.Hour+5*time.Minute), a.now, time.Hour)
 				require.Empty(t, notes, "%s: all samples of the windows are there, only those before the first are gone", query)
@@ -196,7 +196,7 @@ func TestWindowsAreMovedByLittleAndTold(t *testing.T) {
 	const moved = "avg_over_time(sine[1h15s])"
 	_, notes := a.points(t, e, a.whole, auto, moved, from, to, time.Hour)
 	require.Len(t, notes, 1)
-	require.ErrorContains(t, notes[0], "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range)")
+	require.ErrorContains(t, notes[0], "edges of 1h0m15s windows are moved by up to 15s (0.41 % of the range)")
 	_, notes = a.points(t, off, a.whole, auto, moved, from, to, time.Hour)
 	require.Empty(t, notes)
 	for _, query := range []string{"avg_over_time(sine[5d15s])", "max_over_time(avg_over_time(sine[1h15s])[8d:1h])"} {

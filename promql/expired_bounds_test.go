@@ -31,15 +31,15 @@ type stated struct {
 }
 
 var (
-	statedRaw     = regexp.MustCompile(`raw samples before (\S+) are gone; from (\S+) to (\S+) (.*)`)
-	statedMoved   = regexp.MustCompile(`edges of windows of \S+ are moved by up to (\S+) \(`)
+	statedRaw     = regexp.MustCompile(`raw samples before (\S+) have expired; from (\S+) to (\S+) (.*)`)
+	statedMoved   = regexp.MustCompile(`edges of \S+ windows are moved by up to (\S+) \(`)
 	statedBuckets = regexp.MustCompile(`buckets of up to (5m|1h)`)
 )
 
 // statedBy reads the infos of an answer; it returns those of others, too.
 func statedBy(t *testing.T, notes []string) (s stated, others []string) {
 	for _, note := range notes {
-		here, there, _ := strings.Cut(note, "; where samples are there, ")
+		here, there, _ := strings.Cut(note, "; where raw samples exist, ")
 		m := statedRaw.FindStringSubmatch(here)
 		if m == nil && !statedMoved.MatchString(note) {
 			others = append(others, note)
@@ -58,7 +58,7 @@ func statedBy(t *testing.T, notes []string) (s stated, others []string) {
 				s.width = rollup.OneHour.Width()
 			}
 		}
-		s.cut, s.made = strings.Contains(here, "which are cut"), strings.Contains(here, "computed from samples made of")
+		s.cut, s.made = strings.Contains(here, "are interpolated"), strings.Contains(here, "functions that rollups don't support are computed from samples reconstructed from")
 		s.moved, s.snapped = movedIn(t, here), movedIn(t, there)
 	}
 	return s, others

@@ -113,7 +113,7 @@ func hasStarts(s *chunk.Samples) bool {
 }
 
 // errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
-var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range", errLeave)
+var errJumps = fmt.Errorf("%w: partial histograms, because the step is wider than the range", errLeave)
 
 // read implements fragmentReader.
 func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {

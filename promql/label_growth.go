@@ -162,7 +162,7 @@ func (g *growth) begin() error {
 // charge adds the bytes that a function makes.
 func (g *growth) charge(function string, bytes float64) {
 	if g.made += bytes; g.err == nil && !(g.made <= g.limit) {
-		g.err = fmt.Errorf("%w: %s would make more than %.0f bytes of labels; ask for fewer series or shorter labels, or raise --query.max-bytes",
+		g.err = fmt.Errorf("%w: %s would create more than %.0f bytes of labels; select fewer series or shorter labels, or raise --query.max-bytes",
 			storage.ErrQueryTooLarge, function, g.limit)
 	}
 }
@@ -170,7 +170,7 @@ func (g *growth) charge(function string, bytes float64) {
 // chargeValue checks one value that a function makes.
 func (g *growth) chargeValue(function, label string, bytes float64) {
 	if g.err == nil && !(bytes <= maxMadeValue) {
-		g.err = fmt.Errorf("%w: %s may make a value of label %q longer than %d bytes", storage.ErrQueryTooLarge, function, label, maxMadeValue)
+		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", storage.ErrQueryTooLarge, function, label, maxMadeValue)
 	}
 }
 

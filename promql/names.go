@@ -115,7 +115,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 		return nil, err
 	}
 	if len(list) > 0 && sparse(q, hints) {
-		q.Warn(fmt.Errorf("%w: %s has a value at the end of each bucket of %s, and none between: ask at steps of that, or for a range over it",
+		q.Warn(fmt.Errorf("%w: %s has one value per bucket of %s, at the end of the bucket; use that step or a multiple of it, or a range over it",
 			annotations.PromQLInfo, name, q.Resolution))
 	}
 	noteNamed(ctx, name, SegmentStats{

@@ -102,7 +102,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
 		require.Less(t, len(ask("temperature_max", "1h", 25*time.Minute)[`{__name__="temperature_max", job="api"}`]), 7)
 		require.Len(t, notes, 1)
-		require.ErrorContains(t, notes[0], "temperature_max has a value at the end of each bucket of 1h, and none between: ask at steps of that, or for a range over it")
+		require.ErrorContains(t, notes[0], "temperature_max has one value per bucket of 1h, at the end of the bucket; use that step or a multiple of it, or a range over it")
 	}
 
 	names := func(ctx context.Context, hints *promstorage.LabelHints) []string {

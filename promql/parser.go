@@ -54,12 +54,12 @@ func (p boundedParser) ParseMetricSelector(input string) ([]*labels.Matcher, err
 // ParseMetricSelectors implements parser.Parser.
 func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matcher, error) {
 	if len(inputs) > maxSelectors {
-		return nil, fmt.Errorf("%w: %d selectors, at most %d can be", ErrQueryTooComplex, len(inputs), maxSelectors)
+		return nil, fmt.Errorf("%w: %d selectors; the maximum is %d", ErrQueryTooComplex, len(inputs), maxSelectors)
 	}
 	total := 0
 	for _, input := range inputs {
 		if total += len(input); total > maxQueryLen {
-			return nil, fmt.Errorf("%w: selectors of more than %d bytes", ErrQueryTooComplex, maxQueryLen)
+			return nil, fmt.Errorf("%w: the selectors have more than %d bytes", ErrQueryTooComplex, maxQueryLen)
 		}
 	}
 	if err := checkTexts(inputs...); err != nil {
@@ -91,7 +91,7 @@ func checkTexts(inputs ...string) error {
 // the parser.
 func checkText(input string) (texts []string, err error) {
 	if len(input) > maxQueryLen {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d can be", ErrQueryTooComplex, len(input), maxQueryLen)
+		return nil, fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)
 	}
 	levels := []level{{}}
 	matchers, inBraces := 0, false
@@ -124,7 +124,7 @@ func checkText(input string) (texts []string, err error) {
 			inBraces = false
 		case parser.COMMA:
 			if matchers++; inBraces && matchers > maxMatchers {
-				return nil, fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
+				return nil, fmt.Errorf("%w: a selector has more than %d matchers", ErrQueryTooComplex, maxMatchers)
 			}
 			if !inBraces {
 				here.commas++
@@ -138,7 +138,7 @@ func checkText(input string) (texts []string, err error) {
 			}
 		}
 		if here.operators+here.inner+len(levels) > maxDepth {
-			return nil, fmt.Errorf("%w: it is more than %d levels deep", ErrQueryTooComplex, maxDepth)
+			return nil, fmt.Errorf("%w: nested more than %d levels deep", ErrQueryTooComplex, maxDepth)
 		}
 	}
 }

@@ -178,9 +178,9 @@ func (p *plan) compute(c candidate) error {
 
 // errLeave means that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
 var (
-	errLeave      = errors.New("promql: left to the evaluator")
+	errLeave      = errors.New("promql: needs the evaluator")
 	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
-	errLateNames  = fmt.Errorf("%w: what aggregates histograms and others tells their names, which are removed late", errLeave)
+	errLateNames  = fmt.Errorf("%w: aggregations of histograms and floats need metric names, which are removed late", errLeave)
 	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
 )
 

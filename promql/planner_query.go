@@ -88,7 +88,7 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 	}
 	bytes := unreadBytes(result.Value)
 	if most := q.engine.opts.Memory / MostOfMemory; most > 0 && bytes > most {
-		*result = promengine.Result{Err: fmt.Errorf("%w: the answer takes %d bytes, and at most %d may go to one", storage.ErrQueryTooLarge, bytes, most)}
+		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d", storage.ErrQueryTooLarge, bytes, most)}
 		return
 	}
 	q.unread = q.engine.gate.hold(ctx, bytes)

@@ -33,8 +33,8 @@ const (
 
 // errPressure means that a read was ended because all together take too much memory, errTooLarge that it alone does.
 var (
-	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries take more memory than there is (see --memory.max-bytes); ask for less, or again later"))
-	errTooLarge = fmt.Errorf("%w: it takes more memory than is left of --memory.max-bytes; ask for fewer series or a shorter range", storage.ErrQueryTooLarge)
+	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries need more memory than is available (see --memory.max-bytes); query less data, or retry later"))
+	errTooLarge = fmt.Errorf("%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range", storage.ErrQueryTooLarge)
 )
 
 // pressure looks after the memory while there are reads.

@@ -61,11 +61,11 @@ func mayMake(ctx context.Context, function string, horizon int64) error {
 			return nil
 		}
 		r.refused.Store(true)
-		return fmt.Errorf("%w before %s, and this server makes none of rollups for remote read: ask for a later time, ask Cassia itself, "+
-			"or start it with --remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
+		return fmt.Errorf("%w before %s, and remote read doesn't return rollups on this server: query a later time, use Cassia's query API, or "+
+			"start Cassia with --remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
 	}
 	if fn := bucketfn.Lookup(function); fn != nil && fn.WithoutRaw == bucketfn.Refused {
-		return fmt.Errorf("%w before %s, and this use of %s can't be answered from rollups: ask for a later time, or for the function by itself",
+		return fmt.Errorf("%w before %s, and this use of %s can't be computed from rollups: query a later time, or use the function on its own",
 			resolution.ErrRawGone, resolution.FormatTime(horizon), function)
 	}
 	return nil

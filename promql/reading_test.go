@@ -62,7 +62,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// Where raw samples are gone, a list of series has those of which there are buckets at the time that is asked for: not those of other
+// Where raw samples have expired, a list of series has those of which there are buckets at the time that is asked for: not those of other
 // times that share a window of rollups.
 func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)

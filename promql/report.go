@@ -42,9 +42,9 @@ func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 		return
 	}
 	selector := (&parser.VectorSelector{LabelMatchers: matchers}).String()
-	why := "the evaluator reads its samples"
+	why := "the evaluator reads raw samples"
 	if segments[0].Approximate {
-		why = "its samples are made of buckets"
+		why = "its samples are reconstructed from buckets"
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,11 +67,11 @@ func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	defer r.mu.Unlock()
 	for i := range r.fragments {
 		if p := &r.fragments[i]; p.named == name && len(p.Segments) == 0 {
-			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "it is the name of a rollup"
+			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "its name matches a rollup"
 			return
 		}
 	}
-	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
+	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "its name matches a rollup"})
 }
 
 // Fragments returns the fragments reported so far.

@@ -90,7 +90,7 @@ func one(t *testing.T, v promengine.Vector) float64 {
 	return v[0].F
 }
 
-// requireAnswers asks of a time whose raw samples are gone: every answer is that of rollups, with an info.
+// requireAnswers asks of a time whose raw samples have expired: every answer is that of rollups, with an info.
 func (s *keptStore) requireAnswers(at time.Time) {
 	s.t.Helper()
 	for query, want := range map[string]float64{
@@ -113,7 +113,7 @@ func (s *keptStore) requireAnswers(at time.Time) {
 	}
 }
 
-// TestRaisedRetention lowers the retention until raw samples are gone, and raises it: where they were is answered from
+// TestRaisedRetention lowers the retention until raw samples have expired, and raises it: where they were is answered from
 // the rows that are there.
 func TestRaisedRetention(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rawGoneText is in errors that users see where raw samples are gone.
+// rawGoneText is in errors that users see where raw samples have expired.
 var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
 // rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
@@ -197,7 +197,7 @@ func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.
 func shortfallsIn(notes []string) (n int) {
 	for _, note := range notes {
-		if strings.Contains(note, "raw samples before") || strings.Contains(note, "edges of windows of") {
+		if strings.Contains(note, "raw samples before") || strings.Contains(note, " windows are moved by up to ") {
 			n++
 		}
 	}

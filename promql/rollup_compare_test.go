@@ -33,7 +33,7 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 	return differentRows(a.rows, got.rows, bound)
 }
 
-// withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples are gone,
+// withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples have expired,
 // they aren't known.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)

@@ -65,7 +65,7 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 			require.Len(t, v, 1, query)
 			require.InEpsilon(t, want, v[0].F, 1e-3, "%s from %s", query, name)
 			require.Len(t, r.Warnings, 1, query)
-			require.Contains(t, r.Warnings.AsErrors()[0].Error(), "raw samples before 2026-05-04T00:00:00Z are gone")
+			require.Contains(t, r.Warnings.AsErrors()[0].Error(), "raw samples before 2026-05-04T00:00:00Z have expired")
 
 			r = ask(alone, raw, query, at)
 			require.NoError(t, r.Err, query)
@@ -83,7 +83,7 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 		require.NoError(t, r.Err)
 		require.Len(t, r.Warnings, 1)
 		r = ask(planned, t.Context(), "idelta(requests_total[2h])", at)
-		require.ErrorContains(t, r.Err, "raw samples are gone")
+		require.ErrorContains(t, r.Err, "raw samples have expired")
 	}
 	r := ask(alone, t.Context(), "requests_total", now.Add(-time.Hour))
 	require.NoError(t, r.Err)

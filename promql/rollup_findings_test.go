@@ -64,7 +64,7 @@ func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	require.Len(t, got.rows, 1)
 	require.Len(t, got.rows[0].Floats, 4)
 	require.InDelta(t, 240, got.rows[0].Floats[1].F-got.rows[0].Floats[0].F, 1, "a sample every 15 s, one more each")
-	require.True(t, strings.Contains(got.notes[0], "made of buckets"), got.notes)
+	require.True(t, strings.Contains(got.notes[0], "reconstructed from buckets"), got.notes)
 }
 
 // A seal that was cut short after its rollups were written, and before they were marked, leaves its slot to the samples:

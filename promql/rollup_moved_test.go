@@ -277,7 +277,7 @@ func (m *movedFragment) differs(got answer) string {
 	if err != got.err {
 		return fmt.Sprintf("error %q, not %q", got.err, err)
 	}
-	leftOut := strings.Contains(strings.Join(got.notes, " "), "only samples could tell")
+	leftOut := strings.Contains(strings.Join(got.notes, " "), "steps that need raw samples have no value")
 	if leftOut {
 		m.d.outcomes["left out"]++
 	}

@@ -42,7 +42,7 @@ func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.
 	if result.Err != nil {
 		attrs = append(attrs, "err", shortened(result.Err.Error(), slowQueryBytes))
 	}
-	e.opts.Logger.Warn("a slow query", attrs...)
+	e.opts.Logger.Warn("slow query", attrs...)
 }
 
 // shortened cuts text to n bytes, between two letters.

@@ -9,7 +9,7 @@ import (
 
 // checkSteps refuses a query of which a part has more steps than samples may be held: the evaluator makes room for
 // all steps of a subquery before it computes the first, and 50 years at 1 ms are more than any memory. It refuses steps below a
-// millisecond, by which the evaluator divides as by 0.
+// millisecond, by which the evaluator would divide as by 0.
 func checkSteps(stmt *parser.EvalStmt, limit int) error {
 	if stmt.Interval > 0 && stmt.Interval < time.Millisecond {
 		return fmt.Errorf("%w: a step of %s; the minimum is 1ms", ErrQueryTooComplex, stmt.Interval)
@@ -25,7 +25,7 @@ func checkStepsOf(n parser.Node, span time.Duration, limit int64) error {
 			step = subqueryInterval
 		}
 		if span += sub.Range; span < 0 || int64(span/step) > limit {
-			return fmt.Errorf("%w: the subquery at %d has more steps than the %d samples that a query may hold",
+			return fmt.Errorf("%w: the subquery at %d has more steps than the maximum number of samples per query, %d",
 				ErrQueryTooComplex, sub.PositionRange().Start, limit)
 		}
 	}

@@ -31,7 +31,7 @@ func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 		made, err := e.NewInstantQuery(t.Context(), nothing, nil, query, time.Unix(0, 0))
 		if !ok {
 			require.ErrorIs(t, err, ErrQueryTooComplex, query)
-			require.ErrorContains(t, err, "more steps than the 10000 samples", query)
+			require.ErrorContains(t, err, "has more steps than the maximum number of samples per query, 10000", query)
 			continue
 		}
 		require.NoError(t, err, query)

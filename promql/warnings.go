@@ -13,7 +13,7 @@ import (
 // maxWarnings bounds the warnings of one query: a store with much corruption would give one a row.
 const maxWarnings = 50
 
-var errMoreWarnings = errors.New("there are more warnings; the log has them all")
+var errMoreWarnings = errors.New("more warnings are in the log")
 
 // warnings gathers what reading had to skip. It may be used by many goroutines.
 type warnings struct {

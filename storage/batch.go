@@ -177,7 +177,8 @@ func (b *Batch) checkOld(ref *Series, t int64) error {
 	}
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)
 	if !b.s.toldDropped.Swap(true) {
-		b.s.opts.Logger.Error("raw samples up to a time that isn't a week ago were dropped, so a clock was ahead: samples up to then are refused and sent again; to store them, restore a backup from before, or start with an empty directory",
+		b.s.opts.Logger.Error("raw samples up to a time within the last week were deleted, because a clock was fast; new samples up to that time are "+
+			"rejected, and their senders retry. To store them, restore a backup from before the deletion, or start with an empty directory",
 			"tenant", tenant, "up to", until, "clock", now.UTC())
 	}
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
@@ -193,7 +194,7 @@ func (b *Batch) checkAhead(t int64) error {
 	case err != nil:
 		return err
 	case wait > 0:
-		return fmt.Errorf("%w: send it again; in %v it is rejected, unless the clock is set", ErrMaybeAhead, wait.Round(time.Second))
+		return fmt.Errorf("%w: retry; after %v the sample is rejected unless the clock is corrected", ErrMaybeAhead, wait.Round(time.Second))
 	}
 	_, now := b.s.clock.Bounds()
 	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), true
@@ -286,7 +287,7 @@ func (b *Batch) Release() {
 func encodeHistogram(h chunk.Histogram) ([]byte, error) {
 	b := chunk.AppendHistogramBytes(nil, h)
 	if len(b) > format.MaxHistogramBytes {
-		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), format.MaxHistogramBytes)}
+		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes; the maximum is %d", len(b), format.MaxHistogramBytes)}
 	}
 	return b, nil
 }

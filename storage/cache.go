@@ -186,7 +186,7 @@ func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {
 	f.value, f.err = load()
 }
 
-var errLoadPanicked = errors.New("storage: loading a sealed window ended in a panic")
+var errLoadPanicked = errors.New("storage: loading a sealed window panicked")
 
 // put and measure need the lock.
 func (c *cache) put(key flightKey, value cached) {
@@ -232,13 +232,13 @@ func (c *cache) register(f promauto.Factory) {
 	gauge := func(name, help string, of func(cacheCounts) float64) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.stats()) })
 	}
-	counter("hits_total", "Look-ups of a sealed window's names or series that were in memory, or being read already.",
+	counter("hits_total", "Cache hits for label names or series of sealed windows, including look-ups that waited for a read in progress.",
 		func(n cacheCounts) float64 { return float64(n.hits) })
-	counter("misses_total", "Look-ups of a sealed window's names or series that had to be read.",
+	counter("misses_total", "Cache misses for label names or series of sealed windows, which were read from the store.",
 		func(n cacheCounts) float64 { return float64(n.misses) })
-	gauge("bytes", "Memory of what is cached of sealed windows, about.", func(n cacheCounts) float64 { return float64(n.bytes) })
-	gauge("limit_bytes", "Greatest memory of the cache of sealed windows.", func(cacheCounts) float64 { return float64(c.capacity) })
-	gauge("entries", "Lists of names, and indexes of a metric in a window, that are cached.",
+	gauge("bytes", "Estimated memory of the cache of sealed windows, in bytes.", func(n cacheCounts) float64 { return float64(n.bytes) })
+	gauge("limit_bytes", "Maximum memory of the cache of sealed windows, in bytes.", func(cacheCounts) float64 { return float64(c.capacity) })
+	gauge("entries", "Cached entries of sealed windows: name lists, and series indexes per metric and window.",
 		func(n cacheCounts) float64 { return float64(n.entries) })
 }
 

@@ -109,7 +109,7 @@ func (c *checker) window(tenant string, window int64) error {
 		}
 		marks++
 		if slot := row.Clustering[0].Int; c.s.period.RawWindowOfSlot(slot) != window {
-			c.report("sealed: window %d of tenant %q has a mark of slot %d, which isn't in it", window, tenant, slot)
+			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it", window, tenant, slot)
 		}
 	}
 	if marks == 0 {
@@ -211,7 +211,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 			}
 			ls.Range(func(l labels.Label) {
 				if !values[l.Name][l.Value] {
-					at("the catalog doesn't name %s=%q", l.Name, l.Value)
+					at("the catalog is missing %s=%q", l.Name, l.Value)
 				}
 			})
 		case format.KindChunk:
@@ -228,7 +228,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 			}
 			c.exemplars(window, row, at)
 		default:
-			at("a row of kind %d is not known", k[0].Int)
+			at("unknown row kind %d", k[0].Int)
 		}
 	}
 	return c.filters(engine.Raw, format.SeriesPartition(window, tenant, metric, in))
@@ -243,7 +243,7 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	var samples chunk.Samples
 	raw, err := format.DecodeRawChunk(row.Value, nil, &samples)
 	if format.RowVersion(row.Value) != row.Clustering[3].Text && !raw.Cleaned {
-		at("the version is not the hash of the chunk")
+		at("the version doesn't match the hash of the chunk")
 	}
 	if err != nil {
 		at("%v", err)
@@ -261,7 +261,7 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	start := row.Clustering[1].Int
 	slot := c.s.period.SlotOf(minT)
 	if c.s.period.SlotOf(maxT) != slot || c.s.period.SlotStart(slot) != start || c.s.period.RawWindowOfSlot(slot) != window {
-		at("samples from %d to %d don't belong there", minT, maxT)
+		at("samples from %d to %d are in the wrong row", minT, maxT)
 	}
 }
 
@@ -278,7 +278,7 @@ func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 
 func (c *checker) missed(e *DamagedRowsError) {
 	c.gaps++
-	c.report("can't be read: %s: %v", e.What(), e.Err)
+	c.report("unreadable: %s: %v", e.What(), e.Err)
 }
 
 // goOn reports damage that ended a part of the check, so that the rest of it goes on.
@@ -287,7 +287,7 @@ func (c *checker) goOn(err error) error {
 		return err
 	}
 	c.gaps++
-	c.report("can't be read: %v", err)
+	c.report("unreadable: %v", err)
 	return nil
 }
 

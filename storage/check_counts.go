@@ -76,7 +76,7 @@ func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
 			continue // The window before was written to since.
 		} else if !bytes.Equal(have, row.Value) {
-			if err := c.reportUnlessStaged(first, last, "catalog: window %d of tenant %q, counts %q: they aren't what counting the series gives", u.Window, u.Tenant, key); err != nil {
+			if err := c.reportUnlessStaged(first, last, "catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window, u.Tenant, key); err != nil {
 				return err
 			}
 		}
@@ -84,7 +84,7 @@ func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []
 	for key := range values {
 		wanted := slices.ContainsFunc(want, func(row engine.Mutation) bool { return row.Clustering[0].Text == key })
 		if format.CountsState(key) == state && !format.IsCountsChange(key) && !wanted {
-			c.report("catalog: window %d of tenant %q, counts %q: more rows than counting the series gives", u.Window, u.Tenant, key)
+			c.report("catalog: window %d of tenant %q, counts %q: more rows than the series have", u.Window, u.Tenant, key)
 		}
 	}
 	return nil

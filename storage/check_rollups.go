@@ -169,7 +169,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case stored[0].version < have.version && bytes.Equal(stored[0].data, appendOrEmpty(&b, rollup.FiveMinutes, stored[0].version)):
 			// A raw chunk of a seal that failed came after the next seal had read the slot: its samples are among those of that seal's.
 		case !bytes.Equal(stored[0].data, want):
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d isn't what the %d raw chunks make", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
+			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
 		}
 		if err != nil {
 			return err
@@ -249,14 +249,14 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
 			} else if b.Len() > 0 && (c.s.period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
-				at("its buckets don't belong there")
+				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
 				if err := c.goOn(c.day(tenant, metric, id, start)); err != nil {
 					return err
 				}
 			}
 		default:
-			at("a row of kind %d is not known", k[0].Int)
+			at("unknown row kind %d", k[0].Int)
 		}
 	}
 	return c.filters(t, format.SeriesPartition(window, tenant, metric, in))
@@ -307,7 +307,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 		if part, err := c.trimmedInPart(tenant, metric, first, last); err != nil || part {
 			return err
 		}
-		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: it isn't what the day's 5m rollups make", tenant, metric, id, start)
+		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day", tenant, metric, id, start)
 	}
 	return nil
 }

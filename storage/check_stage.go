@@ -35,7 +35,8 @@ func (c *checker) stage() error {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
-			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads the blobs there, %d: the cluster's clock was ahead when they were written",
+			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because the cluster's clock was "+
+				"fast when they were written",
 				at.Slot, at.Partition, format.Instant(c.s.period.SlotEnd(at.Slot)), n)
 		}
 	}

@@ -122,7 +122,7 @@ func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 		}}}))
 	}
 	put(2, rollup.AppendEmpty(nil, 1))
-	require.Contains(t, strings.Join(ts.problems(), "\n"), "isn't what the 1 raw chunks make")
+	require.Contains(t, strings.Join(ts.problems(), "\n"), "doesn't match the 1 raw chunks")
 	put(3, value)
 	require.Empty(t, ts.problems())
 }

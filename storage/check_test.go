@@ -59,7 +59,7 @@ func TestCheckNamesDamage(t *testing.T) {
 		change    func([]byte) []byte
 		say       string
 	}{
-		{"a chunk's byte", engine.Raw, raw, chunkAt, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "the version is not the hash of the chunk"},
+		{"a chunk's byte", engine.Raw, raw, chunkAt, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "the version doesn't match the hash of the chunk"},
 		{"a chunk cut short", engine.Raw, raw, chunkAt, func(b []byte) []byte { return b[:len(b)-1] }, "chunk: corrupt"},
 		{"another series' labels", engine.Raw, raw, format.RawLabelsKey(id), func([]byte) []byte {
 			return format.AppendLabels(nil, labels.FromStrings(labels.MetricName, "up", "job", "b"))

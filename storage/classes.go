@@ -31,9 +31,9 @@ func (k Keep) Of(res rollup.Resolution) time.Duration {
 func (k Keep) check(slot time.Duration) error {
 	switch {
 	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
-		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", k.Raw, slot)
+		return fmt.Errorf("storage: the retention %v is shorter than a slot of %v", k.Raw, slot)
 	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
-		return fmt.Errorf("storage: 5m rollups must be kept as long as raw samples (%v), 1h rollups as long as 5m (%v), not %v and %v",
+		return fmt.Errorf("storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long as 5m rollups (%v), not %v and %v",
 			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour)
 	}
 	return nil
@@ -113,26 +113,26 @@ func addClasses(known []knownClass, configured []Class, from int64) (all []known
 		all[at].set(c.Keep)
 	}
 	if len(all) > maxKnownClasses {
-		return nil, false, fmt.Errorf("%w: %d names of classes would be known, %d can be; use names again that were used before", ErrBadClasses, len(all), maxKnownClasses)
+		return nil, false, fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(all), maxKnownClasses)
 	}
 	return all, !slices.Equal(all, known), nil
 }
 
 // ErrBadClasses means that retention classes contradict each other, or are too many.
-var ErrBadClasses = errors.New("storage: bad retention classes")
+var ErrBadClasses = errors.New("storage: invalid retention classes")
 
 func checkClasses(list []Class, tenants map[string]Keep, slot time.Duration) error {
 	if len(list) > MaxClasses {
-		return fmt.Errorf("%w: there are %d, up to %d are possible", ErrBadClasses, len(list), MaxClasses)
+		return fmt.Errorf("%w: %d classes; the maximum is %d", ErrBadClasses, len(list), MaxClasses)
 	}
 	seen := map[string]bool{}
 	for i := range list {
 		c := &list[i]
 		switch {
 		case c.Name == "":
-			return fmt.Errorf("%w: one has no name", ErrBadClasses)
+			return fmt.Errorf("%w: a class has no name", ErrBadClasses)
 		case seen[c.Name]:
-			return fmt.Errorf("%w: two are named %q", ErrBadClasses, c.Name)
+			return fmt.Errorf("%w: the name %q is used twice", ErrBadClasses, c.Name)
 		case len(c.Match) == 0:
 			return fmt.Errorf("%w: %q matches nothing", ErrBadClasses, c.Name)
 		}

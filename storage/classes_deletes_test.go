@@ -131,7 +131,7 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 		samples.AppendFloat(at, 0, v)
 	}
 	_, err = r.Import(t.Context(), "t", []ImportedSeries{{waysLabels(1), samples}})
-	require.ErrorIs(t, err, errGrewOld)
+	require.ErrorIs(t, err, errRawExpired)
 	r.model.put(1, times, v, 1, r.now().UnixMilli(), false, false)
 	r.beat()
 	r.line(words)

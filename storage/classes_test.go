@@ -370,8 +370,8 @@ func TestBadClassesAreRefused(t *testing.T) {
 		many[i] = classOfJob(strings.Repeat("a", i+1), "x", keepShort)
 	}
 	for name, list := range map[string][]Class{
-		"two are named": {ok, ok}, "one has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
-		"there are 8": many, "must be kept as long": {classOfJob("a", "a", Keep{2 * day, day, 0})},
+		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
+		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", Keep{2 * day, day, 0})},
 	} {
 		o := DefaultOptions()
 		o.Classes = list

@@ -336,7 +336,7 @@ func (x *rowWriter) writeNames() error {
 		return nil
 	}
 	if err := x.s.eng.Write(x.ctx, x.catalog); err != nil {
-		return fmt.Errorf("storage: writing names of what was cleaned: %w", err)
+		return fmt.Errorf("storage: writing names of cleaned rows: %w", err)
 	}
 	x.s.catalog.add(x.named)
 	return nil

@@ -60,7 +60,7 @@ func (s *Store) clear(ctx context.Context, tenant string, before int64, others f
 		Clustering: engine.Key{engine.Text(format.ClearanceID)}, Timestamp: before, Value: format.AppendClearance(nil, c),
 	}}}})
 	if err != nil {
-		return fmt.Errorf("storage: noting which deletes were cleaned: %w", err)
+		return fmt.Errorf("storage: recording the cleaned deletes: %w", err)
 	}
 	return nil
 }

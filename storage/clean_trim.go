@@ -33,7 +33,7 @@ type trim struct {
 }
 
 // errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
-var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try again", engine.ErrUnavailable)
+var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted samples; try again", engine.ErrUnavailable)
 
 // trimTries is how often a window is trimmed where other processes do so meanwhile.
 const trimTries = 5
@@ -428,7 +428,7 @@ func (t *trim) mark() error {
 		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
 			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
-				return fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, t.tenant, err)
+				return fmt.Errorf("storage: marking slot %d of %q as cleaned: %w", m.slot, t.tenant, err)
 			}
 			if err := t.s.stayListed(t.ctx, t.tenant, into[res].window); err != nil {
 				return err

@@ -179,6 +179,6 @@ func TestClockDifferencesAreLogged(t *testing.T) {
 	logged(-90 * time.Second)
 	logged(-3*time.Hour, "level=WARN", "clock is slow", "by=3h0m0s")
 	logged(-time.Minute)
-	logged(-time.Second, "level=INFO", "agrees with the cluster's again")
+	logged(-time.Second, "level=INFO", "this machine's clock matches the cluster's again")
 	logged(3*time.Hour, "level=WARN", "clock is fast")
 }

@@ -71,7 +71,7 @@ func TestCheckNamesStagedSamplesThatNobodyReads(t *testing.T) {
 	m = r.start(0, func(o *Options) { o.Follow = false }) // In memory, the rows by which others follow the first process don't expire.
 	problems := m.problems()
 	require.Len(t, problems, 1)
-	require.Contains(t, problems[0], "no query, seal or export reads the blobs there, 1")
+	require.Contains(t, problems[0], "no query, seal or export reads its 1 blobs")
 }
 
 // shown returns the samples that a query shows of the only series.

@@ -109,8 +109,8 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	}
 }
 
-// TestAcceptedAfterADeleteByAClockAhead deletes all up to the present of a clock that is 40 days ahead. What is accepted once it is right isn't deleted,
-// and is shown also when the clock is ahead again and hides it: from samples, as the slot's rollups aren't marked as made with the delete.
+// TestAcceptedAfterADeleteByAClockAhead deletes all up to the present of a clock that is 40 days ahead. Samples accepted once it is right aren't deleted,
+// and are shown also when the clock is ahead again and hides it: from samples, as the slot's rollups aren't marked as made with the delete.
 func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 30 * day }

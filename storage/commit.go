@@ -209,8 +209,8 @@ func (c *committer) commit(group []*Batch) error {
 }
 
 // errGrewOld means that a slot became old while samples of it were being written, in blobs that an old slot
-// must not have, or that raw rows expired during their import. They are written once more.
-var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.ErrUnavailable)
+// must not have. They are written once more.
+var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
 // writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
 // where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row

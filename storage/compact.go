@@ -171,7 +171,7 @@ func (s *Store) Compact(ctx context.Context, c OverWindow, between func()) (stat
 		return stats, err
 	}
 	if !s.mayCompact() {
-		return stats, fmt.Errorf("%w: rollups of this engine aren't compacted", engine.ErrBadWrite)
+		return stats, fmt.Errorf("%w: this engine doesn't support compaction of rollups", engine.ErrBadWrite)
 	}
 	if err := s.beginLong(ctx, c.Window); err != nil {
 		return stats, err
@@ -219,7 +219,7 @@ func (s *Store) beginLong(ctx context.Context, window int64) error {
 	defer cancel()
 	err := s.rows.BeginLong(ctx, window)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w; it is tried again", engine.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w; it will be retried", engine.ErrUnavailable, err)
 	}
 	return err
 }
@@ -332,7 +332,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 	}
 	if err != nil {
 		delete(s.compacting.of, c.Tenant) // Unknown after a failed write.
-		return fmt.Errorf("storage: noting that window %d of %q was compacted: %w", c.Window, c.Tenant, err)
+		return fmt.Errorf("storage: recording that window %d of %q was compacted: %w", c.Window, c.Tenant, err)
 	}
 	s.compacting.set(c.Tenant, compactedTenant{done, after})
 	return nil

@@ -99,7 +99,7 @@ func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, err
 		return SeriesCounts{}, err
 	}
 	if warn := warningsOf(ctx); c.labels.tooMany && warn != nil {
-		warn(fmt.Errorf("storage: there are more than %d names of labels: the others aren't counted", maxCountedLabels))
+		warn(fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
 	}
 	out := SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
 	names := greatest{limit: q.Limit}

@@ -43,9 +43,9 @@ const maxDeletions = 1000
 
 var (
 	// ErrTooManyDeletes means that a tenant has as many deletes as there may be, which must be cleaned first.
-	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes wait to be cleaned, and there may be no more: clean tombstones first", maxDeletions)
+	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes are waiting to be cleaned, which is the maximum; clean tombstones first", maxDeletions)
 	// ErrBadDelete means that a delete can't be carried out as it was asked for.
-	ErrBadDelete = errors.New("storage: can't delete that")
+	ErrBadDelete = errors.New("storage: invalid delete")
 )
 
 // deletersList is the list of table tenants that has all who ever deleted anything.
@@ -64,7 +64,7 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
 	ctx = engine.MakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
-		return fmt.Errorf("storage: nothing is deleted: %w", err)
+		return fmt.Errorf("storage: nothing was deleted: %w", err)
 	}
 	if err := s.Ready(); err != nil {
 		return err
@@ -89,9 +89,9 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 		return nil
 	}
 	s.running.Go(func() {
-		err := panics.Do("making rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
+		err := panics.Do("creating rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
 		if err != nil && s.background.Err() == nil {
-			s.opts.Logger.Warn("making rollups anew after a delete failed; until it succeeds they are answered from samples", "tenant", tenant, "err", err)
+			s.opts.Logger.Warn("recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples", "tenant", tenant, "err", err)
 		}
 	})
 	return nil
@@ -103,7 +103,7 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case s.follower.mode == followsNothing:
-		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
+		return nil, fmt.Errorf("%w: this process doesn't follow the writes of other processes", ErrBadDelete)
 	}
 	now := s.opts.Now()
 	newest, err := s.newestStored(ctx, tenant, now.Add(MaxAhead).UnixMilli()+format.DayMS)
@@ -113,7 +113,7 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	d := &format.Tombstone{ID: newID(), When: now.UnixMilli(), Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
 	switch {
 	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
-		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
+		return nil, fmt.Errorf("%w: its matchers have more than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
 	case d.Start > d.End:
 		return nil, nil
 	}
@@ -156,7 +156,7 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 			Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.SlotOf(newest))}, KeysOnly: true,
 		}) {
 			if err != nil {
-				return 0, fmt.Errorf("storage: reading the marks of window %d of %q: %w", w, tenant, err)
+				return 0, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", w, tenant, err)
 			}
 			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))
 		}
@@ -245,7 +245,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		id := row.Clustering[0].Text
 		if id == format.ClearanceID { // It comes first.
 			if cleared, err = format.ParseClearance(row.Value); err != nil {
-				s.corrupt(engine.Deletes, fmt.Errorf("storage: which deletes of tenant %q were cleaned isn't known: %w", tenant, err))
+				s.corrupt(engine.Deletes, fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
 			}
 			continue
 		}

@@ -101,7 +101,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	}
 	if len(left) > 0 {
 		if left, err = s.stillStaged(ctx, w, left); err != nil || len(left) > 0 { // Or they were sealed meanwhile.
-			return errors.Join(err, fmt.Errorf("%w: %d staged rows of slot %d, partition %d, can't be read", engine.ErrUnavailable, len(left), w.Slot, w.Partition))
+			return errors.Join(err, fmt.Errorf("%w: %d staged rows of slot %d, partition %d, are unreadable", engine.ErrUnavailable, len(left), w.Slot, w.Partition))
 		}
 	}
 	if again != nil {

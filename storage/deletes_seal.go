@@ -65,7 +65,7 @@ func (p *sealPass) sameDeletesNow(tenant string) error {
 		return err
 	}
 	if !slices.EqualFunc(p.deletes[tenant], now, sameDelete) {
-		return fmt.Errorf("%w: series were deleted before a seal had its turn; it begins anew", engine.ErrUnavailable)
+		return fmt.Errorf("%w: series were deleted before the seal started; it restarts", engine.ErrUnavailable)
 	}
 	return nil
 }

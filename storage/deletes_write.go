@@ -15,7 +15,7 @@ import (
 var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
 
 // errTaking means that another process may be storing held samples of a replica, which a delete could miss.
-var errTaking = fmt.Errorf("%w: samples that were held of a replica are being stored; try again", engine.ErrUnavailable)
+var errTaking = fmt.Errorf("%w: held samples of a replica are being stored; try again", engine.ErrUnavailable)
 
 // carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed here,
 // or whoever stores them finds the delete.
@@ -33,10 +33,10 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 		return err
 	}
 	if err := s.sealOf(ctx, tenant, d); err != nil {
-		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
+		return fmt.Errorf("storage: sealing the samples to delete: %w", err)
 	}
 	if err := s.clock.MayRemove(); err != nil { // Sealing may have taken long.
-		return fmt.Errorf("storage: nothing is deleted: %w", err)
+		return fmt.Errorf("storage: nothing was deleted: %w", err)
 	}
 	return s.writeDelete(ctx, tenant, d)
 }
@@ -80,7 +80,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		s.deletes.apply(d)
 		return nil
 	case !s.peers.mayCancel():
-		s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not", "tenant", tenant,
+		s.opts.Logger.Error("a delete may or may not be applied later; it never affects samples written after the request. Retry it", "tenant", tenant,
 			"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 		return fmt.Errorf("storage: writing a delete: %w", err)
 	}
@@ -136,7 +136,8 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 	if err == nil {
 		return because
 	}
-	s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not: it could neither be written nor taken back", "tenant", tenant,
+	s.opts.Logger.Error("a delete may or may not be applied later, because it could neither be written nor undone; it never affects samples "+
+		"written after the request. Retry it", "tenant", tenant,
 		"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 	s.deletes.mu.Lock()
 	s.deletes.exact = false // The stored deletes are read from now on.

@@ -93,7 +93,7 @@ func (s *Store) dropRows(ctx context.Context, res rollup.Resolution, prefix engi
 
 func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := s.eng.Drop(ctx, t, prefix); err != nil {
-		return fmt.Errorf("storage: dropping window %d of %s: %w", prefix[0].Int, t, err)
+		return fmt.Errorf("storage: deleting window %d of %s: %w", prefix[0].Int, t, err)
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 			return err
 		}
 		if _, err := s.compactPartition(ctx, res, partition, func() {}); err != nil {
-			return fmt.Errorf("storage: removing from long chunks of %s what was rewritten: %w", format.TableOf(res), err)
+			return fmt.Errorf("storage: removing rewritten data from long chunks of %s: %w", format.TableOf(res), err)
 		}
 	}
 	ids := make(map[string]bool, len(series))
@@ -259,7 +259,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	}
 	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, as)
 	if err != nil {
-		return fmt.Errorf("storage: removing from pages of %s what was rewritten: %w", format.TableOf(res), err)
+		return fmt.Errorf("storage: removing rewritten data from pages of %s: %w", format.TableOf(res), err)
 	}
 	return nil
 }

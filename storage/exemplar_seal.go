@@ -74,13 +74,13 @@ func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) 
 func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any)) {
 	list, raw, err := format.DecodeRawExemplars(row.Value, nil)
 	if format.RowVersion(row.Value) != row.Clustering[3].Text && !raw.Cleaned {
-		at("the version is not the hash of the exemplars")
+		at("the version doesn't match the hash of the exemplars")
 	}
 	if err == nil && len(list) == 0 && raw.Cleaned {
 		return
 	}
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%w: a row without any", format.ErrMalformedExemplar)
+		err = fmt.Errorf("%w: a row without exemplars", format.ErrMalformedExemplar)
 	}
 	if err != nil {
 		at("%v", err)
@@ -97,6 +97,6 @@ func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any
 	}
 	slot := c.s.period.SlotOf(list[0].T)
 	if c.s.period.SlotOf(list[len(list)-1].T) != slot || c.s.period.SlotStart(slot) != row.Clustering[1].Int || c.s.period.RawWindowOfSlot(slot) != window {
-		at("exemplars from %d to %d don't belong there", list[0].T, list[len(list)-1].T)
+		at("exemplars from %d to %d are in the wrong row", list[0].T, list[len(list)-1].T)
 	}
 }

@@ -54,7 +54,7 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	if err != nil {
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		_, err = waits.Seal(t.Context(), Work{Slot: slot, Partition: list[0].Partition})
-		require.NoError(t, err, "it begins anew")
+		require.NoError(t, err, "it restarts")
 	}
 	r.pass(deleteRests + time.Hour)
 	both(func(m *clockMachine) { require.NoError(t, m.CleanTombstones(t.Context(), "t")) })

@@ -37,12 +37,12 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 		g.Go(panics.AsError("following", func() error {
 			for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
 				if err != nil {
-					return fmt.Errorf("storage: reading the tails of writer %x: %w", writer, err)
+					return fmt.Errorf("storage: reading the stream positions of writer %x: %w", writer, err)
 				}
 				seq, n := binary.Varint(row.Value)
 				partition := row.Clustering[1].Int
 				if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
-					f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
+					f.s.corrupt(engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer))
 					continue
 				}
 				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}

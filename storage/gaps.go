@@ -26,7 +26,7 @@ type DamagedRowsError struct {
 }
 
 func (e *DamagedRowsError) Error() string {
-	return fmt.Sprintf("storage: left out what can't be read of %s: %v", e.What(), e.Err)
+	return fmt.Sprintf("storage: skipped unreadable data of %s: %v", e.What(), e.Err)
 }
 
 // What names the rows.
@@ -192,7 +192,7 @@ func (s *Store) scanAll(ctx context.Context, rows engine.Range, row func(engine.
 
 // anything stands for more gaps than are named: those of any rows may be among them.
 func (e *DamagedRowsError) anything() *DamagedRowsError {
-	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more that isn't named one by one: %w", e.Err), kept: e.kept}
+	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), kept: e.kept}
 }
 
 // maxTold bounds how many gaps a query is warned of one by one.

@@ -185,13 +185,13 @@ func (r *horizonRow) equal(other *horizonRow) bool {
 // gone, and might hide or drop anew.
 func parseHorizons(value []byte) (r horizonRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
-		return r, fmt.Errorf("storage: a row of horizons is corrupt: %w", err)
+		return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: %w", err)
 	}
 	for i := range r.Horizons {
 		h := &r.Horizons[i]
 		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.LackingMS || h.LackingMS > h.HiddenMS ||
 			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
-			return r, fmt.Errorf("storage: a row of horizons is corrupt: entry %d contradicts itself", i)
+			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)
 		}
 	}
 	return r, nil

@@ -231,7 +231,7 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 		return nil
 	}
 	if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
-		return fmt.Errorf("storage: window %d of %q stays, for its rollups could not be made: %w", window, tenant, err)
+		return fmt.Errorf("storage: window %d of %q is kept, because its rollups could not be created: %w", window, tenant, err)
 	}
 	rolled[at] = true
 	return nil

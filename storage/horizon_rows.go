@@ -88,7 +88,7 @@ func (s *Store) horizonsOf(ctx context.Context, tenant string) (*tenantHorizons,
 func (s *Store) recallHorizons(ctx context.Context) error {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: horizonsPartition}) {
 		if err != nil {
-			return fmt.Errorf("storage: reading the horizons: %w", err)
+			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
 		}
 		tenant := strings.Clone(row.Clustering[0].Text)
 		r, err := parseHorizons(row.Value)
@@ -106,14 +106,14 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 	t := &tenantHorizons{missing: [2]int64{never, never}, read: s.opts.Now()}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: horizonsPartition, From: item, To: item}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the horizons of %q: %w", tenant, err)
+			return nil, fmt.Errorf("storage: reading the retention boundaries of %q: %w", tenant, err)
 		}
 		t.value = slices.Clone(row.Value)
 	}
 	if t.value != nil {
 		var err error
 		if t.horizonRow, err = parseHorizons(t.value); err != nil {
-			s.corrupt(engine.Store, fmt.Errorf("%w: that of %q", err, tenant))
+			s.corrupt(engine.Store, fmt.Errorf("%w: tenant %q", err, tenant))
 			t.horizonRow, t.broken = horizonRow{}, true
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (boo
 func (s *Store) startOf(window int64) int64 { return s.period.WindowEnd(window - 1) }
 
 // errHorizonsChanged means that another process has changed a tenant's horizons.
-var errHorizonsChanged = errors.New("storage: another process has changed the horizons meanwhile")
+var errHorizonsChanged = errors.New("storage: another process changed the retention boundaries concurrently")
 
 // changeHorizons stores the horizons of a tenant in place of those that were read, and returns them.
 func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenantHorizons, next horizonRow) (*tenantHorizons, error) {
@@ -228,7 +228,7 @@ func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenan
 	switch {
 	case err != nil: // It may have been written: it is read again.
 		s.horizonMemory.forget(tenant)
-		return nil, fmt.Errorf("storage: changing the horizons of %q: %w", tenant, err)
+		return nil, fmt.Errorf("storage: changing the retention boundaries of %q: %w", tenant, err)
 	case !ok:
 		s.horizonMemory.forget(tenant)
 		return nil, errHorizonsChanged

@@ -192,14 +192,14 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 		}
 		about = append(about, "is", inWords(c.Is))
 		if c.Shown {
-			x.tell(s, slog.LevelInfo, "a higher retention shows samples again that were hidden", append(about, "after", c.From, "until", c.To)...)
+			x.tell(s, slog.LevelInfo, "a longer retention shows hidden samples again", append(about, "after", c.From, "until", c.To)...)
 			continue
 		}
 		if c.Samples >= 0 {
-			about = append(about, "samples, about", c.Samples)
+			about = append(about, "samples (estimate)", c.Samples)
 		}
-		x.tell(s, slog.LevelWarn, "a lower retention hides samples; they go a week from now, and are shown again if a server is started with a higher one before",
-			append(about, "after", c.From, "until", c.To, "go on", c.Goes)...)
+		x.tell(s, slog.LevelWarn, "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
+			append(about, "after", c.From, "until", c.To, "deleted from", c.Goes)...)
 	}
 }
 
@@ -216,9 +216,10 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 	}
 	last := h.Wrote[len(h.Wrote)-1]
 	kept := time.Duration(last.KeptMS) * time.Millisecond
-	x.tell(s, slog.LevelInfo, "a higher retention holds for what is written from now on; rows that were written before go when the shorter one is over, and answers about their time come from rollups then, and say so",
+	x.tell(s, slog.LevelInfo, "a longer retention applies to samples written from now on; existing rows expire with the TTL they were written with, "+
+		"after which their time is answered from rollups, with an info",
 		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
-		"written until", s.instantOf(last.ToMS), "the last go on", s.instantOf(last.ToMS).Add(kept+expireGrace))
+		"written until", s.instantOf(last.ToMS), "last expire", s.instantOf(last.ToMS).Add(kept+expireGrace))
 }
 
 // tell logs what has changed, up to a bound.
@@ -227,14 +228,14 @@ func (x *expiry) tell(s *Store, level slog.Level, msg string, args ...any) {
 	case n <= maxToldChanges:
 		s.opts.Logger.Log(s.background, level, msg, args...)
 	case n == maxToldChanges+1:
-		s.opts.Logger.Warn("more has changed with the retention; cassia retention lists it")
+		s.opts.Logger.Warn("the retention has more effects; run cassia retention to list them")
 	}
 }
 
 // inWords returns the text of a retention.
 func inWords(kept time.Duration) string {
 	if kept == 0 {
-		return "for ever"
+		return "forever"
 	}
 	return kept.String()
 }

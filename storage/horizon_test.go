@@ -320,7 +320,7 @@ func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	ts.reopen()
 	ts.passes(ts.now)
 	require.Empty(t, ts.all("default"))
-	require.Equal(t, 1, strings.Count(log.String(), "a lower retention hides"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again"), log.String())
 	require.Contains(t, log.String(), "resolution=raw")
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -83,6 +85,9 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
+// errRawExpired means that the raw rows of an import expired before deletes were applied to its rollups. Repeated, the import adds to rollups only.
+var errRawExpired = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
+
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
 // name the deletes that precede them. After they have expired, applying a delete removes the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
@@ -94,7 +99,7 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 		return err
 	}
 	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.isGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
-		return errGrewOld
+		return errRawExpired
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listin
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
 		if err != nil {
-			return l, fmt.Errorf("storage: looking whether window %d of %q is listed: %w", at.window, at.tenant, err)
+			return l, fmt.Errorf("storage: checking whether window %d of %q is listed: %w", at.window, at.tenant, err)
 		}
 		l = format.ParseListing(row.Value)
 	}

@@ -90,7 +90,7 @@ func (s *Store) relist(ctx context.Context, tenants []string) error {
 	}
 	for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: relistedPartition, From: relistedKey, To: relistedKey}) {
 		if err != nil {
-			return fmt.Errorf("storage: looking whether windows were listed again: %w", err)
+			return fmt.Errorf("storage: checking whether windows were listed again: %w", err)
 		}
 		s.windows.whole.Store(true)
 		return nil
@@ -106,11 +106,11 @@ func (s *Store) relist(ctx context.Context, tenants []string) error {
 			}
 		}
 		if len(found) > 0 {
-			s.opts.Logger.Info("listed windows again that have rows: an earlier release had dropped them", "tenant", tenant, "windows", len(found))
+			s.opts.Logger.Info("restored the listing of windows that still have rows; an earlier release had removed it", "tenant", tenant, "windows", len(found))
 		}
 	}
 	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, relistedPartition, relistedKey, nil, []byte(`{"generations":true}`)); err != nil {
-		return fmt.Errorf("storage: noting that all windows are listed: %w", err)
+		return fmt.Errorf("storage: recording that all windows are listed: %w", err)
 	}
 	s.windows.whole.Store(true)
 	return nil
@@ -133,7 +133,8 @@ func (c *checker) unlisted(tenant string) error {
 	}
 	for _, w := range found {
 		if !c.s.allDropped(horizons, w) {
-			c.report("windows: %s window %d of tenant %q, until %s, has rows and isn't listed, so nobody finds them: an earlier release has dropped it",
+			c.report("windows: %s window %d of tenant %q, until %s, has rows but isn't listed, so queries don't find it: an earlier release "+
+				"removed it from the list",
 				format.ResolutionOf(w), w, tenant, format.Instant(c.s.period.WindowEnd(w)))
 		}
 	}

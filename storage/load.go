@@ -118,7 +118,7 @@ func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 
 // noteDamage names a stage row that can't be read, and counts it once.
 func (s *Store) noteDamage(slot int64, partition int, r format.StageRow, err error) {
-	err = fmt.Errorf("storage: left out the stage row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
+	err = fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
 	if s.damage.add(damagedRow{slot, partition, r}, err) {
 		s.corrupt(engine.Stage, err)
 	}
@@ -146,6 +146,6 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 func (s *Store) noteOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))
-		s.opts.Logger.Warn("left out samples of writes that were never acknowledged", "samples", samples, "slot", slot, "partition", partition)
+		s.opts.Logger.Warn("skipped samples of writes that were never acknowledged", "samples", samples, "slot", slot, "partition", partition)
 	}
 }

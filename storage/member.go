@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNoQueries means that the store was opened without Follow.
-var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
+var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
 // join makes this process a member of those that use the engine, which the others don't see yet.
 func (s *Store) join() {
@@ -38,7 +38,7 @@ func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(0)}) {
 		if err != nil {
-			return 0, fmt.Errorf("storage: reading the marks of partition 0: %w", err)
+			return 0, fmt.Errorf("storage: reading the seal positions of partition 0: %w", err)
 		}
 		if hour, n := binary.Varint(row.Value); n > 0 && row.Clustering[0].Text == lowHour {
 			last = max(last, (hour+hourLag)*format.HourMS)

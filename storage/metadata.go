@@ -122,7 +122,7 @@ func (k *metadataKeeper) write() {
 		if err == nil {
 			continue
 		}
-		k.s.opts.Logger.Warn("metadata could not be written; it will be when it is sent again", "err", err)
+		k.s.opts.Logger.Warn("can't store metric metadata; it is stored when a sender sends it again", "err", err)
 		k.mu.Lock()
 		for _, n := range batch {
 			delete(k.seen, n.hash)
@@ -191,7 +191,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 			}
 			m, err := format.ParseMetadata(row.Value)
 			if err != nil {
-				err = fmt.Errorf("storage: left out the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
+				err = fmt.Errorf("storage: skipped the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
 				s.corrupt(engine.Metadata, err)
 				warn(err)
 				continue

@@ -45,47 +45,49 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		})
 	}
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_series", Help: "Series in the head."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_series", Help: "Active series in the head."},
 		func() float64 { return float64(s.head.SeriesCount()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_bytes", Help: "Estimated memory of the head."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_bytes", Help: "Estimated memory of the head, in bytes."},
 		func() float64 { return float64(s.head.Bytes()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_limit_bytes", Help: "Memory of the head from which new series are refused; 0: no limit."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_limit_bytes", Help: "Size of the head in bytes above which new series are rejected; 0 if there is no limit."},
 		func() float64 { return float64(s.opts.HeadBytes) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_doubted", Help: "Whether this machine's clock isn't believed (1): then nothing is removed."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_doubted", Help: "Whether this machine's clock is untrusted (1) or trusted (0). While it is untrusted, no data is deleted."},
 		func() float64 {
 			if _, doubted := s.clock.Off(); doubted {
 				return 1
 			}
 			return 0
 		})
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "By how much this machine's clock is ahead of the cluster's, or on one machine of what the store has seen of time."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is ahead of the cluster's clock, or on a single machine ahead of the last time " +
+		"recorded in the store. Negative if this machine's clock is slow."},
 		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
 	s.cache.register(f)
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",
-			Help: "Samples acknowledged, by type."}, []string{"type"}),
-		exemplars:      counter("exemplars_total", "Exemplars acknowledged."),
-		repeats:        counter("repeated_samples_total", "Samples that were durable already and cost nothing."),
-		overloaded:     counter("overloaded_total", "Batches refused because too much was waiting."),
-		commitErrors:   counter("commit_errors_total", "Commits that failed; their senders were told to try again."),
-		commitSeconds:  seconds("commit_seconds", "Time of a commit, which serves all batches that waited for it."),
-		ackSeconds:     seconds("ack_seconds", "Time from when a batch was complete until it was durable and visible."),
-		stagedBytes:    counter("staged_bytes_total", "Bytes of blobs written to the stage."),
-		queueBytes:     gauge("queue_bytes", "Bytes of batches that wait for a commit."),
-		rebuildSeconds: gauge("rebuild_seconds", "Time that the last rebuild of the head took."),
-		sealSeconds:    seconds("seal_seconds", "Time of sealing one slot of one partition."),
+			Help: "Acknowledged samples by type."}, []string{"type"}),
+		exemplars:      counter("exemplars_total", "Acknowledged exemplars."),
+		repeats:        counter("repeated_samples_total", "Received samples that were already stored (duplicates)."),
+		overloaded:     counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
+		commitErrors:   counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
+		commitSeconds:  seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
+		ackSeconds:     seconds("ack_seconds", "Time from the completion of a write batch until it was durable and visible to queries."),
+		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
+		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),
+		rebuildSeconds: gauge("rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),
+		sealSeconds:    seconds("seal_seconds", "Duration of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
-		sealedChunks:   counter("sealed_chunks_total", "Chunks written."),
-		leftOut:        counter("rollup_samples_left_out_total", "Samples past the raw retention that were not added to the rollups: their 5 minutes have samples before and after them, or the same ones."),
-		deletes:        counter("deletes_total", "Deletes of series that were carried out."),
-		droppedWindows: counter("dropped_windows_total", "Windows that retention dropped."),
-		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they could be sealed."),
-		orphans:        counter("orphan_samples_total", "Samples left out of the stage because the write they came with was never acknowledged."),
+		sealedChunks:   counter("sealed_chunks_total", "Chunks written by sealing."),
+		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because the same 5 minutes already contain these or "+
+			"other samples before and after them."),
+		deletes:        counter("deletes_total", "Completed deletes of series."),
+		droppedWindows: counter("dropped_windows_total", "Windows deleted by retention."),
+		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they were sealed."),
+		orphans:        counter("orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged."),
 		longChunks: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compacted_chunks_total",
-			Help: "Rollup chunks that became parts of long chunks, by resolution."}, []string{"resolution"}),
+			Help: "Rollup chunks that compaction merged into long chunks, by resolution."}, []string{"resolution"}),
 		leftSeries: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compaction_left_series_total",
-			Help: "Series that compaction left as they are, since a chunk can't be read or they are too large, by resolution."}, []string{"resolution"}),
+			Help: "Series that compaction skipped, because a chunk is unreadable or they are too large, by resolution."}, []string{"resolution"}),
 		corrupt: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_corrupt_rows_total",
-			Help: "Rows skipped because they are corrupt, by table."}, []string{"table"}),
+			Help: "Corrupt rows that were skipped, by table."}, []string{"table"}),
 	}
 }

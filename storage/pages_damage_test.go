@@ -133,7 +133,7 @@ func TestDamagedPages(t *testing.T) {
 			require.True(t, missing > 0 || len(told) > 0)
 			require.Positive(t, d.Store.Damaged())
 			require.Positive(t, testutil.ToFloat64(d.metrics.corrupt.WithLabelValues(format.TableOf(c.res).Name)))
-			require.Regexp(t, `can't be read: .*metric "up".*_pages, partition`, strings.Join(d.problems(), "; "))
+			require.Regexp(t, `unreadable: .*metric "up".*_pages, partition`, strings.Join(d.problems(), "; "))
 
 			d.again()
 			require.Equal(t, c.cleans, !d.trouble(d.CleanTombstones(t.Context(), "default")))
@@ -170,7 +170,7 @@ func TestLabelsPageIsGone(t *testing.T) {
 		missing, _ := d.ask("gone")
 		require.Equal(t, res == rollup.Raw, missing > 0)
 		d.again()
-		require.Regexp(t, fmt.Sprintf("labels page %x isn't there|%s: .* a chunk of a series without labels", whole.clustering[4].Text, format.TableOf(res)), strings.Join(d.problems(), "; "))
+		require.Regexp(t, fmt.Sprintf("labels page %x is missing|%s: .* a chunk of a series without labels", whole.clustering[4].Text, format.TableOf(res)), strings.Join(d.problems(), "; "))
 		d.putPage(whole, whole.value)
 		d.again()
 		d.compare("mended")

@@ -150,7 +150,7 @@ func (r *pagesRun) line(words []string) {
 	case "clean":
 		r.tolerate("cleaning", r.CleanTombstones(ctx, "t"))
 	case "workoff":
-		r.tolerate("making rollups anew", r.WorkOffDeletes(ctx, "t"))
+		r.tolerate("recomputing rollups", r.WorkOffDeletes(ctx, "t"))
 	case "expire":
 		r.expire()
 	case "pass":

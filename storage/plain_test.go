@@ -16,8 +16,8 @@ func TestPlainTextHasNoPackages(t *testing.T) {
 		fmt.Errorf("data: %w: no room", engine.ErrUnavailable).Error(): "data: unavailable: no room",
 		"storage: engine: pebble: a: storage: b":                       "a: b",
 		"two things; engine: closed (format: malformed blob)":          "two things; closed (malformed blob)",
-		"tenant: is given more than once":                              "tenant: is given more than once",
-		"cassandra: the login was refused":                             "cassandra: the login was refused",
+		"tenant: is set more than once":                                "tenant: is set more than once",
+		"cassandra: login failed":                                      "cassandra: login failed",
 		`no series {job="storage: x"}, the storage: full`:              `no series {job="storage: x"}, the storage: full`,
 		"": "",
 	} {

@@ -339,7 +339,7 @@ func (r *protocolRun) operation(line string) error {
 		r.store.LetGo()
 	case "expire":
 		_, err := r.store.Expire(ctx)
-		r.tolerate("dropping windows", err)
+		r.tolerate("deleting windows", err)
 	case "clock":
 		d, err := time.ParseDuration(arg(1))
 		r.pass(d)
@@ -363,7 +363,7 @@ func (r *protocolRun) operation(line string) error {
 	case "clean":
 		r.tolerate("cleaning", r.store.CleanTombstones(ctx, arg(1)))
 	case "workoff":
-		r.tolerate("making rollups anew", r.store.WorkOffDeletes(ctx, arg(1)))
+		r.tolerate("recomputing rollups", r.store.WorkOffDeletes(ctx, arg(1)))
 	case "compact":
 		r.compact(ctx)
 	case "count":

@@ -31,7 +31,7 @@ func (r *protocolRun) round(ctx context.Context, lately bool) {
 	}
 	r.store.LetGo()
 	_, err := r.store.Expire(ctx)
-	r.tolerate("dropping windows", err)
+	r.tolerate("deleting windows", err)
 }
 
 func (r *protocolRun) sealOne(partition, nth string) error {

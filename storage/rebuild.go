@@ -22,7 +22,7 @@ const (
 // rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
 func (s *Store) rebuild(ctx context.Context) error {
 	if err := s.recallHorizons(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
-		s.opts.Logger.Warn("what is gone of each tenant isn't known yet", "err", err)
+		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
 	}
 	if s.follower.mode == followsNothing {
 		return nil // Others answer queries.
@@ -34,7 +34,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	err := s.rebuildAll(ctx)
 	for wait := retryRebuild; s.opts.Shared && !s.opts.seams.still && errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil; wait = min(2*wait, maxRetryRebuild) {
-		s.opts.Logger.Warn("rebuilding the head from the stage will be tried again; queries must wait", "in", wait, "err", err)
+		s.opts.Logger.Warn("rebuilding the head from the staging log failed and is retried; queries wait", "in", wait, "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -43,12 +43,12 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.opts.Logger.Error("rebuilding the head from the stage stopped; queries can't be answered", "err", err)
+			s.opts.Logger.Error("rebuilding the head from the staging log failed; queries can't be answered", "err", err)
 		}
 		return fmt.Errorf("storage: rebuilding the head: %w", err)
 	}
 	s.metrics.rebuildSeconds.Set(time.Since(begin).Seconds())
-	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took", time.Since(begin).Round(time.Millisecond))
+	s.opts.Logger.Info("rebuilt the head from the staging log", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took", time.Since(begin).Round(time.Millisecond))
 	s.follower.start(ctx)
 	return nil
 }

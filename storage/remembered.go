@@ -18,7 +18,7 @@ import (
 //	         └─────── by the engine's versions ─────┘
 
 // errDamagedList means that a list lacks damaged rows, so that each query must read it, and warn.
-var errDamagedList = errors.New("storage: damaged rows aren't remembered")
+var errDamagedList = errors.New("storage: damaged rows aren't cached")
 
 // listedWindows are the windows of a tenant that are listed, in order. They don't change.
 type listedWindows []int64
@@ -130,7 +130,7 @@ func (s *Store) scanMarks(ctx context.Context, tenant string, window int64, dama
 	var m marksReader
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", window, tenant, err)
 		}
 		m.add(row)
 	}

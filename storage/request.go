@@ -43,7 +43,7 @@ func (e *CorruptRowError) Error() string {
 	if e.Series != "" {
 		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
 	}
-	return fmt.Sprintf("storage: left out the corrupt %s: %v", row, e.Err)
+	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
 }
 
 func (e *CorruptRowError) Unwrap() error { return e.Err }
@@ -176,7 +176,7 @@ func (r *request) shorten(until int64) {
 		return
 	}
 	r.minT = until - longest.Milliseconds()
-	r.tell(fmt.Errorf("limit %s of tenant %q: only what there was from %s on is listed",
+	r.tell(fmt.Errorf("limit %s of tenant %q: only series since %s are listed",
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
@@ -222,7 +222,7 @@ func (b *budget) charge(n int) error {
 		}
 	}
 	if used > b.limit {
-		return fmt.Errorf("%w: its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series, or raise the limit",
+		return fmt.Errorf("%w: its labels and encoded samples exceed %d bytes; query a shorter range or fewer series, or raise the limit",
 			ErrQueryTooLarge, b.limit)
 	}
 	return b.use.Bytes(n)
@@ -289,7 +289,7 @@ func (r *queryReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 		return err != nil
 	})
 	if first != nil {
-		r.tell(fmt.Errorf("storage: %d native histograms of %s are left out, since queries can't compute with them, the first one %w",
+		r.tell(fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
 			n-len(samples.H), of, first))
 	}
 }

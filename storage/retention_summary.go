@@ -25,7 +25,7 @@ var (
 func (k Keep) words() string {
 	in := func(d time.Duration) string {
 		if d == 0 {
-			return "for ever"
+			return "forever"
 		}
 		return d.String()
 	}
@@ -72,7 +72,7 @@ func (s *Store) LogRetentionChange(ctx context.Context) error {
 	}
 	// Where another process was faster, its change was logged there.
 	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
-		return fmt.Errorf("storage: remembering the retention: %w", err)
+		return fmt.Errorf("storage: recording the retention: %w", err)
 	}
 	return nil
 }
@@ -101,11 +101,12 @@ func (s *Store) logChanges(before, now retentionSummary) {
 		}
 		as := func(words string) string {
 			if words == "" {
-				return "not told"
+				return "unknown"
 			}
 			return words
 		}
-		s.opts.Logger.Warn("the retention has changed: what is past it is hidden from now on, and goes when it has been hidden for a week; until then a longer one shows it again. What a cluster has goes at the latest by the time to live that it was written with",
+		s.opts.Logger.Warn("the retention has changed: samples past the new one are hidden from now on and deleted after a week; until then, a "+
+			"longer retention shows them again. On Cassandra, rows expire at the latest with the TTL they were written with",
 			"of", of, "was", as(was), "is", as(is))
 	}
 }

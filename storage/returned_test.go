@@ -206,7 +206,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	close(goOn)
 	err = <-sealed
 	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.True(t, strings.Contains(err.Error(), "begins anew"), err)
+	require.True(t, strings.Contains(err.Error(), "it restarts"), err)
 	p.requireValues("after the pause", "m")
 	require.NoError(t, p.processes[0].store.SealAll(ctx))
 	p.requireValues("sealed again", "m")

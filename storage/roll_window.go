@@ -35,7 +35,7 @@ func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, f
 	found := map[markAt]bool{}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of %q: %w", window, tenant, err)
 		}
 		k := row.Clustering
 		found[markAt{k[0].Int, int(k[1].Int), strings.Clone(k[2].Text)}] = true

@@ -343,7 +343,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
-		g.Go(panics.AsError("making rollups", func() error {
+		g.Go(panics.AsError("creating rollups", func() error {
 			m := rollMemory{chunks: map[format.SeriesID][]rollupChunk{}, unread: map[format.SeriesID]bool{}}
 			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {

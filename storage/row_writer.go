@@ -233,7 +233,7 @@ func (x *rowWriter) name(name catalogName, row engine.Batch) {
 // it began stand for deleteRests; when they are gone, nothing may be written that they have deleted.
 func (x *rowWriter) inTime() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
-		return fmt.Errorf("%w: sealing slot %d, partition %d was begun %v ago; it begins anew", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
+		return fmt.Errorf("%w: sealing slot %d, partition %d started %v ago; it restarts", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
 	}
 	return nil
 }

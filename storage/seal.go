@@ -171,7 +171,7 @@ func (s *Store) SealAll(ctx context.Context) error {
 			works[i] = all[at]
 		}
 		if _, err := s.SealTogether(ctx, works); err != nil {
-			return fmt.Errorf("storage: sealing slot %d of partition %d and what is sealed with it: %w", works[0].Slot, works[0].Partition, err)
+			return fmt.Errorf("storage: sealing slot %d of partition %d and the slots sealed with it: %w", works[0].Slot, works[0].Partition, err)
 		}
 	}
 	s.LetGo()
@@ -202,7 +202,7 @@ func (s *Store) countExpired(w Work, list []*head.Chunk, what string) {
 		exemplars += len(st.Exemplars())
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
-	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)
+	s.opts.Logger.Warn(what, "samples", samples.Len(), "skipped exemplars", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
 // closeGenerations closes the open generations of the slots to be sealed, and notes all closed ones, and the last seq given out so

@@ -103,8 +103,8 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 		return err
 	}
 	fresh, late, gone := p.byAge(tenant, metrics)
-	p.countExpired(gone, "left out unsealed samples past the retention of rollups")
-	p.countExpired(late, "found unsealed samples past their retention: they only fill up rollups")
+	p.countExpired(gone, "skipped unsealed samples past the retention of rollups")
+	p.countExpired(late, "found unsealed samples past the raw retention; they are only added to rollups")
 	for i, metrics := range [][]stagedMetric{fresh, late} {
 		if len(metrics) == 0 {
 			continue

@@ -169,7 +169,7 @@ func (l *seriesLoad) finish() {
 	l.m.set = index.New(l.m.labels)
 }
 
-var errOtherSeries = errors.New("storage: the labels are those of another series")
+var errOtherSeries = errors.New("storage: the labels belong to another series")
 
 func (l *seriesLoad) add(row engine.Row) error {
 	return l.addLabels(row.Clustering[format.SeriesField(format.ResolutionOf(l.window))].Text, row.Value)

@@ -263,5 +263,5 @@ func TestDamageUnderFilters(t *testing.T) {
 	lines, warnings = ts.found(q)
 	require.Empty(t, lines)
 	require.NotEmpty(t, warnings)
-	require.ErrorContains(t, warnings[0], "left out what can't be read")
+	require.ErrorContains(t, warnings[0], "skipped unreadable data of")
 }

@@ -46,7 +46,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 		}, "raw", "chunk: corrupt", 1, "up"},
 		{"a number of shards", func(w *rowFixture, slot int64) {
 			w.put(engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
-		}, "shards", "not a number of shards", 1, "up"},
+		}, "shards", "not a shard count up to", 1, "up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := openUncheckedStore(t)
@@ -112,7 +112,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 		require.Equal(t, want, times)
 	}
 	require.Len(t, told, 1)
-	require.ErrorContains(t, told[0], `2 native histograms of {__name__="h", job="bad"} are left out`)
+	require.ErrorContains(t, told[0], `skipped 2 native histograms of {__name__="h", job="bad"}`)
 	require.ErrorContains(t, told[0], "the zero threshold is NaN")
 }
 

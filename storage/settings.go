@@ -34,11 +34,11 @@ const rawWindow = 24 * time.Hour
 
 var (
 	// ErrOtherSettings means that the store was created with other settings than those asked for.
-	ErrOtherSettings = errors.New("storage: created with other settings")
+	ErrOtherSettings = errors.New("storage: the store was created with other settings")
 	// ErrNoStore means that the engine holds no store yet.
 	ErrNoStore = errors.New("storage: there is no store yet")
 	// ErrNewerFormat means that a newer Cassia wrote the store.
-	ErrNewerFormat = errors.New("storage: written in a newer format")
+	ErrNewerFormat = errors.New("storage: the store was written in a newer format")
 )
 
 // settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
@@ -133,7 +133,7 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Partitions == 0 {
 		asked.Partitions = current.Partitions
 	}
-	return fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, current, asked)
+	return fmt.Errorf("%w: it has %s, but the flags set %s; use the settings of the store", ErrOtherSettings, current, asked)
 }
 
 const (
@@ -225,7 +225,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now tim
 		err = errOthersAdd
 	}
 	if err != nil {
-		return fmt.Errorf("storage: noting that the store was restored: %w", err)
+		return fmt.Errorf("storage: recording that the store was restored: %w", err)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 }
 
 func newerFormat(found int) error {
-	return fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, found, formatVersion)
+	return fmt.Errorf("%w: format %d; this release supports formats up to %d. Use the newer release", ErrNewerFormat, found, formatVersion)
 }
 
 func parseSettings(b []byte) (have settings, err error) {
@@ -261,7 +261,7 @@ func parseSettings(b []byte) (have settings, err error) {
 			return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 		}
 		if i > 0 && (p.FromMS <= have.Periods[i-1].FromMS || p.Partitions%have.Periods[i-1].Partitions != 0) {
-			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the one before", i)
+			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the previous one", i)
 		}
 	}
 	if len(have.Classes) > maxKnownClasses {
@@ -329,7 +329,7 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 // addTries is how often the settings are changed, where others change the settings meanwhile or no answer comes.
 const addTries = 5
 
-var errOthersAdd = errors.New("other processes change the settings all the time")
+var errOthersAdd = errors.New("other processes keep changing the settings; try again later")
 
 // refreshPeriods reads the periods and classes that may have been added by another process.
 func (s *Store) refreshPeriods(ctx context.Context) error {
@@ -344,7 +344,7 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {
-			s.opts.Logger.Info("a new period was added", "from", time.UnixMilli(p.FromMS).UTC(), "with", p.String())
+			s.opts.Logger.Info("added a period", "from", time.UnixMilli(p.FromMS).UTC(), "with", p.String())
 		}
 	}
 	return nil
@@ -374,7 +374,7 @@ func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Tim
 		return format.Period{}, fmt.Errorf("storage: adding a period: %w", err)
 	}
 	if !ok {
-		return format.Period{}, fmt.Errorf("%w: another process changed the settings meanwhile; look, and try again", format.ErrBadPeriod)
+		return format.Period{}, fmt.Errorf("%w: another process changed the settings concurrently; check them and try again", format.ErrBadPeriod)
 	}
 	return next, s.refreshPeriods(ctx)
 }

@@ -117,7 +117,7 @@ func (s *Store) statedByOthers(ctx context.Context) (list []statedKeep, err erro
 	err = s.member.EachStatement(ctx, func(writer string, value []byte) {
 		var k statedKeep
 		if err := json.Unmarshal(value, &k); err != nil {
-			s.corrupt(engine.Processes, fmt.Errorf("storage: how long process %x keeps what can't be read: %w", writer, err))
+			s.corrupt(engine.Processes, fmt.Errorf("storage: process %x advertises an unreadable retention: %w", writer, err))
 			return
 		}
 		if !k.Leaving && !slices.ContainsFunc(list, k.equal) {
@@ -125,7 +125,7 @@ func (s *Store) statedByOthers(ctx context.Context) (list []statedKeep, err erro
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("storage: reading how long others keep what: %w", err)
+		return nil, fmt.Errorf("storage: reading the retentions of other processes: %w", err)
 	}
 	return list, nil
 }

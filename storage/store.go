@@ -23,31 +23,31 @@ import (
 
 var (
 	// ErrNotReady means that the head isn't rebuilt yet: queries must wait, writes need not.
-	ErrNotReady = errors.New("storage: the head is still being rebuilt from the stage")
+	ErrNotReady = errors.New("storage: the head is still being rebuilt from the staging log")
 	// ErrOverloaded means that too many bytes wait to be written. Nothing was taken; try again later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
 	// ErrHeadFull means that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
 	// was taken; try again later, for sealing makes room.
-	ErrHeadFull = fmt.Errorf("%w: what isn't sealed yet takes more memory than --storage.head-bytes allows, try again later", ErrOverloaded)
+	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
 	// ErrHeadShare means that what isn't sealed takes so much memory, and this tenant's more than its fair share of that, so
 	// that samples of known series are taken of others only. Nothing was taken; try again later, for sealing makes room.
-	ErrHeadShare = errors.New("storage: what isn't sealed yet takes more memory than --storage.head-bytes allows, and this tenant's more than its fair share of that: until it is sealed, samples of those who hold less are taken only, try again later")
+	ErrHeadShare = errors.New("storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later")
 	// ErrTooManySeries means that the head has reached its memory limit; samples of known series are still
 	// taken, until it has a quarter more, and new series of those who hold less than their fair share of it.
-	ErrTooManySeries = errors.New("storage: the head has reached its memory limit, no new series are taken")
+	ErrTooManySeries = errors.New("storage: the head has reached its memory limit; new series are rejected")
 	// ErrTooOld means that a sample is older than the retention.
-	ErrTooOld = errors.New("storage: sample is older than the retention")
+	ErrTooOld = errors.New("storage: the sample is older than the retention")
 	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and of the second clock that it was
 	// compared with.
-	ErrTooFarAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock")
+	ErrTooFarAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock")
 	// ErrDroppedAhead means that a sample is within the retention, but raw rows of its time were dropped by a clock that was ahead, and can't be written
 	// again. Nothing was stored, and the sender is asked to send it again.
-	ErrDroppedAhead = errors.New("storage: samples of this time were dropped by a clock that was ahead")
+	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
 	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has confirmed yet. Nothing was
 	// accepted; try again later.
-	ErrMaybeAhead = errors.New("storage: sample is more than 10 minutes ahead of this machine's clock, which may be slow")
+	ErrMaybeAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow")
 	// ErrQueryTooLarge means that a query needs more than Options allow.
-	ErrQueryTooLarge = errors.New("storage: the query needs too much")
+	ErrQueryTooLarge = errors.New("storage: the query is too large")
 )
 
 // MaxAhead is how far in the future a sample may lie.
@@ -185,15 +185,15 @@ func (o *Options) validate() error {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
 	case o.Partitions < 0 || o.Partitions > format.MaxPartitions:
-		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, format.MaxPartitions)
+		return fmt.Errorf("storage: %d partitions; must be 1 to %d", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
 	case max(o.QueueBytes, o.CacheBytes, o.QueryBytes, o.HeadBytes) > maxLimit:
 		return fmt.Errorf("storage: a limit of bytes is above %d", int64(maxLimit))
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
-		return fmt.Errorf("storage: limits of labels must lie in 1 to %d", engine.MaxKeyText)
+		return fmt.Errorf("storage: label limits must be 1 to %d", engine.MaxKeyText)
 	case o.Now == nil || o.Logger == nil:
-		return errors.New("storage: Options without a clock or a logger; begin with DefaultOptions")
+		return errors.New("storage: Options without a clock or a logger; start from DefaultOptions")
 	}
 	if err := o.keep().check(o.Slot); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // see decisions/054.
 
 // errUnread means that a rollup stays as it is: the stored one can't be read, and what can be read doesn't make all of it anew.
-var errUnread = errors.New("storage: a rollup that can't be read stays as it is")
+var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
 // unread returns what takes the chunks of a partition that a scan leaves out because they can't be read: each is named and counted once.
 func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
@@ -50,7 +50,8 @@ func (u unreadDeletes) add(ds format.Tombstones, err error) {
 // err returns an engine.ErrCorrupt if there are any.
 func (u unreadDeletes) err() error {
 	for _, err := range u {
-		return fmt.Errorf("%w: %d deletes stay, for chunks that they are about can't be read, and stay as well; what else they are about is removed: %w",
+		return fmt.Errorf("%w: %d deletes were kept, because some of the chunks they apply to are unreadable and can't be rewritten; all other "+
+			"samples they apply to were removed: %w",
 			engine.ErrCorrupt, len(u), err)
 	}
 	return nil

@@ -317,7 +317,7 @@ func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 				require.Equal(t, stays, err != nil, "%v", err)
 				if stays {
 					require.ErrorIs(t, err, engine.ErrCorrupt)
-					require.ErrorContains(t, err, "1 deletes stay")
+					require.ErrorContains(t, err, "1 deletes were kept")
 					require.ErrorContains(t, err, `"up"`)
 				}
 				require.Equal(t, stays, m.openDeletes() == 1)

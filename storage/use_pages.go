@@ -13,7 +13,7 @@ import (
 )
 
 // ErrOthersLackPages means that processes which don't read pages use the store, or did lately.
-var ErrOthersLackPages = errors.New("storage: processes that don't read pages use the store")
+var ErrOthersLackPages = errors.New("storage: processes that don't support pages use the store")
 
 // openRows decides where the rows of series stand. One process that has an engine writes pages, which it has announced by the store's format.
 // Where several write rows, or rows vanish by themselves, the store is one that was created with pages, or UsePages was called:
@@ -64,7 +64,7 @@ func (s *Store) UsePages(ctx context.Context) error {
 	}
 	s.rows.WritePages()
 	if err := s.othersReadPages(ctx); err != nil { // One that read the settings before they were changed may have come meanwhile.
-		return fmt.Errorf("pages are written from now on, but a process that came meanwhile may not read them; end it: %w", err)
+		return fmt.Errorf("pages are enabled now, but a process that started concurrently may not support them; stop it: %w", err)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (s *Store) othersReadPages(ctx context.Context) error {
 		read[hex.EncodeToString([]byte(writer))] = json.Unmarshal(value, &k) == nil && (k.Pages || k.Leaving)
 	})
 	if err != nil {
-		return fmt.Errorf("storage: reading which processes read pages: %w", err)
+		return fmt.Errorf("storage: reading which processes support pages: %w", err)
 	}
 	processes, err := s.member.Processes(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) othersReadPages(ctx context.Context) error {
 		}
 	}
 	if len(lack) > 0 {
-		return fmt.Errorf("%w: %s; upgrade them first, or where they have ended, try again two hours after that", ErrOthersLackPages, strings.Join(lack, ", "))
+		return fmt.Errorf("%w: %s; upgrade them first, or if they have stopped, try again two hours after that", ErrOthersLackPages, strings.Join(lack, ", "))
 	}
 	return nil
 }

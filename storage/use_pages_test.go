@@ -197,6 +197,6 @@ func TestUsePagesNamesWhoCameMeanwhile(t *testing.T) {
 	came = false
 	err := one.UsePages(t.Context())
 	require.ErrorIs(t, err, ErrOthersLackPages)
-	require.ErrorContains(t, err, "pages are written from now on")
+	require.ErrorContains(t, err, "pages are enabled now, but a process that started concurrently may not support them; stop it")
 	require.True(t, one.WritesPages())
 }

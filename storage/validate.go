@@ -42,24 +42,24 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 		case l.Name == "":
 			bad(ReasonEmptyLabelName, "the label with the value %.64q has no name", l.Value)
 		case n > 0 && l.Name == last:
-			bad(ReasonDuplicateLabel, "label %.64q stands there twice", l.Name)
+			bad(ReasonDuplicateLabel, "duplicate label %.64q", l.Name)
 		case !utf8.ValidString(l.Name):
-			bad(ReasonInvalidUTF8, "the name %.64q of a label isn't valid UTF-8", l.Name)
+			bad(ReasonInvalidUTF8, "label name %.64q isn't valid UTF-8", l.Name)
 		case !utf8.ValidString(l.Value):
 			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
 		case len(l.Name) > most.name:
-			bad(ReasonLabelNameTooLong, "the name %.64q of a label has %d bytes, at most %d are taken", l.Name, len(l.Name), most.name)
+			bad(ReasonLabelNameTooLong, "label name %.64q has %d bytes; the maximum is %d", l.Name, len(l.Name), most.name)
 		case len(l.Value) > most.value:
-			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes, at most %d are taken", l.Name, len(l.Value), most.value)
+			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes; the maximum is %d", l.Name, len(l.Value), most.value)
 		}
 		named = named || l.Name == labels.MetricName && l.Value != ""
 		n, bytes, last = n+1, bytes+len(l.Name)+len(l.Value), l.Name
 	})
 	if n > most.labels {
-		bad(ReasonTooManyLabels, "it has %d labels, at most %d are taken", n, most.labels)
+		bad(ReasonTooManyLabels, "it has %d labels; the maximum is %d", n, most.labels)
 	}
 	if bytes > maxSeriesText {
-		bad(ReasonSeriesTooLong, "its labels have %d bytes, at most %d are taken", bytes, maxSeriesText)
+		bad(ReasonSeriesTooLong, "its labels have %d bytes; the maximum is %d", bytes, maxSeriesText)
 	}
 	if !named {
 		bad(ReasonMissingMetricName, "it has no %s", labels.MetricName)

@@ -118,11 +118,11 @@ func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err
 	}
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
-			return 0, 0, fmt.Errorf("storage: reading the marks of partition %d: %w", partition, err)
+			return 0, 0, fmt.Errorf("storage: reading the seal positions of partition %d: %w", partition, err)
 		}
 		v, n := binary.Varint(row.Value)
 		if n <= 0 {
-			return 0, 0, fmt.Errorf("storage: the mark %q of partition %d is malformed", row.Clustering[0].Text, partition)
+			return 0, 0, fmt.Errorf("storage: the seal position %q of partition %d is invalid", row.Clustering[0].Text, partition)
 		}
 		switch row.Clustering[0].Text {
 		case lowSlot:
@@ -191,7 +191,7 @@ func (s *Store) pendingIn(ctx context.Context, partition int, hours []int64) ([]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
 	for i := range byHour {
-		g.Go(panics.AsError("listing waiting work", func() (err error) {
+		g.Go(panics.AsError("listing pending work", func() (err error) {
 			byHour[i], err = s.pendingOf(ctx, partition, hours[i])
 			return err
 		}))
@@ -293,7 +293,7 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 			continue
 		}
 		if _, err := s.Seal(ctx, Work{Partition: partition, Slot: slot}); err != nil {
-			return found, fmt.Errorf("storage: sealing what came back of slot %d, partition %d: %w", slot, partition, err)
+			return found, fmt.Errorf("storage: sealing reappeared rows of slot %d, partition %d: %w", slot, partition, err)
 		}
 		found++
 	}

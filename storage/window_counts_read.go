@@ -13,7 +13,7 @@ import (
 )
 
 // errNoCounts means that there are no counts of a window's series in the state in which it is, or none that can be read.
-var errNoCounts = errors.New("storage: the series of the window aren't counted")
+var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
 // storedCounts returns the stored counts of a window's series in a state, or nil: they are to be counted.
 func (r catalogReader) storedCounts(ctx context.Context, window int64, state uint64) *format.Counts {
@@ -87,7 +87,7 @@ func (s *Store) readCounts(ctx context.Context, tenant string, window int64, sta
 func (s *Store) badCounts(tenant string, window int64, bad error) {
 	s.known.setCounts(tenantWindow{tenant, window}, countedState{}, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
-		s.noteOnce(engine.Catalog, fmt.Errorf("storage: counts of the series of window %d of tenant %q, which are counted instead: %w", window, tenant, bad))
+		s.noteOnce(engine.Catalog, fmt.Errorf("storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w", window, tenant, bad))
 	}
 }
 

@@ -70,11 +70,11 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)}, To: engine.Key{engine.Text(writer), engine.Int(-1)},
 	}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading what is sealed of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return nil, fmt.Errorf("storage: reading the seal records of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		run, err := format.ParseSealedRun(row)
 		if err != nil {
-			s.corrupt(engine.Defined, fmt.Errorf("storage: what is sealed of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
+			s.corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
 			continue
 		}
 		runs = append(runs, run)

@@ -177,7 +177,7 @@ func TestFolder(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "something"), nil, 0o600))
 	_, err = NewFolder(dir)
-	require.ErrorContains(t, err, "isn't empty (something)")
+	require.ErrorContains(t, err, "isn't empty (something); export to a new folder")
 }
 
 // TestResetsStandInChunks: a sender's reset hints are in the headers of chunks, and no others.

@@ -218,7 +218,7 @@ func (r *run) result() (Stats, error) {
 // nothing returns why nothing was written.
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
-		return fmt.Errorf("%w that this format can say: %d native histograms were left out; use blocks", ErrNothing, n)
+		return fmt.Errorf("%w in a form that this format supports: %d native histograms were skipped; use blocks", ErrNothing, n)
 	}
 	return ErrNothing
 }

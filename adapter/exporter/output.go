@@ -30,7 +30,7 @@ func NewFolder(path string) (*Folder, error) {
 	}
 	for _, e := range entries {
 		if e.Name() != partialFolder {
-			return nil, fmt.Errorf("exporter: %s isn't empty (%s): export to a new folder", path, e.Name())
+			return nil, fmt.Errorf("exporter: %s isn't empty (%s); export to a new folder", path, e.Name())
 		}
 	}
 	if err := os.RemoveAll(f.partial); err != nil {
@@ -72,7 +72,7 @@ const linesBuffer = 256 << 10
 // createLines begins a file that appears under path once it is whole.
 func createLines(path string) (*lines, error) {
 	if _, err := os.Stat(path); err == nil {
-		return nil, fmt.Errorf("exporter: %s exists: remove it, or choose another name", path)
+		return nil, fmt.Errorf("exporter: %s already exists; remove it, or choose another name", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".partial-*")
 	if err != nil {

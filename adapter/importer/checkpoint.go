@@ -17,7 +17,7 @@ import (
 const checkpointVersion = 1
 
 // ErrOtherImport means that a checkpoint belongs to another import.
-var ErrOtherImport = errors.New("importer: the checkpoint is of another import")
+var ErrOtherImport = errors.New("importer: the checkpoint belongs to another import")
 
 // Checkpoint is how far an import came.
 type Checkpoint struct {
@@ -57,13 +57,13 @@ func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err
 	}
 	var have Checkpoint
 	if err := json.Unmarshal(text, &have); err != nil || have.Version != checkpointVersion {
-		return want, false, fmt.Errorf("importer: %s is no checkpoint of this version; remove it to begin anew", path)
+		return want, false, fmt.Errorf("importer: %s is not a checkpoint of this version; remove it to start again", path)
 	}
 	for _, f := range []struct{ what, have, want string }{
 		{"source", have.Source, want.Source}, {"target", have.Target, want.Target}, {"tenant", have.Tenant, want.Tenant},
 	} {
 		if f.have != f.want {
-			return want, false, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or name another file", ErrOtherImport, path, f.what, f.have, f.want)
+			return want, false, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or choose another file", ErrOtherImport, path, f.what, f.have, f.want)
 		}
 	}
 	if have.Store != want.Store {

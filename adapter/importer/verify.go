@@ -42,7 +42,7 @@ func (d Difference) String() string {
 	}
 	text := fmt.Sprintf("%s on %s: the source has %v, stored%s are %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
 	if d.Source == d.Stored {
-		text += ": the figures are the same, the samples are not"
+		text += ": counts and sums are equal, but the samples differ"
 	}
 	return text
 }

@@ -26,7 +26,7 @@ var (
 	// ErrForbidden means that whoever asks may not use the tenant: 403.
 	ErrForbidden = errors.New("jsonapi: forbidden")
 	// ErrUnprocessable means that a query needs more than it may: 422.
-	ErrUnprocessable = errors.New("jsonapi: too much")
+	ErrUnprocessable = errors.New("jsonapi: request too large")
 	// ErrBusy means that as many queries are under way as may be: 503.
 	ErrBusy = errors.New("jsonapi: busy")
 )
@@ -96,11 +96,11 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
-		return fmt.Errorf("%w: tenant, logger and clock are needed", ErrOptions)
+		return fmt.Errorf("%w: tenant, logger and clock are required", ErrOptions)
 	case o.MaxBody < 1 || o.MaxInFlight < 2*o.MaxBody || o.MaxAnswer < 1:
-		return fmt.Errorf("%w: a body must have room for 1 byte, and two bodies among those under way", ErrOptions)
+		return fmt.Errorf("%w: a body needs at least 1 byte, and there must be room for two bodies in flight", ErrOptions)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After is told in whole seconds, at least one", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
 	}
 	return nil
 }
@@ -122,7 +122,8 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 	a := &API{db: store, evaluator: evaluator, opts: opts, budget: adapter.NewBudget(opts.MaxInFlight)}
 	a.points = promauto.With(opts.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_json_points_total",
-		Help: "Points of the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), or the reason why they were refused.",
+		Help: "Points sent to the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), or the reason for " +
+			"their rejection.",
 	}, []string{"result"})
 	return a, nil
 }
@@ -184,7 +185,7 @@ func (a *API) status(err error) int {
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body errorAnswer) {
 	code := a.status(err)
 	if code == http.StatusInternalServerError {
-		a.opts.Logger.Error("JSON API: request failed", "path", r.URL.Path, "err", err)
+		a.opts.Logger.Error("JSON API request failed", "path", r.URL.Path, "err", err)
 	}
 	body.Error = storage.Plain(err.Error())
 	a.retryAfter(w, code, err)
@@ -210,8 +211,8 @@ func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	}
 	encoded, err := json.Marshal(body)
 	if err != nil {
-		a.opts.Logger.Error("JSON API: encoding an answer", "err", err)
-		code, encoded = http.StatusInternalServerError, []byte(`{"error":"a bug in cassia; its log has the details"}`)
+		a.opts.Logger.Error("can't encode a response of the JSON API", "err", err)
+		code, encoded = http.StatusInternalServerError, []byte(`{"error":"internal error; see the log of Cassia"}`)
 	}
 	a.send(w, code, encoded)
 }

@@ -29,7 +29,7 @@ func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 	a.list(w, r, func(p *params) (label string, matchers []*labels.Matcher) {
 		matchers = p.metric()
 		if label = p.needed("tagKey"); label == labels.MetricName {
-			p.wrong("tagKey", "is the metric's name, which metricNames lists")
+			p.wrong("tagKey", "is the metric name; use metricNames to list metric names")
 		}
 		return label, matchers
 	})
@@ -107,7 +107,7 @@ func (p *params) one(name string) string {
 	given := p.values[name]
 	switch {
 	case len(given) > 1:
-		p.wrong(name, "is given more than once")
+		p.wrong(name, "is set more than once")
 	case len(given) == 1 && given[0] == "":
 		p.wrong(name, "must not be empty")
 	}
@@ -118,7 +118,7 @@ func (p *params) one(name string) string {
 func (p *params) needed(name string) string {
 	v := p.one(name)
 	if v == "" {
-		p.wrong(name, "is needed")
+		p.wrong(name, "is required")
 	}
 	return v
 }

@@ -48,17 +48,17 @@ func parsePoint(raw []byte) (s sample, err error) {
 	for name := range p.Others {
 		is := func(field string) bool { return strings.EqualFold(field, name) }
 		if i := slices.IndexFunc(pointFields, is); i >= 0 {
-			return s, &problem{pointFields[i], fmt.Sprintf("is written %q: the case of names matters", name)}
+			return s, &problem{pointFields[i], fmt.Sprintf("must be written %q: names are case-sensitive", name)}
 		}
 	}
 	if !absent(p.Tenant) {
 		if json.Unmarshal(p.Tenant, &s.tenant) != nil || s.tenant == "" {
-			return s, &problem{"tenant", "must be a text that isn't empty"}
+			return s, &problem{"tenant", "must be a non-empty string"}
 		}
 	}
 	name := ""
 	if absent(p.MetricName) || json.Unmarshal(p.MetricName, &name) != nil || name == "" {
-		return s, &problem{"metricName", "must be a text that isn't empty"}
+		return s, &problem{"metricName", "must be a non-empty string"}
 	}
 	if s.labels, err = parseTags(name, p.Tags); err != nil {
 		return s, err
@@ -74,11 +74,11 @@ func parsePoint(raw []byte) (s sample, err error) {
 func unreadable(err error) *problem {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
-		return &problem{"", "must be an object with metricName, ts and value, and where it has any, tags"}
+		return &problem{"", "must be an object with metricName, ts and value, and optionally tags"}
 	}
 	field := strings.Join(slices.Collect(syntax.JSONPointer.Tokens()), ".")
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return &problem{field, "stands twice"}
+		return &problem{field, "appears twice"}
 	}
 	return &problem{field, "isn't valid: " + syntax.Err.Error()}
 }
@@ -88,22 +88,22 @@ func absent(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, 
 
 func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 	if len(raw) > maxTags {
-		return labels.EmptyLabels(), &problem{"tags", fmt.Sprintf("has %d bytes, at most %d are taken", len(raw), maxTags)}
+		return labels.EmptyLabels(), &problem{"tags", fmt.Sprintf("has %d bytes; the maximum is %d", len(raw), maxTags)}
 	}
 	var tags map[string]*string
 	if !absent(raw) && json.Unmarshal(raw, &tags) != nil {
-		return labels.EmptyLabels(), &problem{"tags", "must be an object whose values are texts"}
+		return labels.EmptyLabels(), &problem{"tags", "must be an object whose values are strings"}
 	}
 	b := labels.NewScratchBuilder(len(tags) + 1)
 	b.Add(labels.MetricName, name)
 	for key, value := range tags {
 		switch {
 		case key == "":
-			return labels.EmptyLabels(), &problem{"tags", "a tag has no name"}
+			return labels.EmptyLabels(), &problem{"tags", "has a tag without a name"}
 		case key == labels.MetricName:
-			return labels.EmptyLabels(), &problem{"tags." + key, "is the metric's name, which stands in metricName"}
+			return labels.EmptyLabels(), &problem{"tags." + key, "is the metric name; set it as metricName"}
 		case value == nil || *value == "":
-			return labels.EmptyLabels(), &problem{"tags." + key, "must be a text that isn't empty"}
+			return labels.EmptyLabels(), &problem{"tags." + key, "must be a non-empty string"}
 		}
 		b.Add(key, *value)
 	}
@@ -112,7 +112,7 @@ func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 }
 
 // errTime is the text for a malformed time.
-const errTime = "must be a time as RFC 3339 has it, such as 2020-08-24T16:23:54Z, or seconds since 1970"
+const errTime = "must be an RFC 3339 time, such as 2020-08-24T16:23:54Z, or Unix seconds"
 
 func parseTS(raw jsontext.Value) (int64, error) {
 	wrong := &problem{"ts", errTime}
@@ -162,7 +162,7 @@ func parseValue(raw jsontext.Value) (float64, error) {
 	}
 	v := 0.0
 	if absent(raw) || json.Unmarshal(raw, &v) != nil {
-		return 0, &problem{"value", `must be a number that fits in 64 bits, "NaN", "Infinity" or "-Infinity"`}
+		return 0, &problem{"value", `must be a 64-bit number, "NaN", "Infinity" or "-Infinity"`}
 	}
 	return v, nil
 }

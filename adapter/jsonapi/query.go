@@ -66,7 +66,7 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 		matchers = append(matchers, equal(key, value))
 	}
 	if len(matchers) > maxTerms {
-		p.wrong("tag", fmt.Sprintf("is given more than %d times", maxTerms-1))
+		p.wrong("tag", fmt.Sprintf("is set more than %d times", maxTerms-1))
 	}
 	for _, m := range matchers {
 		if !utf8.ValidString(m.Name) || !utf8.ValidString(m.Value) {
@@ -80,7 +80,7 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	case end.Before(start):
 		p.wrong("end", "is before start")
 	case end.Sub(start) > maxRange:
-		p.wrong("start", "lies more than 100 years before end")
+		p.wrong("start", "is more than 100 years after start")
 	}
 	q := Evaluation{Tenant: p.tenant, Start: start, End: end}
 	if aligned := p.align(&q, matchers); !aligned && p.err == nil {
@@ -111,7 +111,7 @@ func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
 	period := p.one("alignmentPeriod")
 	if aligner == "" || aligner == alignNone {
-		const text = "needs an aligner: points must stand at the same times first"
+		const text = "needs an aligner, which gives all series the same timestamps"
 		switch {
 		case period != "":
 			p.wrong("alignmentPeriod", text)
@@ -134,7 +134,7 @@ func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	q.Step = time.Duration(width)
 	q.Start, q.End = alignUp(q.Start, q.Step), alignDown(q.End, q.Step)
 	if q.End.Sub(q.Start)/q.Step >= maxPoints {
-		p.wrong("alignmentPeriod", fmt.Sprintf("is too short for the range: a series would have more than %d points", maxPoints))
+		p.wrong("alignmentPeriod", fmt.Sprintf("is too short for the time range: a series would have more than %d points", maxPoints))
 	}
 	q.Expr = align.call(selector(matchers, q.Step.Milliseconds()))
 	if reducer == "" || reducer == reduceNone {
@@ -153,7 +153,7 @@ func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 		}
 	}
 	if len(groupBy) > maxTerms {
-		p.wrong("groupBy", fmt.Sprintf("is given more than %d times", maxTerms))
+		p.wrong("groupBy", fmt.Sprintf("is set more than %d times", maxTerms))
 	}
 	q.Expr = reduce.aggregate(groupBy, q.Expr)
 	return true
@@ -239,7 +239,7 @@ func (s *series) append(one promengine.Series) error {
 		s.body = append(appendTime(append(s.body, '"'), f.T), `":`...)
 		s.body = appendValue(s.body, f.F)
 		if len(s.body) > s.limit {
-			return fmt.Errorf("%w: the answer has more than %d bytes; ask for a shorter range, for fewer series, or for aligned points", ErrUnprocessable, s.limit)
+			return fmt.Errorf("%w: the response has more than %d bytes; query a shorter range, fewer series or aligned points", ErrUnprocessable, s.limit)
 		}
 	}
 	s.body = append(s.body, "}}"...)

@@ -208,10 +208,10 @@ func TestMetadata(t *testing.T) {
 		bad  string
 		want string
 	}{
-		{r.TagKeys, "tenant=t-1", "metricName: is needed"},
-		{r.TagValues, "metricName=cpu", "tagKey: is needed"},
-		{r.TagValues, "metricName=cpu&tagKey=__name__", "tagKey: is the metric's name, which metricNames lists"},
-		{r.MetricNames, "tenant=a&tenant=b", "tenant: is given more than once"},
+		{r.TagKeys, "tenant=t-1", "metricName: is required"},
+		{r.TagValues, "metricName=cpu", "tagKey: is required"},
+		{r.TagValues, "metricName=cpu&tagKey=__name__", "tagKey: is the metric name; use metricNames to list metric names"},
+		{r.MetricNames, "tenant=a&tenant=b", "tenant: is set more than once"},
 	} {
 		w := get(c.h, c.bad)
 		require.Equal(t, http.StatusBadRequest, w.Code)

@@ -47,7 +47,7 @@ var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.Allo
 func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
 	a.write(w, r, func(body []byte) ([]jsontext.Value, error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-			return nil, &problem{"body", "must be one point, an object; /api/write takes an array of them"}
+			return nil, &problem{"body", "must be one point (an object); use /api/write for an array of points"}
 		}
 		return []jsontext.Value{body}, nil
 	})
@@ -57,7 +57,7 @@ func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
 func (a *API) Write(w http.ResponseWriter, r *http.Request) {
 	a.write(w, r, func(body []byte) (points []jsontext.Value, err error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
-			return nil, &problem{"body", "must be an array of points; /api/write/single takes one"}
+			return nil, &problem{"body", "must be an array of points; use /api/write/single for one point"}
 		}
 		return points, json.Unmarshal(body, &points, lenient)
 	})
@@ -105,10 +105,10 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 // unsupported returns the error of a body's encoding, "" if there is none.
 func unsupported(header http.Header) string {
 	if media, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || media != "application/json" {
-		return fmt.Sprintf("content type %.128q isn't supported, send application/json", header.Get("Content-Type"))
+		return fmt.Sprintf("content type %.128q isn't supported; send application/json", header.Get("Content-Type"))
 	}
 	if of := header.Get("Content-Encoding"); of != "" && !strings.EqualFold(of, "identity") {
-		return fmt.Sprintf("content encoding %.64q isn't supported, send JSON as it is", of)
+		return fmt.Sprintf("content encoding %.64q isn't supported; send uncompressed JSON", of)
 	}
 	return ""
 }
@@ -154,7 +154,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 		return
 	}
 	body := x.counts()
-	body.Error = fmt.Sprintf("%d of %d points refused", x.refused, len(points))
+	body.Error = fmt.Sprintf("%d of %d points rejected", x.refused, len(points))
 	code := http.StatusBadRequest
 	switch {
 	case x.later != nil: // Points that are stored already stay as they are.
@@ -192,7 +192,7 @@ func (x *writing) add(index int, raw jsontext.Value) error {
 		x.refuse(index, reasonInvalid, err)
 		return nil
 	case in == nil:
-		x.refuse(index, reasonTenants, &problem{"tenant", fmt.Sprintf("a request may have points of %d tenants at most", maxTenants)})
+		x.refuse(index, reasonTenants, &problem{"tenant", fmt.Sprintf("a request may contain points of at most %d tenants", maxTenants)})
 		return nil
 	}
 	err = in.Float(s.labels, s.t, 0, s.v)

@@ -128,7 +128,7 @@ func TestWriteTellsTheFirstRefusals(t *testing.T) {
 	}
 	e = decodeError(t, post(r.Write, "["+strings.Join(points, ",")+"]"))
 	require.Equal(t, maxTenants, *e.Written)
-	require.Equal(t, []pointError{{Index: maxTenants, Field: "tenant", Reason: reasonTenants, Message: "a request may have points of 100 tenants at most"}}, e.Errors)
+	require.Equal(t, []pointError{{Index: maxTenants, Field: "tenant", Reason: reasonTenants, Message: "a request may contain points of at most 100 tenants"}}, e.Errors)
 	require.Len(t, r.stored(t, "t99"), 1)
 }
 

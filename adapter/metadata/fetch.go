@@ -43,19 +43,19 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 	})
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		err = fmt.Errorf("the answer has more than %d MiB: the rest of it isn't read", large.Limit>>20)
+		err = fmt.Errorf("the response has more than %d MiB; the rest was not read", large.Limit>>20)
 	}
 	return found, err
 }
 
 func statusError(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes)) // What can be read of it helps.
-	err := fmt.Errorf("it answered %s: %s", answer.Status, strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
+	err := fmt.Errorf("the server returned %s: %s", answer.Status, strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("%w; --metadata.http.config.file says how to log in", err)
+		return fmt.Errorf("%w; set the credentials with --metadata.http.config.file", err)
 	case http.StatusNotFound:
-		return fmt.Errorf("%w; the URL must be that below which there is /api/v1/metadata", err)
+		return fmt.Errorf("%w; the URL must be the base URL, to which /api/v1/metadata is appended", err)
 	}
 	return err
 }
@@ -94,10 +94,10 @@ func decode(r io.Reader, note func(metric string, m description)) (found int, er
 		return d.Decode(&other)
 	})
 	if err != nil {
-		return found, fmt.Errorf("the answer isn't that of Prometheus' /api/v1/metadata: %w", err)
+		return found, fmt.Errorf("not a valid response of Prometheus' /api/v1/metadata: %w", err)
 	}
 	if status != "success" {
-		return found, fmt.Errorf("it answered %q: %s", status, failure)
+		return found, fmt.Errorf("the server returned %q: %s", status, failure)
 	}
 	return found, nil
 }

@@ -55,9 +55,9 @@ func New(o Options) *Poller {
 	p := &Poller{
 		o: o,
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_metadata_requests_total",
-			Help: "Requests for metadata to the servers of --metadata.from, by result: ok or failed."}, []string{"tenant", "url", "result"}),
+			Help: "Requests for metric metadata to the servers of --metadata.from, by result: ok or failed."}, []string{"tenant", "url", "result"}),
 		success: f.NewGaugeVec(prometheus.GaugeOpts{Name: "cassia_metadata_last_success_timestamp_seconds",
-			Help: "When a server of --metadata.from last answered a request for metadata, in seconds since 1970."}, []string{"tenant", "url"}),
+			Help: "Time of the last successful metadata request to a server of --metadata.from, in Unix seconds."}, []string{"tenant", "url"}),
 	}
 	for _, s := range o.Sources {
 		p.requests.WithLabelValues(s.Tenant, s.name(), resultOK)
@@ -70,7 +70,7 @@ func New(o Options) *Poller {
 func (p *Poller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range p.o.Sources {
-		running.Go(func() { panics.Repeat(ctx, "asking for metadata", func() { p.poll(ctx, s) }) })
+		running.Go(func() { panics.Repeat(ctx, "fetching metadata", func() { p.poll(ctx, s) }) })
 	}
 	running.Wait()
 }
@@ -91,9 +91,9 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 		}
 		switch {
 		case err != nil && !failing: // Only the first of several failures is logged.
-			log.Warn("a server of --metadata.from doesn't tell the types of its metrics; it is asked again", "in", wait, "err", err)
+			log.Warn("can't fetch metric metadata from a server of --metadata.from; retrying", "in", wait, "err", err)
 		case err == nil && failing:
-			log.Info("a server of --metadata.from answers again", "metrics", found)
+			log.Info("fetching metric metadata from a server of --metadata.from works again", "metrics", found)
 		}
 		failing = err != nil
 		timer := time.NewTimer(wait)

@@ -114,14 +114,14 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"login":          {says(http.StatusUnauthorized, "Who\nare you?"), "answered 401 Unauthorized: Who are you?; --metadata.http.config.file"},
-		"path":           {says(http.StatusNotFound, ""), "below which there is /api/v1/metadata"},
+		"login":          {says(http.StatusUnauthorized, "Who\nare you?"), "returned 401 Unauthorized: Who are you?; set the credentials with --metadata.http.config.file"},
+		"path":           {says(http.StatusNotFound, ""), "the URL must be the base URL, to which /api/v1/metadata is appended"},
 		"busy":           {says(http.StatusServiceUnavailable, strings.Repeat("x", 1000)), "503 Service Unavailable: " + strings.Repeat("x", errorBytes)},
-		"error":          {says(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `it answered "error": no`},
-		"page":           {says(http.StatusOK, "<html>"), "isn't that of Prometheus' /api/v1/metadata"},
-		"list":           {says(http.StatusOK, "[]"), "isn't that of Prometheus"},
+		"error":          {says(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `the server returned "error": no`},
+		"page":           {says(http.StatusOK, "<html>"), "not a valid response of Prometheus' /api/v1/metadata"},
+		"list":           {says(http.StatusOK, "[]"), "not a valid response of Prometheus' /api/v1/metadata"},
 		"another's":      {says(http.StatusOK, `{"status":"success","data":["a"]}`), "instead of an object"},
-		"cut off":        {says(http.StatusOK, good[:len(good)-20]), "isn't that of Prometheus"},
+		"cut off":        {says(http.StatusOK, good[:len(good)-20]), "not a valid response of Prometheus' /api/v1/metadata"},
 		"endless":        {says(http.StatusOK, `{"status":"success","x":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
 		"endless metric": {says(http.StatusOK, `{"data":{"x":[{"help":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
 	} {
@@ -159,7 +159,7 @@ func TestRun(t *testing.T) {
 		require.Equal(t, []time.Duration{2 * time.Minute, 2 * time.Minute}, []time.Duration{at[5] - at[4], at[6] - at[5]})
 		require.Equal(t, 1, strings.Count(r.log.String(), "level=WARN"), r.log.String())
 		require.Contains(t, r.log.String(), "502 Bad Gateway")
-		require.Equal(t, 1, strings.Count(r.log.String(), "answers again"))
+		require.Equal(t, 1, strings.Count(r.log.String(), "fetching metric metadata from a server of --metadata.from works again"))
 		require.NotContains(t, r.log.String(), "s3cret")
 	})
 }

@@ -61,7 +61,7 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	if info {
 		if a.info++; a.info > maxTargetInfo {
 			a.refusals.add(reasonTargetInfo, 0, func() string {
-				return fmt.Sprintf("the first and the last data point of a resource are too far apart: target_info would have more than %d samples", maxTargetInfo)
+				return fmt.Sprintf("the data points of a resource span too much time: target_info would have more than %d samples", maxTargetInfo)
 			})
 			return 0, errTargetInfo
 		}

@@ -26,7 +26,7 @@ func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) 
 	of := tenant.From(r.Context())
 	most, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxBody)
 	if r.ContentLength > most {
-		return nil, explain(fmt.Errorf("%w: it has %d bytes, at most %d are taken", adapter.ErrTooLarge, r.ContentLength, most))
+		return nil, explain(fmt.Errorf("%w: the body has %d bytes; the maximum is %d", adapter.ErrTooLarge, r.ContentLength, most))
 	}
 	wire := &countingReader{r: r.Body, limit: most}
 	defer func() { h.metrics.received.Add(float64(wire.n)) }()
@@ -73,7 +73,7 @@ type countingReader struct {
 func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	if c.n += int64(n); c.n > c.limit {
-		return n, fmt.Errorf("%w: at most %d bytes are taken", adapter.ErrTooLarge, c.limit)
+		return n, fmt.Errorf("%w: the maximum is %d bytes", adapter.ErrTooLarge, c.limit)
 	}
 	return n, err
 }

@@ -37,7 +37,7 @@ func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	case err == nil && media == encodingProtobuf.mediaType():
 		e = encodingProtobuf
 	default:
-		return encodingJSON, false, fmt.Errorf("content type %.128q isn't supported, send application/x-protobuf or application/json", contentType)
+		return encodingJSON, false, fmt.Errorf("content type %.128q isn't supported; send application/x-protobuf or application/json", contentType)
 	}
 	switch of := strings.ToLower(strings.TrimSpace(header.Get("Content-Encoding"))); of {
 	case "", "identity":
@@ -45,7 +45,7 @@ func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	case "gzip":
 		return e, true, nil
 	default:
-		return e, false, fmt.Errorf("content encoding %.64q isn't supported, send gzip or nothing", of)
+		return e, false, fmt.Errorf("content encoding %.64q isn't supported; send gzip or no encoding", of)
 	}
 }
 

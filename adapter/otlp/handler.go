@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only", nil)
+		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP supports only POST", nil)
 		return
 	case err != nil:
 		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error(), nil)
@@ -101,7 +101,7 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 	case err != nil:
 		return pmetric.Metrics{}, err
 	case weight > h.opts.MaxMemory:
-		return pmetric.Metrics{}, fmt.Errorf("%w: decoded, it would take more than %d bytes of memory; send fewer data points in a request",
+		return pmetric.Metrics{}, fmt.Errorf("%w: decoded, the request would need more than %d bytes of memory; send fewer data points per request",
 			adapter.ErrTooLarge, h.opts.MaxMemory)
 	}
 	if err := share.Take(weight); err != nil {
@@ -179,7 +179,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	text := ""
 	if len(done.refusals) > 0 {
 		text = done.refusals.text(done.points)
-		h.opts.Logger.Debug("OTLP: refused data points", "tenant", tenant.From(r.Context()), "reason", text)
+		h.opts.Logger.Debug("OTLP: rejected data points", "tenant", tenant.From(r.Context()), "reason", text)
 	}
 	switch {
 	case done.later != nil:
@@ -192,7 +192,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	}
 	body, err := e.success(refused, text)
 	if err != nil {
-		h.refuse(w, r, e, fmt.Errorf("otlp: encoding the answer: %w", err))
+		h.refuse(w, r, e, fmt.Errorf("otlp: can't encode the response: %w", err))
 		return
 	}
 	h.write(w, e, http.StatusOK, body)
@@ -223,7 +223,7 @@ func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string,
 	}
 	body, err := e.failure(code, storage.Plain(text))
 	if err != nil {
-		h.opts.Logger.Error("OTLP: encoding an answer", "err", err)
+		h.opts.Logger.Error("OTLP: can't encode a response", "err", err)
 	}
 	h.write(w, e, code, body)
 }

@@ -248,7 +248,7 @@ func TestRefusesPoints(t *testing.T) {
 	got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusOK, got.code, got.message)
 	require.EqualValues(t, 21, got.rejected, got.message)
-	require.True(t, strings.HasPrefix(got.message, "21 of 22 data points refused: "), got.message)
+	require.True(t, strings.HasPrefix(got.message, "21 of 22 data points rejected: "), got.message)
 	stored := s.series(t, tenant.Default)
 	require.Contains(t, stored, `{__name__="good", job="j"}`)
 	for name := range stored {

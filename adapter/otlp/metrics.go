@@ -20,7 +20,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_otlp_in_flight_bytes",
-		Help: "Bytes of OTLP requests under way: bodies, and what they are estimated to become in memory.",
+		Help: "Bytes of OTLP requests in flight: their bodies, and the estimated memory of the decoded requests.",
 	}, func() float64 { return float64(inFlight()) })
 	return &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
@@ -29,23 +29,23 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"encoding", "code"}),
 		points: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_otlp_data_points_total",
-			Help: "Data points by result: stored (durable, but for series that rules of --write.relabel-file drop), or the reason why they were refused.",
+			Help: "OTLP data points by result: stored (durable, or dropped by a rule of --write.relabel-file), or the reason for their rejection.",
 		}, []string{"result"}),
 		samples: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_samples_total",
-			Help: "Samples that data points became, durable.",
+			Help: "Samples stored durably from OTLP data points.",
 		}),
 		exemplars: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_exemplars_total",
-			Help: "Exemplars of data points, durable.",
+			Help: "Exemplars stored durably from OTLP data points.",
 		}),
 		warnings: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_otlp_translation_warnings_total",
-			Help: "Warnings of Prometheus' translation, by category.",
+			Help: "Warnings of the translation from OTLP to Prometheus, by category.",
 		}, []string{"category"}),
 		received: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_received_bytes_total",
-			Help: "Bytes of OTLP bodies, compressed where they came so.",
+			Help: "Bytes of received OTLP bodies, before decompression.",
 		}),
 	}
 }

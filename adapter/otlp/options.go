@@ -50,9 +50,9 @@ func (t *Translation) Validate() error {
 	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
 		return fmt.Errorf("%w: the translation strategy %q must be one of %q", ErrOptions, t.Strategy, Strategies())
 	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
-		return fmt.Errorf("%w: promote all resource attributes, or some of them, not both", ErrOptions)
+		return fmt.Errorf("%w: set either all resource attributes to promote, or some of them", ErrOptions)
 	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
-		return fmt.Errorf("%w: resource attributes are ignored only where all are promoted", ErrOptions)
+		return fmt.Errorf("%w: ignored resource attributes need the promotion of all resource attributes", ErrOptions)
 	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
 		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
 	}
@@ -116,16 +116,16 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:
-		return fmt.Errorf("%w: a body must have room for 1 byte", ErrOptions)
+		return fmt.Errorf("%w: a body needs at least 1 byte", ErrOptions)
 	case o.MaxInFlight < o.MaxBody+o.MaxDecoded+o.MaxMemory:
-		return fmt.Errorf("%w: the greatest request, %d bytes and %d decoded, %d in memory, doesn't fit in %d bytes",
+		return fmt.Errorf("%w: the largest request, %d bytes compressed, %d decoded and %d in memory, exceeds %d bytes",
 			ErrOptions, o.MaxBody, o.MaxDecoded, o.MaxMemory, o.MaxInFlight)
 	case o.LookbackDelta < time.Second:
 		return fmt.Errorf("%w: the lookback delta must be at least 1 s", ErrOptions)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After is told in whole seconds, at least one", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
 	case o.Logger == nil:
-		return fmt.Errorf("%w: a logger is needed", ErrOptions)
+		return fmt.Errorf("%w: a logger is required", ErrOptions)
 	}
 	return o.Translation.Validate()
 }

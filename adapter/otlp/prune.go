@@ -148,7 +148,8 @@ func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
 	case points == 0:
 	case of == pmetric.AggregationTemporalityDelta:
 		p.refusals.add(reasonDelta, points, func() string {
-			return fmt.Sprintf("metric %.128q has delta temporality; send cumulative values (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative), or put a collector with the processor deltatocumulative in between", p.metric)
+			return fmt.Sprintf("metric %.128q has delta temporality; send cumulative values "+
+				"(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative), or use a collector with the deltatocumulative processor", p.metric)
 		})
 	default:
 		p.refusals.add(reasonNoTemporality, points, func() string {
@@ -179,7 +180,7 @@ func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
 	dropUnreadable(pt.Exemplars())
 	if pt.Scale() < histogram.ExponentialSchemaMin {
 		p.refusals.add(reasonBadScale, 1, func() string {
-			return fmt.Sprintf("metric %.128q has the scale %d, at least %d is taken", p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
+			return fmt.Sprintf("metric %.128q has scale %d; the minimum is %d", p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
 		})
 		return true
 	}
@@ -199,17 +200,17 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	case at == 0:
 		reason, text = reasonNoTimestamp, "has a data point without a timestamp"
 	case at > math.MaxInt64:
-		reason, text = reasonNoTimestamp, "has a data point whose timestamp is beyond the year 2262"
+		reason, text = reasonNoTimestamp, "has a data point with a timestamp after the year 2262"
 	case p.tooManyAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope of more than %d attributes, or %d bytes of them", maxResourceAttributes, maxSeriesText)
+		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope with more than %d attributes, or more than %d bytes of attributes", maxResourceAttributes, maxSeriesText)
 	case attributes.Len() > maxAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point of %d attributes, at most %d are taken", attributes.Len(), maxAttributes)
+		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
 	case p.outer+textOf(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
 		reason, text = reasonTooMuchText, fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
 	default:
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + textOf(attributes))
 		if cost > p.work {
-			reason, text = reasonTooMuchText, fmt.Sprintf("and those before it become series with more than %d bytes of labels; send fewer in a request", int64(maxWork))
+			reason, text = reasonTooMuchText, fmt.Sprintf("and the data points before it become series with more than %d bytes of labels; send fewer per request", int64(maxWork))
 		}
 	}
 	if reason == "" {

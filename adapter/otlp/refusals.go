@@ -63,7 +63,7 @@ func (r refusals) text(points int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d of %d data points refused", r.points(), points)
+	fmt.Fprintf(&out, "%d of %d data points rejected", r.points(), points)
 	separator := ": "
 	for _, one := range sorted {
 		line := fmt.Sprintf("%s%s (%d), such as: %s", separator, one.reason, one.points, one.example)

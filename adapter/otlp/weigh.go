@@ -68,7 +68,7 @@ func (e encoding) weigh(body []byte, limit int64) (int64, error) {
 func (m *message) weigh(b []byte, limit int64, depth int) (int64, error) {
 	total := int64(elementBytes)
 	if depth > maxNesting {
-		return 0, fmt.Errorf("%w: messages lie more than %d deep in one another", errMalformed, maxNesting)
+		return 0, fmt.Errorf("%w: messages are nested more than %d levels deep", errMalformed, maxNesting)
 	}
 	for len(b) > 0 {
 		number, wire, n := protowire.ConsumeTag(b)
@@ -121,7 +121,7 @@ func weighJSON(body []byte, limit int64) (int64, error) {
 		case c == '{', c == '[':
 			total += elementBytes
 			if depth++; depth > maxNesting {
-				return 0, fmt.Errorf("%w: brackets lie more than %d deep in one another", errMalformed, maxNesting)
+				return 0, fmt.Errorf("%w: brackets are nested more than %d levels deep", errMalformed, maxNesting)
 			}
 		case c == '}', c == ']':
 			depth--

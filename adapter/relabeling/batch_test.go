@@ -123,7 +123,7 @@ func TestBatch(t *testing.T) {
 	require.Empty(t, droppedBy(r.live.Status("free")))
 	require.Equal(t, []int64{0, 0, 0, 0, 0}, droppedBy(r.live.Status("other")), "no tenant sees what another one sent")
 	require.NoError(t, testutil.CollectAndCompare(r.live, strings.NewReader(`
-# HELP cassia_relabel_dropped_samples_total Samples and histograms that a rule dropped. rules is the tenant whose rules they are, empty for those of everybody; rule is the rule's number, from 1.
+# HELP cassia_relabel_dropped_samples_total Samples and histograms dropped by relabeling rules. rules is the tenant that the rules belong to, or empty for rules of all tenants; rule is the number of the rule, from 1.
 # TYPE cassia_relabel_dropped_samples_total counter
 cassia_relabel_dropped_samples_total{rule="1",rules=""} 2
 cassia_relabel_dropped_samples_total{rule="2",rules=""} 0

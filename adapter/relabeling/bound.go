@@ -42,7 +42,7 @@ func (a *applied) process(number int, c *relabel.Config) (keep bool, err error) 
 	if more > 0 && a.size+more > maxText {
 		if a.weigh(); a.size+more > maxText {
 			return false, &storage.LabelError{Reason: storage.ReasonSeriesTooLong,
-				Detail: fmt.Sprintf("rule %d of relabeling may make its labels longer than %d bytes", number, maxText)}
+				Detail: fmt.Sprintf("relabeling rule %d may create labels longer than %d bytes", number, maxText)}
 		}
 	}
 	a.size += more

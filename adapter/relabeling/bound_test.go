@@ -58,7 +58,7 @@ func TestRulesThatGrowLabels(t *testing.T) {
 			trial, err := Try(t.Context(), r.store, table, TrialOptions{Tenant: "t", MinT: r.now - 1000, MaxT: r.now})
 			require.NoError(t, err)
 			require.Positive(t, trial.Refused.Series)
-			require.Contains(t, trial.Refusal, "of relabeling may make its labels longer")
+			require.Contains(t, trial.Refusal, "may create labels longer than")
 		})
 	}
 }

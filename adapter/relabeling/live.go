@@ -29,11 +29,14 @@ func NewLive(r prometheus.Registerer) *Live {
 		cache:  newDroppedCache(maxDropped),
 		forget: func(func(string) bool) {},
 		samples: prometheus.NewDesc("cassia_relabel_dropped_samples_total",
-			"Samples and histograms that a rule dropped. rules is the tenant whose rules they are, empty for those of everybody; rule is the rule's number, from 1.", labels, nil),
+			"Samples and histograms dropped by relabeling rules. rules is the tenant that the rules belong to, or empty for rules of "+
+				"all tenants; rule is the number of the rule, from 1.", labels, nil),
 		exemplars: prometheus.NewDesc("cassia_relabel_dropped_exemplars_total",
-			"Exemplars of series that a rule dropped, likewise.", labels, nil),
+			"Exemplars of series dropped by relabeling rules. rules is the tenant that the rules belong to, or empty for rules of "+
+				"all tenants; rule is the number of the rule, from 1.", labels, nil),
 		refused: prometheus.NewDesc("cassia_relabel_refused_total",
-			"How often samples, histograms and exemplars were refused because a rule makes the labels of their series too long, by rule as above.", labels, nil),
+			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series too long. rules is "+
+				"the tenant that the rules belong to, or empty for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
 	}
 	if r != nil {
 		r.MustRegister(l)

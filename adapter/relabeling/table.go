@@ -20,7 +20,7 @@ import (
 )
 
 // ErrBadRules means that a file of rules can't be used; the text around it has the reason.
-var ErrBadRules = errors.New("relabeling: bad rules")
+var ErrBadRules = errors.New("relabeling: invalid rules")
 
 // MaxFile bounds the size of a file of rules, bytes, and MaxRules the number of its rules: there is a metric for each.
 const (
@@ -61,7 +61,7 @@ type file struct {
 // keys that stand there twice, are errors with their line. All errors wrap ErrBadRules.
 func Parse(text []byte) (*Table, error) {
 	if len(text) > MaxFile {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrBadRules, len(text), MaxFile)
+		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadRules, len(text), MaxFile)
 	}
 	f, err := decode(text)
 	if err != nil {
@@ -85,7 +85,7 @@ func Parse(text []byte) (*Table, error) {
 		n += len(s.Rules)
 	}
 	if n > MaxRules {
-		return nil, fmt.Errorf("%w: there are %d rules, at most %d are taken", ErrBadRules, n, MaxRules)
+		return nil, fmt.Errorf("%w: the file has %d rules; the maximum is %d", ErrBadRules, n, MaxRules)
 	}
 	return t, nil
 }
@@ -125,7 +125,7 @@ func decode(text []byte) (f file, err error) {
 		return f, err
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return f, errors.New("there is more than one document")
+		return f, errors.New("the file has more than one document")
 	}
 	return f, nil
 }
@@ -138,8 +138,8 @@ var (
 
 func readable(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
-	text = unknownKey.ReplaceAllString(strings.Join(strings.Fields(text), " "), "the key $1 is unknown")
-	return keyTwice.ReplaceAllString(text, "the key $1 stands there twice")
+	text = unknownKey.ReplaceAllString(strings.Join(strings.Fields(text), " "), "unknown key $1")
+	return keyTwice.ReplaceAllString(text, "the key $1 is set twice")
 }
 
 // Of returns the rules of a tenant; nil: it has none. The table may be nil.

@@ -94,14 +94,14 @@ tenants:
 	require.Nil(t, empty.Of("anybody"))
 
 	for text, want := range map[string]string{
-		"default: []":                  "line 1: the key default is unknown",
+		"default: []":                  "line 1: unknown key default",
 		"tenants:\n  a/b: {}":          "a/b",
 		"tenants:\n  a: []":            "line 2",
 		"[]\n---\n[]":                  "more than one document",
 		"- {source_labels: [a]}":       "rule 1: relabel configuration for replace action requires 'target_label'",
-		"tenants: {a: {rules: []}}":    "the key rules is unknown",
-		strings.Repeat("#", MaxFile+1): "at most",
-		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):                                                        "at most 1000",
+		"tenants: {a: {rules: []}}":    "unknown key rules",
+		strings.Repeat("#", MaxFile+1): "bytes; the maximum is 4194304",
+		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):                                                        "rules; the maximum is 1000",
 		"- &a {regex: '" + strings.Repeat("x", 1000) + "', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000): "without aliases the text would have more than 4194304 bytes",
 		"- &a {regex: 'x{100}', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000):                            "more than 1000 rules",
 		"- &a {regex: 'x{1000}', action: labeldrop}\n" + strings.Repeat("- *a\n", 10):                                "regular expressions too large",

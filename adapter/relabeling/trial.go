@@ -16,7 +16,7 @@ import (
 )
 
 // ErrNoRules means that a table has no rules for a tenant.
-var ErrNoRules = errors.New("relabeling: there are no rules for the tenant")
+var ErrNoRules = errors.New("relabeling: no rules for the tenant")
 
 // Bounds of a trial.
 const (

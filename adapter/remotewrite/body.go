@@ -51,7 +51,7 @@ func (b *body) release() {
 func (b *body) read(r *http.Request, limit int64) error {
 	b.compressed = b.compressed[:0]
 	if r.ContentLength > limit {
-		return fmt.Errorf("%w: the body has %d bytes, at most %d are read", errTooLarge, r.ContentLength, limit)
+		return fmt.Errorf("%w: the body has %d bytes; the maximum is %d", errTooLarge, r.ContentLength, limit)
 	}
 	room := min(adapter.FirstRead, limit)
 	if known := r.ContentLength; known >= 0 && known < room {
@@ -68,7 +68,7 @@ func (b *body) read(r *http.Request, limit int64) error {
 		case size > limit || errors.As(err, &cut):
 			return fmt.Errorf("%w: the body has more than %d bytes", errTooLarge, min(limit, size))
 		case err == io.EOF && size < r.ContentLength:
-			return fmt.Errorf("%w: it ended after %d of %d bytes", errRead, size, r.ContentLength)
+			return fmt.Errorf("%w: received only %d of %d bytes", errRead, size, r.ContentLength)
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -107,16 +107,16 @@ func (b *body) decompress(limit int64) error {
 	size, err := snappy.DecodedLen(b.compressed)
 	if err != nil {
 		if errors.Is(err, snappy.ErrTooLarge) {
-			return fmt.Errorf("%w: decoded, it has more than %d bytes", errTooLarge, limit)
+			return fmt.Errorf("%w: decoded, the body has more than %d bytes", errTooLarge, limit)
 		}
-		return fmt.Errorf("%w: no length", errCorrupt)
+		return fmt.Errorf("%w: the length is missing", errCorrupt)
 	}
 	if int64(size) > limit {
-		return fmt.Errorf("%w: decoded, it has %d bytes, at most %d are taken", errTooLarge, size, limit)
+		return fmt.Errorf("%w: decoded, the body has %d bytes; the maximum is %d", errTooLarge, size, limit)
 	}
 	// Snappy's densest element copies 64 bytes and takes 3.
 	if size > len(b.compressed)/3*64+64 {
-		return fmt.Errorf("%w: it claims %d bytes, which don't fit in %d", errCorrupt, size, len(b.compressed))
+		return fmt.Errorf("%w: claims %d bytes, more than %d compressed bytes can hold", errCorrupt, size, len(b.compressed))
 	}
 	if err := b.claim(int64(size)); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.opts.Now()
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		h.answer(w, versionUnknown, http.StatusMethodNotAllowed, "remote write takes POST only")
+		h.answer(w, versionUnknown, http.StatusMethodNotAllowed, "remote write supports only POST")
 		return
 	}
 	v, err := negotiate(r.Header)
@@ -146,7 +146,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		case d.refusals.has(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests
 		}
-		h.opts.Logger.Debug("remote write refused samples", "tenant", d.tenant, "version", v, "reason", text)
+		h.opts.Logger.Debug("remote write: rejected samples", "tenant", d.tenant, "version", v, "reason", text)
 	}
 	switch code {
 	case http.StatusServiceUnavailable:

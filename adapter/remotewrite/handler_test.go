@@ -228,9 +228,9 @@ func TestAnswers(t *testing.T) {
 				}
 				return nil
 			}
-		}, 400, "", 1, `1 of 2 samples refused: too_old (1 sample), such as: {__name__="a"} at 1: sample is older than the retention`},
+		}, 400, "", 1, `1 of 2 samples rejected: too_old (1 sample), such as: {__name__="a"} at 1: the sample is older than the retention`},
 		"too far ahead": {func(r *recorder) { r.floatErr = func(int64) error { return storage.ErrTooFarAhead } }, 400, "", 0, "too_far_ahead (2 samples)"},
-		"dropped by a clock": {func(r *recorder) {
+		"were deleted because a clock was fast": {func(r *recorder) {
 			r.floatErr = func(t int64) error {
 				if t == 1 {
 					return fmt.Errorf("%w, up to then", storage.ErrDroppedAhead)
@@ -344,7 +344,7 @@ func TestRefusalText(t *testing.T) {
 	require.Equal(t, 400, w.Code)
 	text := w.Body.String()
 	require.LessOrEqual(t, len(text), 1024, "Prometheus logs no more")
-	require.Contains(t, text, "56 of 60 samples refused: duplicate_label (51 samples), such as: ")
+	require.Contains(t, text, "56 of 60 samples rejected: duplicate_label (51 samples), such as: ")
 	require.Contains(t, text, "empty_label_name (3 samples), such as: ")
 	require.Contains(t, text, "missing_metric_name (2 samples), such as: ")
 	for _, c := range strings.TrimSuffix(text, "\n") {
@@ -423,12 +423,12 @@ func TestMetrics(t *testing.T) {
 	}})))
 	post(h, "text/plain", nil)
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP cassia_write_samples_total Samples and histograms by result: stored (durable), rejected (answered with a reason), dropped (by a rule of --write.relabel-file).
+# HELP cassia_write_samples_total Samples and histograms received by remote write, by result: stored (durable), rejected (the response has the reason), dropped (by a rule of --write.relabel-file).
 # TYPE cassia_write_samples_total counter
 cassia_write_samples_total{result="dropped"} 0
 cassia_write_samples_total{result="rejected"} 2
 cassia_write_samples_total{result="stored"} 10
-# HELP cassia_write_rejected_samples_total Samples and histograms that were rejected, by reason.
+# HELP cassia_write_rejected_samples_total Samples and histograms rejected by remote write, by reason.
 # TYPE cassia_write_rejected_samples_total counter
 cassia_write_rejected_samples_total{reason="missing_metric_name"} 2
 # HELP cassia_write_requests_total Remote write requests by protocol version and status code.
@@ -436,7 +436,7 @@ cassia_write_rejected_samples_total{reason="missing_metric_name"} 2
 cassia_write_requests_total{code="204",version="1.0"} 1
 cassia_write_requests_total{code="400",version="2.0"} 1
 cassia_write_requests_total{code="415",version="unknown"} 1
-# HELP cassia_write_in_flight_bytes Bytes of requests that are being read and decoded, compressed and decompressed.
+# HELP cassia_write_in_flight_bytes Bytes of remote write requests in flight, compressed and decompressed.
 # TYPE cassia_write_in_flight_bytes gauge
 cassia_write_in_flight_bytes 0
 `), "cassia_write_samples_total", "cassia_write_rejected_samples_total", "cassia_write_requests_total", "cassia_write_in_flight_bytes"))

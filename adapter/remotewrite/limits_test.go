@@ -54,7 +54,7 @@ func TestTenantRate(t *testing.T) {
 	refused := s.sendAs(t, "a", "m4", "m5", "m6")
 	require.Equal(t, http.StatusTooManyRequests, refused.Code)
 	require.Equal(t, "2", refused.Header().Get("Retry-After"))
-	require.Contains(t, refused.Body.String(), `limit samples_per_second of tenant "a": more than 1 samples a second`)
+	require.Contains(t, refused.Body.String(), `limit samples_per_second of tenant "a": more than 1 samples per second`)
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "b", "m4", "m5", "m6").Code, "others aren't disturbed")
 	require.Len(t, s.stored(t, "a"), 3, "nothing of what was refused is stored")
 	now = now.Add(2 * time.Second)
@@ -73,7 +73,7 @@ func TestTenantSeries(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m1", "m2").Code)
 	partly := s.sendAs(t, "a", "m1", "m3", "m2")
 	require.Equal(t, http.StatusBadRequest, partly.Code, "known series must not wait behind new ones")
-	require.Contains(t, partly.Body.String(), "1 of 3 samples refused: active_series (1 sample)")
+	require.Contains(t, partly.Body.String(), "1 of 3 samples rejected: active_series (1 sample)")
 	require.Len(t, s.stored(t, "a"), 3, "m2 came at another time than before")
 	require.Equal(t, 2, s.store.ActiveSeries("a"))
 
@@ -85,7 +85,7 @@ func TestTenantSeries(t *testing.T) {
 	long := s.sendAs(t, "c", "longer", "short")
 	require.Equal(t, http.StatusBadRequest, long.Code)
 	require.Contains(t, long.Body.String(), "label_value_too_long")
-	require.Contains(t, long.Body.String(), "at most 5 are taken")
+	require.Contains(t, long.Body.String(), "bytes; the maximum is 5")
 	require.Len(t, s.stored(t, "c"), 1)
 	require.Zero(t, s.store.ActiveSeries("nobody"))
 }

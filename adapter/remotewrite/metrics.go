@@ -34,11 +34,12 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	f := promauto.With(reg)
 	samples := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_write_samples_total",
-		Help: "Samples and histograms by result: stored (durable), rejected (answered with a reason), dropped (by a rule of --write.relabel-file).",
+		Help: "Samples and histograms received by remote write, by result: stored (durable), rejected (the response has the reason), " +
+			"dropped (by a rule of --write.relabel-file).",
 	}, []string{"result"})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_write_in_flight_bytes",
-		Help: "Bytes of requests that are being read and decoded, compressed and decompressed.",
+		Help: "Bytes of remote write requests in flight, compressed and decompressed.",
 	}, func() float64 { return float64(inFlight()) })
 	return &metrics{
 		stored:   samples.WithLabelValues("stored"),
@@ -46,15 +47,15 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		ruled:    samples.WithLabelValues("dropped"),
 		reasons: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_write_rejected_samples_total",
-			Help: "Samples and histograms that were rejected, by reason.",
+			Help: "Samples and histograms rejected by remote write, by reason.",
 		}, []string{"reason"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_dropped_total",
-			Help: "Exemplars that were not stored: invalid, too old, too far ahead, or of a series that was refused.",
+			Help: "Exemplars received by remote write that were not stored: invalid, too old, too far in the future, or of a rejected series.",
 		}),
 		exemplars: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_total",
-			Help: "Exemplars that were stored.",
+			Help: "Exemplars received by remote write that were stored.",
 		}),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_write_requests_total",
@@ -62,7 +63,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"version", "code"}),
 		ack: f.NewHistogram(prometheus.HistogramOpts{
 			Name:                            "cassia_write_ack_seconds",
-			Help:                            "Time from a request's headers to its acknowledgement, for requests whose samples became durable.",
+			Help:                            "Duration of remote write requests whose samples were stored, from the request headers to the response.",
 			Buckets:                         []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 			NativeHistogramBucketFactor:     1.1,
 			NativeHistogramMaxBucketNumber:  100,
@@ -70,11 +71,11 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}),
 		received: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_received_bytes_total",
-			Help: "Compressed bytes of remote write requests.",
+			Help: "Compressed bytes of remote write request bodies.",
 		}),
 		decoded: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_decoded_bytes_total",
-			Help: "Decompressed bytes of remote write requests.",
+			Help: "Decompressed bytes of remote write request bodies.",
 		}),
 		codes: map[answer]prometheus.Counter{},
 	}

@@ -29,8 +29,8 @@ const (
 
 // The body of one version has none of the fields of the other: decoded by the other, it is a message of nothing, which would be acknowledged.
 var (
-	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type says 2.0: send it with proto=" + messageV1)
-	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type says 1.0: send it with proto=" + messageV2)
+	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type is for 2.0; send it with proto=" + messageV1)
+	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type is for 1.0; send it with proto=" + messageV2)
 )
 
 // negotiate returns the protocol of a request by its headers. Without a content type, or without the
@@ -38,7 +38,7 @@ var (
 // An error means 415.
 func negotiate(header http.Header) (version, error) {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "snappy") {
-		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported, send snappy (block format)", encoding)
+		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported; send snappy (block format)", encoding)
 	}
 	switch contentType := header.Get("Content-Type"); contentType {
 	case "", mediaType, mediaType + ";proto=" + messageV1:
@@ -54,7 +54,7 @@ func negotiate(header http.Header) (version, error) {
 func parseContentType(contentType string) (version, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || media != mediaType {
-		return versionUnknown, fmt.Errorf("content type %.128q isn't supported, send %s;proto=%s", contentType, mediaType, messageV2)
+		return versionUnknown, fmt.Errorf("content type %.128q isn't supported; send %s;proto=%s", contentType, mediaType, messageV2)
 	}
 	switch message, named := params["proto"]; {
 	case !named || message == messageV1:
@@ -62,6 +62,6 @@ func parseContentType(contentType string) (version, error) {
 	case message == messageV2:
 		return version2, nil
 	default:
-		return versionUnknown, fmt.Errorf("message %.128q isn't supported, send %s or %s", message, messageV2, messageV1)
+		return versionUnknown, fmt.Errorf("message %.128q isn't supported; send %s or %s", message, messageV2, messageV1)
 	}
 }

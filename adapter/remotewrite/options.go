@@ -65,14 +65,14 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxCompressed < 1 || o.MaxDecoded < 1 || o.MaxDecoded > maxMaxDecoded:
-		return fmt.Errorf("%w: a body must have room for 1 byte, and for %d at most", ErrOptions, maxMaxDecoded)
+		return fmt.Errorf("%w: a body must be between 1 and %d bytes", ErrOptions, maxMaxDecoded)
 	case o.MaxInFlight < o.MaxCompressed+o.MaxDecoded:
-		return fmt.Errorf("%w: the greatest request, %d bytes compressed and %d decoded, doesn't fit in %d bytes",
+		return fmt.Errorf("%w: the largest request, %d bytes compressed and %d decoded, exceeds %d bytes",
 			ErrOptions, o.MaxCompressed, o.MaxDecoded, o.MaxInFlight)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After is told in whole seconds, at least one", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
 	case o.Logger == nil || o.Now == nil:
-		return fmt.Errorf("%w: logger and clock are needed", ErrOptions)
+		return fmt.Errorf("%w: logger and clock are required", ErrOptions)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (r rejections) text(stored int) string {
 	slices.SortStableFunc(sorted, func(a, b rejection) int { return b.samples - a.samples })
 	var out strings.Builder
 	refused := r.samples()
-	fmt.Fprintf(&out, "%d of %d samples refused", refused, refused+stored)
+	fmt.Fprintf(&out, "%d of %d samples rejected", refused, refused+stored)
 	separator := ": "
 	for _, one := range sorted {
 		line := separator + one.reason + " (" + one.count() + ")"

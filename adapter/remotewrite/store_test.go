@@ -126,7 +126,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 				req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, good, series}}
 				w := post(s, contentType, encode(req))
 				require.Equal(t, 400, w.Code)
-				require.Contains(t, w.Body.String(), "2 of 3 samples refused: "+reason+" (2 samples), such as: ")
+				require.Contains(t, w.Body.String(), "2 of 3 samples rejected: "+reason+" (2 samples), such as: ")
 				require.Less(t, w.Body.Len(), 1024)
 			}
 			require.Equal(t, linesOfV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good}})), s.stored(t, tenant.Default))
@@ -149,7 +149,7 @@ func TestFullHead(t *testing.T) {
 	require.Equal(t, 429, w.Code)
 	require.Equal(t, "30", w.Header().Get("Retry-After"))
 	require.Equal(t, "1", w.Header().Get(headerSamplesWritten))
-	require.Contains(t, w.Body.String(), "1 of 2 samples refused: too_many_series (1 sample)")
+	require.Contains(t, w.Body.String(), "1 of 2 samples rejected: too_many_series (1 sample)")
 	require.Len(t, s.stored(t, tenant.Default), 2, "the known series' samples")
 }
 

@@ -70,11 +70,11 @@ func New(store *storage.Store, o Options) *Monitor {
 	f := promauto.With(o.Registerer)
 	m := &Monitor{o: o, newBatch: func(tenant string) adapter.Batch { return store.NewBatch(tenant) }, metrics: metrics{
 		samples: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_samples_total",
-			Help: "Samples of the process' own metrics that were stored."}),
+			Help: "Samples of Cassia's own metrics that were stored."}),
 		refused: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_refused_samples_total",
-			Help: "Samples of the process' own metrics that the store refused singly, such as those of series above the limit."}),
+			Help: "Samples of Cassia's own metrics that were rejected individually, for example because of a series limit."}),
 		rounds: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_self_monitoring_rounds_total",
-			Help: "Rounds of storing the process' own metrics, by result: stored, or skipped because the store didn't take them."}, []string{"result"}),
+			Help: "Self-monitoring scrapes by result: stored, or skipped because the store was unavailable."}, []string{"result"}),
 	}}
 	m.metrics.rounds.WithLabelValues(roundStored)
 	m.metrics.rounds.WithLabelValues(roundSkipped)
@@ -115,7 +115,7 @@ func (m *Monitor) Round(ctx context.Context, at time.Time) {
 	default:
 		m.metrics.rounds.WithLabelValues(roundSkipped).Inc()
 		if !m.failing {
-			m.o.Logger.Warn("the process' own metrics aren't stored; the next round may be", "err", err)
+			m.o.Logger.Warn("can't store Cassia's own metrics; the next scrape retries", "err", err)
 		}
 		m.failing = true
 	}

@@ -178,7 +178,7 @@ func TestMetricsThatCantBeGathered(t *testing.T) {
 				`{__name__="a"}`: "0@-60 stale@-45 0@-30", `{__name__="b"}`: "0@-60 stale@-45 0@-30",
 				`{__name__="up"}`: "1@-60 0@-45 1@-30", `{__name__="scrape_samples_scraped"}`: "2@-60 0@-45 2@-30",
 			}, r.stored())
-			require.Contains(t, r.log.String(), "can't be gathered")
+			require.Contains(t, r.log.String(), "can't gather Cassia's own metrics")
 			require.Zero(t, r.skipped(), "the store took what there was")
 		})
 	}
@@ -200,7 +200,7 @@ func TestWhatTheStoreRefusesIsGivenUp(t *testing.T) {
 	r.round(15)
 	r.round(30)
 	require.Equal(t, 2.0, r.skipped())
-	require.Equal(t, 1, strings.Count(r.log.String(), "aren't stored"), "the first of several is logged")
+	require.Equal(t, 1, strings.Count(r.log.String(), "can't store Cassia's own metrics"), "the first of several is logged")
 
 	limit("tenants: {" + Tenant + ": {active_series: 4}}")
 	gauges.WithLabelValues("b").Set(2)

@@ -20,7 +20,7 @@ import (
 )
 
 // errTooMany means that a round has more samples than Options.MaxSamples.
-var errTooMany = errors.New("selfmonitoring: more metrics than are stored")
+var errTooMany = errors.New("selfmonitoring: too many metrics to store")
 
 // round is one gathering of all metrics.
 type round struct {
@@ -51,7 +51,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	var failed *gatherError
 	switch {
 	case errors.As(err, &failed):
-		m.o.Logger.Warn("the process' own metrics can't be gathered", "err", err)
+		m.o.Logger.Warn("can't gather Cassia's own metrics", "err", err)
 		r.in.Release() // The metrics gathered so far are incomplete.
 		r, up = m.newRound(ctx, at), 0
 	case err != nil:

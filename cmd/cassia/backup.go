@@ -26,16 +26,20 @@ type backupCommand struct {
 }
 
 func addBackup(app *kingpin.Application) subcommand {
-	cmd := app.Command("backup", "Copy all that is stored into a folder or a bucket, while a server uses it or not: what was acknowledged before is in the copy. "+
-		"Files that are there already aren't copied again. For a cluster, see docker/cassandra/snapshot.")
+	cmd := app.Command("backup", "Back up a data directory to a folder or a bucket, with or without a running server. The backup contains every write "+
+		"acknowledged before it started. Files that an earlier backup already copied are not copied again. For a cluster, see "+
+		"docker/cassandra/snapshot.")
 	var c backupCommand
-	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.dir)
-	cmd.Flag("to", "Folder of the backups, best on another disk: each is a directory in it, complete by itself. Or a bucket, as s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION, with credentials from the environment.").
+	cmd.Flag("storage.path", "Data directory.").Default("data").StringVar(&c.dir)
+	cmd.Flag("to", "Where to write backups: a folder, preferably on another disk, or a bucket, as "+
+		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION with credentials from the environment. Each backup is a "+
+		"complete directory in it.").
 		Required().StringVar(&c.to.At)
 	c.server = serverOfDirectoryFlags(cmd)
 	c.to.KeepFlags(cmd, "")
 	c.to.KeyFlag(cmd, "")
-	cmd.Flag("take-over", "Back up even if the newest backup there is of another copy of this store, such as the one that it was restored from. Give it once, when the other copy is no longer used.").
+	cmd.Flag("take-over", "Back up even if the newest backup belongs to another copy of this store, such as the one it was restored from. Set this "+
+		"once, after the other copy is no longer in use.").
 		BoolVar(&c.to.TakeOver)
 	return subcommand{cmd.FullCommand(), c.run}
 }
@@ -70,16 +74,16 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err != nil && !errors.As(err, &retention) {
 		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
 	}
-	fmt.Printf("backup %s: %d files, %d bytes, of which %d files, %d bytes were copied, in %s\n", c.to.Name(name), stats.Files, stats.Bytes,
-		stats.Copied, stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
+		count(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
 	if stats.Removed > 0 {
-		fmt.Printf("removed %d older backups\n", stats.Removed)
+		fmt.Printf("removed %s\n", count(stats.Removed, "older backup"))
 	}
 	if stats.Future != "" {
-		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
+		fmt.Printf("no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))
 	}
 	if err := c.to.Remember(snapshots, name); err != nil {
-		fmt.Fprintln(os.Stderr, "warning: where the backup is can't be noted: "+oneLine(err))
+		fmt.Fprintln(os.Stderr, "warning: can't record the location of the backup: "+oneLine(err))
 	}
 	return errors.Join(err, c.printVerified(stats))
 }
@@ -93,7 +97,7 @@ func (c *backupCommand) checkStore() error {
 func atStore(dir string, err error) error {
 	switch {
 	case errors.Is(err, pebble.ErrNoData):
-		return fmt.Errorf("%s: there are no data of Cassia's", dir)
+		return fmt.Errorf("%s: no Cassia data found", dir)
 	case err != nil:
 		return fmt.Errorf("%s: %w", dir, err)
 	}

@@ -28,7 +28,7 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		return command.run(context.Background())
 	}
 	empty := t.TempDir()
-	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+t.TempDir()), "there are no data of Cassia's")
+	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+t.TempDir()), "no Cassia data found")
 	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(t.TempDir(), "x"), "--from="+empty), "no complete backup")
 	_, err := parse([]string{"backup", "--storage.path=" + empty, "--to=" + empty, "--keep=-1"})
 	require.ErrorContains(t, err, "--keep=-1")
@@ -45,7 +45,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
 	for to, want := range map[string]string{
 		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
-		other: "has a store", made[0]: "it is a backup, or in one",
+		other: "contains a store", made[0]: "it is a backup, or inside one",
 	} {
 		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
 			stderr.Reset()
@@ -55,7 +55,7 @@ func TestBackupsIntoTheData(t *testing.T) {
 		}
 	}
 	for to, want := range map[string]string{
-		folder: "is the folder of the backups", filepath.Join(folder, "restored"): "is in the folder of the backups", made[0]: "it is a backup, or in one",
+		folder: "is the backup folder; restore to another directory", filepath.Join(folder, "restored"): "is inside the backup folder", made[0]: "it is a backup, or inside one",
 	} {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"restore", "--from=" + folder, "--storage.path=" + to}, &stderr))
@@ -63,10 +63,10 @@ func TestBackupsIntoTheData(t *testing.T) {
 	}
 	stderr.Reset()
 	require.Equal(t, 1, run([]string{"restore", "--from=" + made[0], "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
-	require.Contains(t, stderr.String(), "which is one itself: restore from its folder, with --backup="+filepath.Base(made[0]))
+	require.Contains(t, stderr.String(), "which is itself a backup; restore it from its parent folder, with --backup="+filepath.Base(made[0]))
 	stderr.Reset()
 	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + made[0], "--to=" + filepath.Join(t.TempDir(), "x")}, &stderr))
-	require.Contains(t, stderr.String(), "is a backup (made by cassia backup); restore it")
+	require.Contains(t, stderr.String(), "is a backup (created by cassia backup); restore it: cassia restore --from=")
 	require.Equal(t, before, []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")})
 }
 
@@ -122,7 +122,7 @@ func TestBackupsAtOneMoment(t *testing.T) {
 			made++
 			continue
 		}
-		require.Contains(t, text, "another backup into this folder is under way: "+filepath.Join(folder, "shared")+" (locked by this process")
+		require.Contains(t, text, "another backup to this destination is in progress: "+filepath.Join(folder, "shared")+" (locked by this process")
 		require.NotContains(t, text, "resource temporarily unavailable")
 	}
 	names, err := filepath.Glob(filepath.Join(folder, "shared", "*Z-*"))
@@ -166,11 +166,11 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	}
 	status, text := post("?claim=" + killed)
 	require.Equal(t, 500, status)
-	require.Contains(t, text, "the command has another --storage.path", "nothing is made for whom it isn't removed")
+	require.Contains(t, text, "the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path", "nothing is made for whom it isn't removed")
 	require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644)) // It is killed while it waits for the answer.
 	status, text = post("?claim=" + killed)
 	require.Equal(t, 500, status)
-	require.Contains(t, text, "the process that the snapshot was made for has ended")
+	require.Contains(t, text, "the process that requested the snapshot has exited")
 	require.Empty(t, left())
 
 	status, text = post("")
@@ -184,7 +184,7 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 
 	again := startServe(t, "--storage.path="+dir)
 	require.NoError(t, again.stop())
-	require.Contains(t, again.log.String(), "there are snapshots, whose files take space until they are removed")
+	require.Contains(t, again.log.String(), "snapshots exist; their files use disk space until the snapshots are removed")
 	require.Len(t, left(), 1)
 
 	// The server of another directory makes none.
@@ -192,7 +192,7 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	elsewhere := cassiatest.StoreWith(t, 1)
 	other := startServe(t, "--storage.path="+elsewhere)
 	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + other.URL}, &stderr))
-	require.Contains(t, stderr.String(), "the command has another --storage.path")
+	require.Contains(t, stderr.String(), "the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
 	require.NoDirExists(t, filepath.Join(elsewhere, snapshotsFolder))
 	require.Len(t, left(), 1)
 }
@@ -204,13 +204,13 @@ func TestBackupFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"backup", "--storage.path=" + dir, "--to=s3://key:secret@bucket"}, "must not have credentials"},
-		{[]string{"backup", "--storage.path=" + dir, "--to=" + dir, "--key-file=x"}, "a key is for backups in a bucket"},
+		{[]string{"backup", "--storage.path=" + dir, "--to=s3://key:secret@bucket"}, "must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials"},
+		{[]string{"backup", "--storage.path=" + dir, "--to=" + dir, "--key-file=x"}, "the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted"},
 		{[]string{"restore", "--storage.path=" + dir, "--from=s3://b"}, "must have 3 to 63"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.keep=3"}, "need --backup.to"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.to=x", "--backup.every=1s"}, "from 1m to 1y"},
-		{[]string{"serve", "--storage.path=" + dir, "--backup.to=s3://bucket?secret_key=x"}, "must not have credentials"},
-		{[]string{"serve", "--storage.engine=cassandra", "--cassandra.hosts=x", "--backup.to=x"}, "over Cassandra, docker/cassandra/snapshot"},
+		{[]string{"serve", "--storage.path=" + dir, "--backup.to=s3://bucket?secret_key=x"}, "must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials"},
+		{[]string{"serve", "--storage.engine=cassandra", "--cassandra.hosts=x", "--backup.to=x"}, "applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot"},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(c.args, &stderr), c.args)

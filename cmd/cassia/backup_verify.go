@@ -11,9 +11,9 @@ import (
 // hold all of the store.
 func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if c.to.InBucket() {
-		fmt.Printf("verified: %d files block by block; of the %d others, rows were when they were uploaded\n", stats.Verified, stats.Files-stats.Verified)
+		fmt.Printf("verified: %s block by block; the other %d were verified when they were uploaded\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
 	} else {
-		fmt.Printf("verified: %d files block by block, the %d others against their checksums\n", stats.Verified, stats.Files-stats.Verified)
+		fmt.Printf("verified: %s block by block, and the other %d by checksum\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
 	}
 	for _, text := range slices.Concat(stats.Unreadable, stats.Rotten) {
 		fmt.Println(text)
@@ -24,6 +24,7 @@ func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if len(stats.Damaged) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, cassia restore --damaged --from=%s mends it from an older backup",
+	return fmt.Errorf("%s: %s, and the backup %s contains the damage; no older backup was removed. Run cassia check to list the missing data, "+
+		"and cassia restore --damaged --from=%s to repair the store from an older backup",
 		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, &c.to)
 }

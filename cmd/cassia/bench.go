@@ -30,8 +30,8 @@ type benchConfig struct {
 }
 
 func addBench(app *kingpin.Application) subcommand {
-	cmd := app.Command("bench", "Send generated samples to any server that takes remote write, and measure it. "+
-		"Every value can be computed again, so what was stored can be compared with what was sent.")
+	cmd := app.Command("bench", "Send generated samples to any server that accepts remote write, and measure how it performs. Sample values are "+
+		"reproducible, so stored samples can be compared with sent ones.")
 	c := &benchConfig{}
 	declareBench(cmd, c)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -42,34 +42,34 @@ func addBench(app *kingpin.Application) subcommand {
 }
 
 func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
-	cmd.Flag("url", "Where to send: a remote write URL.").Default("http://localhost:9201/api/v1/write").StringVar(&c.options.URL)
-	cmd.Flag("protocol", "Version of remote write.").Default("1.0").EnumVar(&c.protocol, string(bench.V1), string(bench.V2))
-	cmd.Flag("tenant", "Value of the header X-Scope-OrgID; none is sent if empty.").StringVar(&c.options.Tenant)
-	cmd.Flag("senders", "Requests at one time.").Default("4").IntVar(&c.options.Senders)
-	cmd.Flag("request-samples", "Samples in a request, at most.").Default("2000").IntVar(&c.options.RequestSamples)
-	cmd.Flag("retry-for", "How long a request is tried again before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
+	cmd.Flag("url", "Remote write URL to send to.").Default("http://localhost:9201/api/v1/write").StringVar(&c.options.URL)
+	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol, string(bench.V1), string(bench.V2))
+	cmd.Flag("tenant", "Value of the X-Scope-OrgID header. If empty, the header is not sent.").StringVar(&c.options.Tenant)
+	cmd.Flag("senders", "Number of concurrent requests.").Default("4").IntVar(&c.options.Senders)
+	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
+	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
 
-	cmd.Flag("series", "Series at one time: those of a node exporter and its applications, 1000 a target.").Default("20000").IntVar(&c.workload.Series)
-	cmd.Flag("interval", "Time between two samples of a series.").Default("15s").DurationVar(&c.interval)
-	cmd.Flag("duration", "Time that the samples cover.").Default("1h").DurationVar(&c.duration)
-	cmd.Flag("start", "Time of the first sample: RFC 3339, or how long ago, such as 6h. Default: so that the last one is now; in real time, now.").StringVar(&c.start)
-	cmd.Flag("speed", "How many times faster than real time to send; 0: as fast as possible.").Default("0").Float64Var(&c.options.Speed)
-	cmd.Flag("rate", "Samples a second, at most; 0: no limit.").Default("0").Float64Var(&c.options.Rate)
-	cmd.Flag("churn", "Share of the targets that is replaced by new ones in an hour: 0 to 60.").Default("0").Float64Var(&c.workload.ChurnPerHour)
-	cmd.Flag("histograms", "Native histograms among the 1000 series of a target.").Default("0").IntVar(&c.workload.Histograms)
-	cmd.Flag("odd", "Series of NaN, infinities and other odd values in each target.").Default("0").IntVar(&c.workload.Odd)
-	cmd.Flag("late-percent", "Share of the samples that are sent late, so out of order.").Default("0").IntVar(&c.workload.LatePercent)
-	cmd.Flag("late-steps", "How many intervals late those are sent.").Default("10").IntVar(&c.workload.LateSteps)
-	cmd.Flag("extra-labels", "Labels of each series besides a node exporter's.").Default("0").IntVar(&c.workload.ExtraLabels)
-	cmd.Flag("seed", "Changes all values.").Default("1").Uint64Var(&c.workload.Seed)
+	cmd.Flag("series", "Number of active series. Each target has 1000, of a node exporter and its applications.").Default("20000").IntVar(&c.workload.Series)
+	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").DurationVar(&c.interval)
+	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
+	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: the last sample is now; in real time, the first is.").StringVar(&c.start)
+	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").Float64Var(&c.options.Speed)
+	cmd.Flag("rate", "Maximum number of samples sent per second; 0 means no limit.").Default("0").Float64Var(&c.options.Rate)
+	cmd.Flag("churn", "Churn: fraction of the targets replaced by new ones per hour, 0 to 60.").Default("0").Float64Var(&c.workload.ChurnPerHour)
+	cmd.Flag("histograms", "Number of native histograms among the 1000 series of each target.").Default("0").IntVar(&c.workload.Histograms)
+	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").IntVar(&c.workload.Odd)
+	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").IntVar(&c.workload.LatePercent)
+	cmd.Flag("late-steps", "How late they are sent, in intervals.").Default("10").IntVar(&c.workload.LateSteps)
+	cmd.Flag("extra-labels", "Number of labels per series in addition to the labels of a node exporter.").Default("0").IntVar(&c.workload.ExtraLabels)
+	cmd.Flag("seed", "Seed of the generator; another seed gives other sample values.").Default("1").Uint64Var(&c.workload.Seed)
 
-	cmd.Flag("pid", "Process of the server, if it runs on this machine (Linux): reports its CPU and memory.").IntVar(&c.options.PID)
-	cmd.Flag("dir", "Directory of the server's data: reports its size.").StringVar(&c.options.Dir)
-	cmd.Flag("json", "Write the report as JSON.").BoolVar(&c.asJSON)
-	cmd.Flag("verify", "Afterwards, read everything back by remote read and compare it bit by bit.").BoolVar(&c.verify)
-	cmd.Flag("read-url", "Remote read URL. Default: that of remote write, with read for write.").StringVar(&c.readURL)
-	cmd.Flag("ack-log", "File to write into which samples were acknowledged.").StringVar(&c.ackLog)
-	cmd.Flag("verify-log", "Send nothing: read back and compare what such a file says was acknowledged.").StringVar(&c.verifyLog)
+	cmd.Flag("pid", "Process ID of the server, if it runs on this machine (Linux): the report includes its CPU and memory.").IntVar(&c.options.PID)
+	cmd.Flag("dir", "Data directory of the server: the report includes its size.").StringVar(&c.options.Dir)
+	cmd.Flag("json", "Print the report as JSON.").BoolVar(&c.asJSON)
+	cmd.Flag("verify", "After sending, read all samples back through remote read and compare them bit by bit.").BoolVar(&c.verify)
+	cmd.Flag("read-url", `Remote read URL. Default: the remote write URL with "read" instead of "write".`).StringVar(&c.readURL)
+	cmd.Flag("ack-log", "File in which to record the acknowledged samples.").StringVar(&c.ackLog)
+	cmd.Flag("verify-log", "Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
 }
 
 // complete derives what the flags leave open.
@@ -78,7 +78,7 @@ func (c *benchConfig) complete(now time.Time) error {
 	if c.readURL == "" {
 		base, ok := strings.CutSuffix(c.options.URL, "/write")
 		if !ok && (c.verify || c.verifyLog != "") {
-			return errors.New("--url doesn't end in /write, so say where to read with --read-url")
+			return errors.New("--url doesn't end in /write; set the remote read URL with --read-url")
 		}
 		c.readURL = base + "/read"
 	}
@@ -168,7 +168,7 @@ func (c *benchConfig) verifyFile(ctx context.Context, out io.Writer) error {
 }
 
 // errDamaged means that a server doesn't have what it acknowledged.
-var errDamaged = errors.New("what was read back isn't what was acknowledged")
+var errDamaged = errors.New("the samples read back differ from the acknowledged samples")
 
 func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *bench.Acks, out io.Writer) error {
 	found, err := bench.Verify(ctx, g, acks, bench.Reader{URL: c.readURL, Tenant: c.options.Tenant})

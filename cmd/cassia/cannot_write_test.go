@@ -192,7 +192,7 @@ func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 		c.requireFewLines(p)
 	case want != goesOn:
 		c.requireEnded(p)
-		require.Contains(c.t, p.log.String(), "the data can't be written any more")
+		require.Contains(c.t, p.log.String(), "can't write data any more")
 	default:
 		require.Equal(c.t, http.StatusOK, p.code("/-/healthy"))
 		p.requireAll()
@@ -345,5 +345,5 @@ func TestBelowReserve(t *testing.T) {
 	free(10)
 	code, text := remove(5)
 	require.Equal(t, http.StatusServiceUnavailable, code, text)
-	require.Contains(t, text, "are kept in reserve; make room")
+	require.Contains(t, text, "are kept in reserve; free disk space")
 }

@@ -11,7 +11,8 @@ import (
 )
 
 func addCheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("check", "Verify all stored data and report every problem. Changes nothing. On a data directory, stop the server first; on a "+
+		"cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o) }}
 }
@@ -28,19 +29,22 @@ func check(ctx context.Context, o offline, s *storage.Store) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples, %d rollup chunks of %d bytes, %d files of %d bytes: %d problems\n",
-		stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Rollups, stats.RollupBytes, stats.Files, stats.FileBytes, stats.Problems)
+	fmt.Printf("%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
+		count(stats.Chunks, "chunk"), stats.Bytes, count(int(stats.Samples), "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
+		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))
 	if stats.Problems > 0 {
-		return fmt.Errorf("%s: %d problems", o.Where(), stats.Problems)
+		return fmt.Errorf("%s: %s", o.Where(), count(stats.Problems, "problem"))
 	}
 	return nil
 }
 
 func addInspect(app *kingpin.Application) subcommand {
-	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("inspect", "Print stored rows in readable form. Without a table, print a summary of the store. Changes nothing. On a data "+
+		"directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
-	table := cmd.Arg("table", "Table to show rows of, such as raw or stage.").String()
-	fields := cmd.Arg("field=value", "Key of the partition, and optionally the first fields of the rows' keys, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
+	table := cmd.Arg("table", "Table whose rows to print, such as raw or stage.").String()
+	fields := cmd.Arg("field=value", "Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Println(s) }

@@ -25,14 +25,14 @@ const listenFor = 5 * time.Second
 
 // addDoctor declares a command that examines a store, a directory and a cluster for operators, and changes nothing.
 func addDoctor(app *kingpin.Application) subcommand {
-	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
-		"Nothing is changed. Ends with status 1 if something is an error.")
+	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to do. Changes nothing. Exits with "+
+		"status 1 if any finding is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
-	cmd.Flag("verify-files", "Compare all that a directory's files hold with their checksums, which reads the whole of it.").Default("true").BoolVar(&x.files)
+	cmd.Flag("verify-files", "Read all files of the data directory and verify their checksums.").Default("true").BoolVar(&x.files)
 	retention := config.RetentionFlags(cmd)
-	asJSON := cmd.Flag("json", "Write the findings as JSON.").Bool()
+	asJSON := cmd.Flag("json", "Print the findings as JSON.").Bool()
 	server := &serverToAsk{login: httpConfigFlag(cmd)}
-	cmd.Flag("url", "A running server, such as http://localhost:9201, which is asked to look at what it has open; the flags of a directory or a cluster don't count then.").StringVar(&server.url)
+	cmd.Flag("url", "URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a cluster are then ignored.").StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if server.url != "" {
 			found, err := server.examine(ctx)
@@ -101,7 +101,7 @@ func (x *examination) cluster(ctx context.Context) {
 	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are findings here.
 	f, err := cassandra.ReadFacts(ctx, o)
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be looked at"})
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be examined"})
 		return
 	}
 	look := doctor.ClusterOptions{Keyspace: o.Keyspace, Consistency: o.Consistency}
@@ -147,7 +147,7 @@ func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cas
 func unopened(err error) doctor.Finding {
 	return doctor.Finding{
 		Level: doctor.Error, What: "the store can't be opened: " + oneLine(err),
-		Why: "`cassia serve` can't open it either; processes, waiting work and damage can't be looked at",
+		Why: "`cassia serve` can't open it either; processes, pending work and damage can't be examined",
 	}
 }
 
@@ -155,11 +155,11 @@ func unopened(err error) doctor.Finding {
 // server.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
-		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",
-		Do: "the first `cassia serve` makes it",
+		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags point to the wrong location",
+		Do: "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
-		f.Level, f.Do = doctor.Error, "name the directory that `cassia serve` has; where it has none yet, start it"
+		f.Level, f.Do = doctor.Error, "set the data directory of `cassia serve`; if it has none yet, start it"
 	}
 	return f
 }
@@ -177,7 +177,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 	case errors.Is(err, engine.ErrUnavailable):
 		x.add(doctor.Finding{
 			Level: doctor.Error, What: "the store can't be read: " + oneLine(err),
-			Why: "writes and queries fail in the same way; processes, waiting work and damage can't be looked at",
+			Why: "writes and queries fail for the same reason; processes, pending work and damage can't be examined",
 		})
 		return nil
 	case err != nil:
@@ -198,16 +198,16 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 func (x *examination) directory(ctx context.Context) {
 	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": there is no such directory", Why: "nothing can be looked at", Do: "name the directory that `cassia serve` has"})
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` couldn't read it either", Do: "run as the user that owns it"})
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either", Do: "run this command as the owner of the directory"})
 		return
 	}
 	x.add(doctor.Directory(d), doctor.Finding{
 		Level: doctor.OK,
-		What:  "not looked at, for a directory belongs to one process: nodes, replication, commit log, schema, clocks, processes, leases",
+		What:  "not examined, because a data directory has only one process: nodes, replication, commit log, schema, clocks, processes, leases",
 	})
 	o := pebbleOptions()
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
@@ -215,8 +215,8 @@ func (x *examination) directory(ctx context.Context) {
 	if errors.Is(err, pebble.ErrNoData) {
 		if err := pebble.CheckForeign(x.Path); err != nil {
 			x.add(doctor.Finding{
-				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` makes no store there: the flag leads elsewhere than it should",
-				Do: "name the directory that `cassia serve` has",
+				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
+				Do: "set the data directory of `cassia serve`",
 			})
 			return
 		}
@@ -225,8 +225,8 @@ func (x *examination) directory(ctx context.Context) {
 	}
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
-			Level: doctor.Note, What: "a process has it open, so the store can't be looked at from outside", Why: "waiting work and damage aren't known",
-			Do: "ask that process: cassia doctor --url=http://localhost:9201\nor stop it, and look again",
+			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside", Why: "pending work and damage are unknown",
+			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
 		})
 		return
 	}

@@ -30,24 +30,25 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	base := strings.TrimRight(s.url, "/")
 	if err := answers(ctx, client, base+"/-/healthy"); err != nil {
 		return []doctor.Finding{{
-			Level: doctor.Error, What: oneLine(err), Why: "no server of Cassia's answers there, so senders and Grafana have no answer either",
-			Do: "look whether it runs, at its log, and whether the URL is that which it listens on",
+			Level: doctor.Error, What: oneLine(err), Why: "no Cassia server responds there, so senders and Grafana get no response either",
+			Do: "check that the server is running, read its log, and check that the URL matches its listen address",
 		}}, nil
 	}
-	found := []doctor.Finding{{Level: doctor.OK, What: "the server at " + withoutUser(base) + " answers"}}
+	found := []doctor.Finding{{Level: doctor.OK, What: "the server at " + withoutUser(base) + " responds"}}
 	if err := answers(ctx, client, base+"/-/ready"); err != nil {
 		found = append(found, doctor.Finding{
-			Level: doctor.Warning, What: oneLine(err), Why: "queries are refused until it is ready; samples are taken",
-			Do: "wait: after a restart it reads what isn't sealed; its log says when it is ready, or why it can't be",
+			Level: doctor.Warning, What: oneLine(err), Why: "queries fail until the server is ready; samples are accepted",
+			Do: "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
 		})
 	} else {
-		found = append(found, doctor.Finding{Level: doctor.OK, What: "it is ready for queries"})
+		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
 	}
 	theirs, err := s.findings(ctx, client, base+"/api/v1/cassia/health")
 	if err != nil {
 		return append(found, doctor.Finding{
-			Level: doctor.Error, What: oneLine(err), Why: "what the server finds in its store isn't known",
-			Do: "with --auth.file or --web.config.file, log in as an admin: --http.config.file; an earlier release has no such answer",
+			Level: doctor.Error, What: oneLine(err), Why: "the state of the server's store is unknown",
+			Do: "if the server uses --auth.file or --web.config.file, log in as an admin with --http.config.file; releases before this " +
+				"one don't support the request",
 		}), nil
 	}
 	return append(found, theirs...), nil
@@ -75,13 +76,13 @@ func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at stri
 		Data struct{ Findings []doctor.Finding }
 	}
 	if len(body) > maxHealth {
-		return nil, fmt.Errorf("%s: the answer is longer than %d bytes", withoutUser(at), maxHealth)
+		return nil, fmt.Errorf("%s: the response is longer than %d bytes", withoutUser(at), maxHealth)
 	}
 	if err := json.Unmarshal(body, &health); err != nil {
 		return nil, fmt.Errorf("%s: %w", withoutUser(at), err)
 	}
 	if len(health.Data.Findings) == 0 {
-		return nil, errors.New(withoutUser(at) + ": the answer has no findings")
+		return nil, errors.New(withoutUser(at) + ": the response has no findings")
 	}
 	return health.Data.Findings, nil
 }

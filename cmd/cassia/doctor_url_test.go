@@ -28,13 +28,13 @@ func TestDoctorAsksAServer(t *testing.T) {
 	require.Equal(t, "1", r.Value(t, "a", at))
 	found := findingsOf(t, r.URL+"/", "")
 	require.Zero(t, doctor.Count(found, doctor.Error), found)
-	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "it is ready for queries"})
+	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
 	var whats string
 	for _, f := range found {
 		whats += f.What + "\n"
 	}
-	require.Contains(t, whats, dir+" holds ", "the disk")
-	require.Contains(t, whats, "hold samples that aren't sealed", "the store")
+	require.Contains(t, whats, dir+" uses ", "the disk")
+	require.Contains(t, whats, "with unsealed samples, counted once per partition", "the store")
 
 	nobody := httptest.NewServer(nil)
 	nobody.Close()

@@ -20,14 +20,15 @@ import (
 
 // addDownsample declares a command that does by hand what a server does by and by.
 func addDownsample(app *kingpin.Application) subcommand {
-	cmd := app.Command("downsample", "Seal what is staged and settled, make the rollups that are missing, on one machine compact rollups of weeks and months that are over, and count the series of days that are over, in a range of time: after an import, after an upgrade, or where a server lags. "+
-		"It doesn't rest, and may be stopped and run again. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("downsample", "Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and months "+
+		"(data directory only), and counts the series of past days. Use it after an import, after an upgrade, or when a server "+
+		"lags behind. It runs without pauses, and can be interrupted and run again. On a data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	kept := rowRetention(cmd)
-	start := cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest.").String()
-	end := cmd.Flag("end", "Where to end. Default: with the newest.").String()
-	settle := cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").String()
-	dry := cmd.Flag("dry-run", "Only list what would be done. Nothing is changed.").Bool()
+	start := cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").String()
+	end := cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").String()
+	settle := cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").String()
+	dry := cmd.Flag("dry-run", "List the pending work without doing it. Changes nothing.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		r, err := rangeOf(*start, *end, *settle)
 		if err != nil {
@@ -39,7 +40,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 		o.readOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if known := s.ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
-				return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", o.Where(), strings.Join(known, ", "))
+				return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", o.Where(), strings.Join(known, ", "))
 			}
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {
@@ -53,7 +54,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
 		})
 		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
-			return fmt.Errorf("%w before anything was done: run it again", errInterrupted)
+			return fmt.Errorf("%w before any work was done; run it again", errInterrupted)
 		}
 		return err
 	}}
@@ -70,7 +71,8 @@ func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention,
 	cmd.GetFlag("retention.raw").IsSetByUser(&said)
 	return func(engine string) (config.Retention, error) {
 		if engine == config.EngineCassandra && !said {
-			return config.Retention{}, errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
+			return config.Retention{}, errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers " +
+				"use, because they become the TTL of the rows written")
 		}
 		return parse()
 	}
@@ -92,12 +94,12 @@ func rangeOf(start, end, settle string) (downsample.Range, error) {
 		}
 		at, err := parseInstant(f.text)
 		if err != nil {
-			return r, fmt.Errorf("--%s=%s: must be an instant such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
+			return r, fmt.Errorf("--%s=%s: must be a time such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
 		}
 		*f.into = at.UnixMilli()
 	}
 	if r.MinMS >= r.MaxMS {
-		return r, fmt.Errorf("--start=%s --end=%s: the end must come after the start", start, end)
+		return r, fmt.Errorf("--start=%s --end=%s: the end must be after the start", start, end)
 	}
 	return r, nil
 }
@@ -114,22 +116,23 @@ func parseInstant(text string) (time.Time, error) {
 func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
 	began := bar.now()
 	if plan.Steps() == 0 {
-		fmt.Println("there is nothing to do")
+		fmt.Println("nothing to do")
 		return nil
 	}
 	done, err := plan.Run(ctx, s, bar.update)
 	bar.end()
-	fmt.Printf("sealed %s with %s (%d of them again, for what came late); made the rollups of %s, %s; compacted %s of rollups; counted the series of %s; took %s\n",
+	fmt.Printf("sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
+		"counted the series of %s; took %s\n",
 		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
 		count(done.Windows, "window"), count(done.Series, "series"), count(done.Compacted, "window"), count(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
-		fmt.Printf("%s with rows that can't be read, which stay: cassia check names them\n", count(done.Left, "slot"))
+		fmt.Printf("%s with unreadable rows, which were kept; run cassia check to list them\n", count(done.Left, "slot"))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w after %d of %d steps: what is done stays; run it again to go on", errInterrupted, done.Steps, done.All)
+		return fmt.Errorf("%w after %d of %d steps; completed steps are kept. Run it again to continue", errInterrupted, done.Steps, done.All)
 	case err != nil:
-		return fmt.Errorf("%s; run it again to go on", oneLine(err))
+		return fmt.Errorf("%s; run it again to continue", oneLine(err))
 	}
 	return nil
 }
@@ -152,14 +155,15 @@ func printPlan(w io.Writer, plan *downsample.Plan) {
 	for _, c := range plan.Count {
 		fmt.Fprintf(w, "count   %s – %s: tenant %q, series\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant)
 	}
-	fmt.Fprintf(w, "%s, counted once a partition, to seal; %s to roll up; %s to compact; %s to count: %s\n",
+	fmt.Fprintf(w, "%s to seal, counted once per partition; %s to roll up; %s to compact; %s to count: %s\n",
 		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(len(plan.Compact), "window"), count(len(plan.Count), "window"), count(plan.Steps(), "step"))
 }
 
 // printExpired prints what the plan leaves alone.
 func printExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 	if n := len(plan.Expired); n > 0 {
-		fmt.Fprintf(w, "%s are left to a server, for they are past the retention (%s) and would only fill up rollups; if a server keeps them longer, give its retention\n",
+		fmt.Fprintf(w, "%s skipped: they are past the retention (%s), so rollups of them would expire immediately; if a server has a longer "+
+			"retention, set the same here\n",
 			count(n, "staged slot"), kept)
 	}
 }

@@ -16,8 +16,9 @@ import (
 
 // addRetention declares a command that shows the effect of a retention, before a server is given it.
 func addRetention(app *kingpin.Application) subcommand {
-	cmd := app.Command("retention", "Tell what a retention would do: what it would hide that is shown, or show that is hidden, which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
-		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("retention", "Show the effect of a retention: which samples it would hide or show again, which windows exist by resolution and "+
+		"tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a data directory, stop the "+
+		"server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	o.readOnly = true
 	parse := config.RetentionFlags(cmd)
@@ -45,7 +46,7 @@ func addRetention(app *kingpin.Application) subcommand {
 				err = writeRetention(os.Stdout, kept, now)
 			}
 			if err == nil && o.Kind == config.EngineCassandra {
-				fmt.Println("each row in Cassandra keeps the time to live that it was written with: another retention is for what is sealed from then on")
+				fmt.Println("on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 			}
 			return err
 		})
@@ -61,7 +62,7 @@ func writeChanges(w io.Writer, changes []storage.HorizonChange) {
 		fmt.Fprintln(w, changeLine(&c))
 	}
 	if hides {
-		fmt.Fprintln(w, "what is hidden is on the disk until it goes, and a server that is started with a longer retention before shows it again")
+		fmt.Fprintln(w, "hidden samples stay on disk until they are deleted; a server started with a longer retention before then shows them again")
 	}
 }
 
@@ -81,7 +82,7 @@ func changeLine(c *storage.HorizonChange) string {
 	if c.Samples >= 0 {
 		about = fmt.Sprintf(" (about %s)", count(int(c.Samples), "sample"))
 	}
-	return fmt.Sprintf("  would hide %s %s until %s%s, which goes from %s on", of, since, day(c.To), about, day(c.Goes))
+	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since, day(c.To), about, day(c.Goes))
 }
 
 // tally is what there is of a resolution and tenant.
@@ -147,13 +148,13 @@ func writeWindows(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
 		case !k.Goes.After(now):
 			goes = "now"
 		case !k.Hidden.After(now):
-			goes = day(k.Goes) + ", hidden already"
+			goes = day(k.Goes) + ", already hidden"
 		default:
 			goes = day(k.Goes)
 		}
 		note := ""
 		if k.Unrolled > 0 {
-			note = fmt.Sprintf("%s without rollups, which are made first", count(k.Unrolled, "seal"))
+			note = fmt.Sprintf("%s without rollups, which are created first", count(k.Unrolled, "seal"))
 		}
 		fmt.Fprintf(tab, "%s\t%q\t%s\t%s\t%s\t%s\n", k.Resolution, k.Tenant, day(k.Start), day(k.End), goes, note)
 	}

@@ -44,8 +44,8 @@ func TestRetentionTable(t *testing.T) {
 	require.NoError(t, writeWindows(&b, kept, now))
 	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Len(t, lines, 7)
-	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are made first`, fields(lines[2]))
-	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, hidden already`, fields(lines[3]))
+	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are created first`, fields(lines[2]))
+	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, already hidden`, fields(lines[3]))
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
 }

@@ -42,12 +42,12 @@ func TestDownsampleSaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--start=yesterday"}, "--start=yesterday: must be an instant such as 2027-01-01T00:00:00Z or 1798761600"},
-		{[]string{"--start=2000", "--end=1000"}, "--start=2000 --end=1000: the end must come after the start"},
+		{[]string{"--start=yesterday"}, "--start=yesterday: must be a time such as 2027-01-01T00:00:00Z or 1798761600"},
+		{[]string{"--start=2000", "--end=1000"}, "--start=2000 --end=1000: the end must be after the start"},
 		{[]string{"--storage.settle=soon"}, "--storage.settle=soon: must be a duration"},
 		{[]string{"--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d"},
-		{[]string{"--storage.engine=cassandra"}, "--retention.raw is missing: give it"},
-		{[]string{"--storage.path=" + t.TempDir() + "/none"}, "there are no data of Cassia's"},
+		{[]string{"--storage.engine=cassandra"}, "--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers use, because they become the TTL of the rows written"},
+		{[]string{"--storage.path=" + t.TempDir() + "/none"}, "no Cassia data found"},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(append([]string{"downsample"}, c.args...), &stderr), c.args)

@@ -69,9 +69,10 @@ type inUseError struct {
 
 func (e inUseError) Error() string {
 	if e.readOnly {
-		return e.where + ": another process has it open; stop that one, or take a backup, which a server makes while it runs (cassia backup), and look at that"
+		return e.where + ": in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, " +
+			"and examine the backup"
 	}
-	return e.where + ": another process has it open; stop that one, or choose another directory"
+	return e.where + ": in use by another process; stop that process, or choose another directory"
 }
 
 func (inUseError) Unwrap() error { return engine.ErrLocked }
@@ -81,7 +82,7 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	co.Logger = o.log.With("component", "cassandra")
 	e, err := cassandra.Open(ctx, co)
 	if errors.Is(err, cassandra.ErrLogin) {
-		return nil, fmt.Errorf("%s: %s; see --cassandra.username and --cassandra.password-file", c.Where(), oneLine(err))
+		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file", c.Where(), oneLine(err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
@@ -107,7 +108,7 @@ func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) 
 	l.inspection.Go(panics.Contained("examining the cluster", func() {
 		found, err := e.Findings(ctx)
 		if err != nil && ctx.Err() == nil {
-			log.Warn("the cluster could not be looked at", "err", oneLine(err))
+			log.Warn("can't examine the cluster", "err", oneLine(err))
 		}
 		for _, f := range found {
 			log.Warn(f.What, "do", f.Do)

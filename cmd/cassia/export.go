@@ -35,20 +35,23 @@ type exporting struct {
 
 // addExport declares a command that writes a store's samples for other programs.
 func addExport(app *kingpin.Application) subcommand {
-	cmd := app.Command("export", "Write samples for other programs: as blocks of Prometheus' TSDB, OpenMetrics, JSON lines as VictoriaMetrics has them, or CSV. "+
-		"Nothing is changed. Servers may run: one that uses the directory makes a snapshot of it, which is exported and removed.")
+	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON lines in the format of VictoriaMetrics, "+
+		"or CSV. Changes nothing. Servers may be running: a server that uses the data directory takes a snapshot, which is "+
+		"exported and then removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
 	e.readOnly = true
-	cmd.Flag("format", "What to write: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
-	cmd.Flag("output", "Where to: a new file; an empty or new folder, named with a / at its end, for a file a day, which blocks always need; or - for standard output, the default.").
+	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
+	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day (required for blocks); or - for "+
+		"standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
-	cmd.Flag("match", "Selector of the series, such as up{job=\"node\"}; may be given several times. Default: all series.").StringsVar(&e.match)
-	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest sample.").StringVar(&e.start)
-	cmd.Flag("end", "Where to end, with it included. Default: with the newest.").StringVar(&e.end)
-	cmd.Flag("tenant", "Whose samples.").Default("default").StringVar(&e.Tenant)
-	cmd.Flag("block-width", "How wide blocks are: 2h, 6h or 18h, which Prometheus compacts further, or 1d.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
-	cmd.Flag("start-timestamps", "Keep start timestamps in blocks, in chunks that only a recent Prometheus reads.").BoolVar(&e.StartTimestamps)
-	cmd.Flag("rollups", "What to write of times whose raw samples have expired: expand makes as many samples as there were of their rollups, leave leaves them out.").
+	cmd.Flag("match", `Series selector, such as up{job="node"}. Repeatable. Default: all series.`).StringsVar(&e.match)
+	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&e.start)
+	cmd.Flag("end", "End of the time range (inclusive), RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&e.end)
+	cmd.Flag("tenant", "Tenant to export.").Default("default").StringVar(&e.Tenant)
+	cmd.Flag("block-width", "Block duration: 1d, or 2h, 6h or 18h, which Prometheus compacts further.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
+	cmd.Flag("start-timestamps", "Keep start timestamps in blocks. The blocks then need a recent Prometheus.").BoolVar(&e.StartTimestamps)
+	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes as many samples as there were, reconstructed "+
+		"from rollups; leave skips them.").
 		Default("expand").EnumVar(&e.rollups, "expand", "leave")
 	return subcommand{cmd.FullCommand(), e.run}
 }
@@ -92,10 +95,10 @@ func (e *exporting) export(ctx context.Context) error {
 		}
 		printExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
 		if stats.Corrupt > 0 {
-			return fmt.Errorf("%s could not be read and are left out: cassia check names them", count(stats.Corrupt, "row"))
+			return fmt.Errorf("%s can't be read and were skipped; run cassia check to list them", count(stats.Corrupt, "row"))
 		}
 		if n := s.Damaged(); n > 0 {
-			return fmt.Errorf("%s of the store can't be read, and what they held may be missing: cassia check names them", count(n, "part"))
+			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them", count(n, "part"))
 		}
 		return nil
 	})
@@ -118,7 +121,7 @@ func (e *exporting) parse() error {
 	e.output, e.LeaveRollups = dash(e.output), e.rollups == "leave"
 	e.BlockWidth = time.Duration(d).Milliseconds()
 	if e.format == "blocks" && e.output == "-" {
-		return errors.New("--output is missing: blocks need a new or empty folder")
+		return errors.New("--output is missing; blocks need a new or empty folder")
 	}
 	return nil
 }
@@ -172,17 +175,18 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	}
 	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", count(int(s.Samples), "sample"), series, s.Bytes, count(s.Files, what), took.Round(time.Millisecond))
 	if s.Made > 0 {
-		fmt.Fprintf(w, "%d of the samples are made of rollups, since raw ones have expired: in each bucket first, last, least, greatest and sum are right; --rollups=leave leaves them out\n", s.Made)
+		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, last, min, max and sum of "+
+			"each bucket are exact; --rollups=leave skips them\n", s.Made)
 	}
 	out := s.LeftOut
 	for _, l := range []struct {
 		n    int64
 		what string
 	}{
-		{out.Histograms, fmt.Sprintf("native histograms are left out, such as of %s: only blocks hold them", out.Example)},
-		{out.Stale, "stale markers are left out: this text has no word for them"},
-		{out.NaNs, "NaNs have lost their bits"},
-		{out.StartTimestamps, "samples have lost their start timestamps" + startsHelp(format)},
+		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them", out.Example)},
+		{out.Stale, "stale markers were skipped; this format can't represent them"},
+		{out.NaNs, "NaN values lost their exact bits"},
+		{out.StartTimestamps, "samples lost their start timestamps" + startsHelp(format)},
 	} {
 		if l.n > 0 {
 			fmt.Fprintf(w, "%d %s\n", l.n, l.what)

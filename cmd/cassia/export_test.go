@@ -56,7 +56,7 @@ func TestExportBesideItsServer(t *testing.T) {
 
 	server := startServe(t, "--storage.path="+dir)
 	require.Equal(t, 1, run(append(args, "--url=http://localhost:1"), &stderr))
-	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't answer")
+	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't respond")
 	require.NoFileExists(t, output)
 	require.Zero(t, run(append(args, "--url="+server.URL), &stderr), stderr.String())
 	got, err := os.ReadFile(output)
@@ -74,12 +74,12 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"--format=xml"}, "enum value must be one of blocks,openmetrics,jsonl,csv"},
-		{[]string{"--format=blocks"}, "--output is missing: blocks need a new or empty folder"},
+		{[]string{"--format=blocks"}, "--output is missing; blocks need a new or empty folder"},
 		{[]string{"--format=csv", "--match=up{"}, "--match=up{: "},
-		{[]string{"--format=csv", "--start=yesterday"}, "--start=yesterday: must be an instant"},
+		{[]string{"--format=csv", "--start=yesterday"}, "--start=yesterday: must be a time"},
 		{[]string{"--format=csv", "--tenant=nobody", "--output=" + filepath.Join(t.TempDir(), "a.csv")}, "no samples match"},
 		{[]string{"--format=blocks", "--output=" + dir}, "isn't empty"},
-		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "there are no data of Cassia's"},
+		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "no Cassia data found"},
 	} {
 		var stderr bytes.Buffer
 		args := append([]string{"export"}, c.args...)

@@ -15,10 +15,10 @@ const healthcheckAnswer = 256
 
 // addHealthcheck declares a command for what watches a container in which there is nothing else to ask a server with.
 func addHealthcheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("healthcheck", "Ask a running server whether it answers. Ends with status 1 if it doesn't.")
-	at := cmd.Flag("url", "Where the server is.").Default("http://localhost:9201").String()
-	ready := cmd.Flag("ready", "Ask whether it is ready for queries, too; writes are taken before.").Bool()
-	timeout := cmd.Flag("timeout", "How long the answer may take.").Default("5s").Duration()
+	cmd := app.Command("healthcheck", "Check whether a server responds. Exits with status 1 if it doesn't.")
+	at := cmd.Flag("url", "URL of the server.").Default("http://localhost:9201").String()
+	ready := cmd.Flag("ready", "Also check that the server is ready for queries. Writes are accepted earlier.").Bool()
+	timeout := cmd.Flag("timeout", "How long to wait for the response.").Default("5s").Duration()
 	login := httpConfigFlag(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		client, err := login.client(*at)

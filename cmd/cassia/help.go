@@ -15,10 +15,11 @@ import (
 
 // variables are what cassia reads of its environment.
 var variables = []cli.Variable{
-	{Name: "CASSIA_CASSANDRA_PASSWORD", Effect: "The password of --cassandra.username, where --cassandra.password-file isn't given."},
-	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "The password of --kairosdb.username, where --kairosdb.password-file isn't given."},
-	{Name: "GOMEMLIMIT", Effect: "Memory above which Go collects garbage harder. Default: three quarters of --memory.max-bytes."},
-	{Name: "GOGC", Effect: "How much the heap grows between collections, in percent of all of it. Default: by what is in use besides write buffers and caches of the embedded store."},
+	{Name: "CASSIA_CASSANDRA_PASSWORD", Effect: "Password of --cassandra.username, used if --cassandra.password-file is not set."},
+	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "Password of --kairosdb.username, used if --kairosdb.password-file is not set."},
+	{Name: "GOMEMLIMIT", Effect: "Soft memory limit of the Go runtime. Default: three quarters of --memory.max-bytes."},
+	{Name: "GOGC", Effect: "Garbage collection target: growth of the heap between collections, in percent of the live heap. Default: computed from " +
+		"the heap in use, without the write buffers and caches of the embedded store."},
 }
 
 // addTopics makes `cassia help TOPIC` print a page of the manual, beside what kingpin's command does: help on commands.
@@ -54,7 +55,7 @@ const terminalWidth = 80
 // topics ends the list of commands.
 func topics() string {
 	var b strings.Builder
-	b.WriteString("\n`cassia help TOPIC` prints a page of the manual, which a server shows at /manual:\n")
+	b.WriteString("\n`cassia help TOPIC` prints a page of the manual. A server shows the manual at /manual. Topics:\n")
 	for _, g := range manual.Groups() {
 		var names []string
 		for _, p := range g.Pages {
@@ -66,7 +67,7 @@ func topics() string {
 }
 
 func addVersion(app *kingpin.Application) subcommand {
-	cmd := app.Command("version", "Print which version this is.")
+	cmd := app.Command("version", "Print the version.")
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
 		_, err := fmt.Println(versionText())
 		return err
@@ -74,8 +75,8 @@ func addVersion(app *kingpin.Application) subcommand {
 }
 
 func addCompletion(app *kingpin.Application) subcommand {
-	cmd := app.Command("completion", "Print a script with which a shell completes commands and flags: source <(cassia completion bash).")
-	shell := cmd.Arg("shell", "bash, zsh or fish.").Required().HintOptions(cli.Shells...).Enum(cli.Shells...)
+	cmd := app.Command("completion", "Print a shell completion script: source <(cassia completion bash).")
+	shell := cmd.Arg("shell", "Shell: bash, zsh or fish.").Required().HintOptions(cli.Shells...).Enum(cli.Shells...)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
 		return cli.Completion(os.Stdout, app.Model(), *shell)
 	}}

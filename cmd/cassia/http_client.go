@@ -21,7 +21,7 @@ import (
 type httpConfig struct{ flag, file string }
 
 func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
-	return newHTTPConfig(cmd, "http.config.file", "How to log in at the server, and whom to trust: Prometheus' HTTP client configuration, as promtool's flag of that name takes it.")
+	return newHTTPConfig(cmd, "http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
 }
 
 func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
@@ -36,7 +36,7 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
-		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "the key $1 is unknown"))
+		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
 	}
 	if c.file != "" {
 		read, _, err := promconfig.LoadHTTPConfigFile(c.file)
@@ -47,7 +47,7 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 			return wrong(err)
 		}
 		if to != withoutUser(to) && (read.BasicAuth != nil || read.Authorization != nil || read.OAuth2 != nil) {
-			return wrong(errors.New("the URL has a user, too: log in one way"))
+			return wrong(errors.New("the URL also has a user; use only one way to log in"))
 		}
 		conf = *read
 	}
@@ -89,7 +89,7 @@ func secretsOf(c *promconfig.HTTPClientConfig) error {
 const answerTimeout = 10 * time.Minute
 
 // errNoAnswer means that a server took longer.
-var errNoAnswer = fmt.Errorf("there is no answer for %s", answerTimeout)
+var errNoAnswer = fmt.Errorf("no response for %s", answerTimeout)
 
 // bounded waits for the beginning of an answer, but not for ever; the configuration has no such bound.
 type bounded struct{ next http.RoundTripper }

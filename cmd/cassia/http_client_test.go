@@ -53,13 +53,13 @@ func TestServerFlags(t *testing.T) {
 func TestHTTPConfigFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "http.yaml")
 	for text, want := range map[string]string{
-		"basic_auth: {user: u}": "line 1: the key user is unknown",
+		"basic_auth: {user: u}": "line 1: unknown key user",
 		"basic_auth: [":         "yaml: line 1: did not find",
 		"basic_auth: {username: u, password_file: none}":                  "basic_auth: password_file: open " + filepath.Join(filepath.Dir(file), "none") + ": no such file",
 		"authorization: {credentials_file: none}":                         "authorization: credentials_file: open ",
 		"tls_config: {ca_file: none}":                                     "none: no such file",
 		"basic_auth: {username: u}\nauthorization: {credentials: s3cret}": "at most one of basic_auth",
-		"authorization: {credentials: s3cret}":                            "the URL has a user, too",
+		"authorization: {credentials: s3cret}":                            "the URL also has a user; use only one way to log in",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		for _, flag := range []string{"http.config.file", "url.http.config.file"} {

@@ -35,7 +35,7 @@ func TestCertificateNobodyTrusts(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(args, &stderr))
-		require.Contains(t, stderr.String(), "certificate signed by unknown authority; name the authority that signed the server's certificate as ca_file in the tls_config of --"+flag)
+		require.Contains(t, stderr.String(), "certificate signed by unknown authority; add the CA certificate of the server as ca_file in the tls_config of --"+flag)
 		require.EqualValues(t, 1, connections.Swap(0), stderr.String())
 	}
 }

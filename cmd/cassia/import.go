@@ -25,8 +25,9 @@ import (
 
 // addImport declares the command that has a command of its own for each source of history.
 func addImport(app *kingpin.Application) *kingpin.CmdClause {
-	return app.Command("import", "Bring history from elsewhere: it is sealed directly, with its rollups. "+
-		"It may be stopped, or killed, and run again. With --url it goes into the store of a server that runs; without, no server may be running on a directory, but beside a cluster's it may run.")
+	return app.Command("import", "Import samples from other systems. They are sealed directly, with their rollups. An import can be interrupted and run "+
+		"again. With --url, samples go to the store of a running server. Without --url, stop the server of a data directory "+
+		"first; servers of a cluster may be running.")
 }
 
 // importCommand is what the commands of import share.
@@ -48,15 +49,16 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.retentionGiven)
-	cmd.Flag("tenant", "Tenant that gets the history.").Default("default").StringVar(&c.tenant)
-	cmd.Flag("checkpoint", "File that remembers how far the import came. Default: one in this directory, named after what is imported and where to.").
+	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
+	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
+		"source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
-	cmd.Flag("dry-run", "Only tell what there is.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "Read the source once more afterwards, and compare it with what is stored. An import that is complete is only verified.").BoolVar(&c.verify)
-	cmd.Flag("match", "Series to import, as a selector such as '{job=\"node\"}'. May be given several times; default: all.").StringsVar(&c.matches)
-	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest.").StringVar(&c.start)
-	cmd.Flag("end", "Where to end. Default: with the newest.").StringVar(&c.end)
-	cmd.Flag("label", "Label to add to every series, as name=value. May be given several times.").StringsVar(&c.add)
+	cmd.Flag("dry-run", "Only print what the source contains.").BoolVar(&c.dryRun)
+	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. A complete import is only verified.").BoolVar(&c.verify)
+	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
+	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
+	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)
+	cmd.Flag("label", "Label to add to every series, as name=value. Repeatable.").StringsVar(&c.add)
 	return c
 }
 
@@ -82,12 +84,12 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 		}
 		at, err := parseInstant(f.text)
 		if err != nil {
-			return sel, fmt.Errorf("--%s=%s: must be an instant such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
+			return sel, fmt.Errorf("--%s=%s: must be a time such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
 		}
 		*f.into = at.UnixMilli()
 	}
 	if sel.MinMS > sel.MaxMS {
-		return sel, fmt.Errorf("--start=%s --end=%s: the end must come after the start", c.start, c.end)
+		return sel, fmt.Errorf("--start=%s --end=%s: the end must be after the start", c.start, c.end)
 	}
 	return sel, nil
 }
@@ -127,12 +129,12 @@ func (c *importCommand) here(ctx context.Context, plan importer.Plan, source imp
 	}
 	err := c.withStore(ctx, func(s *storage.Store) error {
 		if known := s.ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
-			return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", c.Where(), strings.Join(known, ", "))
+			return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", c.Where(), strings.Join(known, ", "))
 		}
 		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)
 	})
 	if errors.Is(err, engine.ErrLocked) {
-		return fmt.Errorf("%w; if that is a cassia, import through it while it runs: --url=http://localhost:9201 in place of --storage.path", err)
+		return fmt.Errorf("%w; if that process is Cassia, import through it while it runs: use --url=http://localhost:9201 instead of --storage.path", err)
 	}
 	return err
 }
@@ -146,9 +148,10 @@ func (c *importCommand) keep(plan importer.Plan) (err error) {
 		return err
 	}
 	if !c.retentionGiven && c.Kind == config.EngineCassandra {
-		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
+		return errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers " +
+			"use, because they become the TTL of the rows written")
 	}
-	return c.printOld(c.retention.Raw, plan, "or as the server has it")
+	return c.printOld(c.retention.Raw, plan, "or set it to the retention of the servers")
 }
 
 // printOld prints what becomes of samples that are older than the retention of raw ones. The user must have agreed to that.
@@ -156,9 +159,9 @@ func (c *importCommand) printOld(raw time.Duration, plan importer.Plan, or strin
 	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= time.Now().Add(-raw).UnixMilli() {
 		return nil
 	}
-	told := fmt.Sprintf("samples before %s are past --retention.raw=%s: of what is older than that by more than 7 days, only rollups are stored", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
+	told := fmt.Sprintf("samples before %s are past --retention.raw=%s; those more than 7 days past it are stored as rollups only", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
 	if !c.retentionGiven && !c.dryRun {
-		return fmt.Errorf("%s; say so with that flag, %s", told, or)
+		return fmt.Errorf("%s; to accept this, set that flag explicitly, %s", told, or)
 	}
 	fmt.Println(told)
 	return nil
@@ -179,18 +182,18 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar.end()
 	t.report(os.Stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Printf("nothing was read: an earlier run finished this source; to import what it has now, remove %s and run again\n", c.checkpoint)
+		fmt.Printf("nothing was read: an earlier run completed this source; to import newer samples, remove %s and run again\n", c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%w: what is done stays; run it again to go on", errInterrupted)
+		return fmt.Errorf("%w; imported samples are kept. Run it again to continue", errInterrupted)
 	case err != nil:
-		return fmt.Errorf("%s; what is done stays: when that is mended, run it again to go on", oneLine(err))
+		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run it again to continue", oneLine(err))
 	case c.verify:
 		err = c.compare(ctx, o, os.Stdout)
 	}
 	if report.Damaged > 0 {
-		err = errors.Join(err, fmt.Errorf("the source is damaged: %s left out, the rest is imported", parts(report.Damaged)))
+		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported", parts(report.Damaged)))
 	}
 	return err
 }
@@ -215,21 +218,21 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	})
 	bar.end()
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w while verifying: all is imported", errInterrupted)
+		return fmt.Errorf("%w during verification; the import is complete", errInterrupted)
 	}
 	if err != nil {
 		return fmt.Errorf("verifying: %s", oneLine(err))
 	}
-	fmt.Fprintf(w, "verified %d samples of %d series (each counted once a day) bit for bit", stats.Samples, stats.SeriesDays)
+	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit", count(int(stats.Samples), "sample"), stats.SeriesDays)
 	if stats.RolledUp > 0 {
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
-		fmt.Fprintf(w, "; %d are too old or too new to be compared", stats.Left)
+		fmt.Fprintf(w, "; %d are too old or too new to compare", stats.Left)
 	}
-	fmt.Fprintf(w, ": %d differences\n", stats.Differences)
+	fmt.Fprintf(w, ": %s\n", count(int(stats.Differences), "difference"))
 	if stats.Differences > 0 {
-		return fmt.Errorf("%s: %d differences", o.Target, stats.Differences)
+		return fmt.Errorf("%s: %s", o.Target, count(int(stats.Differences), "difference"))
 	}
 	return nil
 }
@@ -247,7 +250,7 @@ func (t *importPrinter) progress(p importer.Progress) {
 	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
-		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g a second", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
+		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g/s", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
 		if p.Done > p.Before {
 			left := time.Duration(float64(took) * (1 - p.Done) / (p.Done - p.Before))
 			line += fmt.Sprintf(", %s left", roughly(min(left, math.MaxInt64/2)))
@@ -260,37 +263,38 @@ func (t *importPrinter) progress(p importer.Progress) {
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %d samples in %s, %.3g a second", s.Samples, took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
+	fmt.Fprintf(w, "imported %s in %s, %.3g/s", count(s.Samples, "sample"), took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
 	for _, f := range []struct {
 		n    int
 		what string
-	}{{s.Known, "were there already"}, {s.RollupsOnly - s.LeftOut, "are only in the rollups"}} {
+	}{{s.Known, "were already stored"}, {s.RollupsOnly - s.LeftOut, "are only in the rollups"}} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "; %d %s", f.n, f.what)
 		}
 	}
 	fmt.Fprintln(w)
 	if r.Anew {
-		fmt.Fprintln(w, "from the beginning: the checkpoint tells of another store, or of this one before it was restored, or is of an earlier release")
+		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, to this store before it was restored, or to an earlier release")
 	}
 	if r.Resumed {
-		fmt.Fprintf(w, "with earlier runs: %d samples\n", r.All.Samples)
+		fmt.Fprintf(w, "including earlier runs: %s\n", count(r.All.Samples, "sample"))
 	}
 	for _, f := range []struct {
 		n    int
 		what string
 	}{
-		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and the rollups of their 5 minutes have other samples before and after them, or the same ones"},
-		{s.Expired, "samples were left out: they are past the retention of 5m rollups"},
-		{s.Ahead, "samples were left out: they lie in the future"},
-		{s.Refused, "samples were left out: they can't be stored"},
+		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and the rollups of the same 5 " +
+			"minutes already contain these or other samples before and after them"},
+		{s.Expired, "samples were skipped: they are past the retention of 5m rollups"},
+		{s.Ahead, "samples were skipped: their timestamps are in the future"},
+		{s.Refused, "samples were skipped: they can't be stored"},
 	} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
 		}
 	}
 	for _, x := range s.Refusals {
-		fmt.Fprintf(w, "  %d samples of %s: %s\n", x.Samples, x.Labels, oneLine(x.Err))
+		fmt.Fprintf(w, "  %s of %s: %s\n", count(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}
 	for _, x := range t.skipped {
 		fmt.Fprintf(w, "  skipped %s: %s\n", x.What, x.Why)

@@ -35,22 +35,23 @@ type kairosFlags struct {
 
 // addImportKairosDB declares the import of a keyspace of KairosDB's.
 func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("kairosdb", "KairosDB's keyspace on Cassandra. Integers and floating point numbers are taken; texts and other types are counted and left out.")
+	cmd := imports.Command("kairosdb", "Import a KairosDB keyspace on Cassandra. Integers and floating-point numbers are imported; strings and other types are "+
+		"counted and skipped.")
 	c := newImportCommand(cmd)
 	f := &kairosFlags{cassandra: cassandra.DefaultOptions()}
 	o := &f.cassandra
-	cmd.Flag("kairosdb.hosts", "Nodes of KairosDB's Cassandra to begin with, as host or host:port with commas between.").Default("127.0.0.1:9042").StringsVar(&f.hosts)
-	cmd.Flag("kairosdb.keyspace", "KairosDB's keyspace.").Default("kairosdb").StringVar(&o.Keyspace)
-	cmd.Flag("kairosdb.consistency", "How many copies are read before an answer: LOCAL_QUORUM, QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").Default(o.Consistency).StringVar(&o.Consistency)
-	cmd.Flag("kairosdb.local-dc", "Data center whose nodes are read. Default: any.").StringVar(&o.LocalDC)
-	cmd.Flag("kairosdb.username", "User to log in as.").StringVar(&o.Username)
-	cmd.Flag("kairosdb.password-file", "File that holds the user's password. Or set the environment variable "+kairosPasswordVariable+".").StringVar(&f.passwordFile)
-	cmd.Flag("kairosdb.tls", "Encrypt connections.").BoolVar(&o.TLS.Enabled)
-	cmd.Flag("kairosdb.tls-ca", "File with the certificates that sign the nodes'. Default: the system's.").StringVar(&o.TLS.CAFile)
-	cmd.Flag("kairosdb.timeout", "How long a node may take to answer a request before it is sent again.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
-	cmd.Flag("kairosdb.readers", "How many series are read at once: less is kinder to a cluster in use.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
-	cmd.Flag("kairosdb.batch-bytes", "How much is read before it is stored: less takes less memory, and more time.").Default("64MiB").BytesVar(&f.batchBytes)
-	cmd.Flag("mapping.file", "YAML file that says what becomes of metrics and tags.").StringVar(&f.mappingFile)
+	cmd.Flag("kairosdb.hosts", "Initial contact points of KairosDB's Cassandra cluster: comma-separated host or host:port.").Default("127.0.0.1:9042").StringsVar(&f.hosts)
+	cmd.Flag("kairosdb.keyspace", "Keyspace of KairosDB.").Default("kairosdb").StringVar(&o.Keyspace)
+	cmd.Flag("kairosdb.consistency", "Consistency level of reads: LOCAL_QUORUM, QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").Default(o.Consistency).StringVar(&o.Consistency)
+	cmd.Flag("kairosdb.local-dc", "Data center to read from. Default: any.").StringVar(&o.LocalDC)
+	cmd.Flag("kairosdb.username", "User name for Cassandra.").StringVar(&o.Username)
+	cmd.Flag("kairosdb.password-file", "File with the password of that user. Alternatively, set the environment variable "+kairosPasswordVariable+".").StringVar(&f.passwordFile)
+	cmd.Flag("kairosdb.tls", "Use TLS.").BoolVar(&o.TLS.Enabled)
+	cmd.Flag("kairosdb.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
+	cmd.Flag("kairosdb.timeout", "Request timeout, after which a request is retried.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
+	cmd.Flag("kairosdb.readers", "Number of series read concurrently. A lower number puts less load on the cluster.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
+	cmd.Flag("kairosdb.batch-bytes", "Amount of data read before it is stored. A lower value needs less memory and more time.").Default("64MiB").BytesVar(&f.batchBytes)
+	cmd.Flag("mapping.file", "YAML file that maps metrics and tags to series.").StringVar(&f.mappingFile)
 	return c.from(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
 		return f.open(ctx, sel, c.dryRun)
 	})
@@ -115,7 +116,7 @@ func (f *kairosFlags) mapping() (*kairosdb.Mapping, error) {
 func (f *kairosFlags) password() (string, error) {
 	switch {
 	case f.passwordFile != "" && f.cassandra.Username == "":
-		return "", fmt.Errorf("--kairosdb.password-file=%s: there is no --kairosdb.username that it is for", f.passwordFile)
+		return "", fmt.Errorf("--kairosdb.password-file=%s: --kairosdb.username is missing", f.passwordFile)
 	case f.passwordFile != "":
 		text, err := os.ReadFile(f.passwordFile)
 		return strings.TrimRight(string(text), "\r\n"), err

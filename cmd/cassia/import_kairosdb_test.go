@@ -20,16 +20,16 @@ func TestImportKairosDBRefuses(t *testing.T) {
 	}
 	data := filepath.Join(dir, "data")
 	for want, args := range map[string][]string{
-		"missing.yaml: no such file or directory":               {"--mapping.file=missing.yaml"},
-		"unknown.yaml: line 1: the key metric is unknown":       {"--mapping.file=" + file("unknown.yaml", "metric: []")},
-		"large.yaml: the mapping file is larger than 1MiB":      {"--mapping.file=" + file("large.yaml", strings.Repeat("#", 1<<20+1))},
-		"--kairosdb.readers=0: must be a number from 1 to 128":  {"--kairosdb.readers=0"},
-		"--kairosdb.batch-bytes=10B: must be a number of bytes": {"--kairosdb.batch-bytes=10B"},
-		"there is no --kairosdb.username that it is for":        {"--kairosdb.password-file=" + file("password", "x")},
-		`keyspace "a-b": a name has letters, digits and _ only`: {"--kairosdb.keyspace=a-b"},
-		`consistency "SOME" is unknown`:                         {"--kairosdb.consistency=SOME"},
-		"connect to 127.0.0.1:1":                                {"--kairosdb.hosts=127.0.0.1:1"},
-		"TLS: files or names are given, but TLS isn't enabled":  {"--kairosdb.tls-ca=x"},
+		"missing.yaml: no such file or directory":                             {"--mapping.file=missing.yaml"},
+		"unknown.yaml: line 1: unknown key metric":                            {"--mapping.file=" + file("unknown.yaml", "metric: []")},
+		"large.yaml: the mapping file is larger than 1 MiB":                   {"--mapping.file=" + file("large.yaml", strings.Repeat("#", 1<<20+1))},
+		"--kairosdb.readers=0: must be a number from 1 to 128":                {"--kairosdb.readers=0"},
+		"--kairosdb.batch-bytes=10B: must be a number of bytes":               {"--kairosdb.batch-bytes=10B"},
+		"--kairosdb.username is missing":                                      {"--kairosdb.password-file=" + file("password", "x")},
+		`keyspace "a-b": the name must have at most 48 letters, digits and _`: {"--kairosdb.keyspace=a-b"},
+		`unknown consistency level "SOME"`:                                    {"--kairosdb.consistency=SOME"},
+		"connect to 127.0.0.1:1":                                              {"--kairosdb.hosts=127.0.0.1:1"},
+		"TLS: files or names are set, but TLS isn't enabled":                  {"--kairosdb.tls-ca=x"},
 	} {
 		var complaint strings.Builder
 		status := run(append([]string{"import", "kairosdb", "--storage.path=" + data}, args...), &complaint)

@@ -14,9 +14,9 @@ import (
 
 // addImportOpenMetrics declares the import of OpenMetrics' text.
 func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("openmetrics", "OpenMetrics' text, with a timestamp on every sample.")
+	cmd := imports.Command("openmetrics", "Import OpenMetrics text in which every sample has a timestamp.")
 	c := newImportCommand(cmd)
-	path := cmd.Arg("file", "The file, or - for standard input.").Required().String()
+	path := cmd.Arg("file", "File, or - for standard input.").Required().String()
 	return c.from(func() string { return "openmetrics " + dash(*path) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			return lines.New(lines.Options{Path: dash(*path), Stdin: os.Stdin, Format: lines.OpenMetrics, Selection: sel}), nil

@@ -34,14 +34,14 @@ func TestImportText(t *testing.T) {
 		want string
 	}{
 		{[]string{"openmetrics", "bad.om"}, "line 2: b has no timestamp"},
-		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: it ends where"},
-		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "isn't VictoriaMetrics' native format"},
+		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: ends where"},
+		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
 		{[]string{"remote-read", "http://localhost:1/read", "--piece=5h"}, "--piece=5h: must be a duration"},
 		{[]string{"victoriametrics", "http://localhost:1", "--header=x"}, "--header=x: must be"},
-		{[]string{"victoriametrics", "http://localhost:1", "--header=authorization: x"}, "log in with --http.config.file"},
+		{[]string{"victoriametrics", "http://localhost:1", "--header=authorization: x"}, "use --http.config.file instead"},
 		{[]string{"remote-read", "http://localhost:1", "--http.config.file=none.yaml"}, "--http.config.file=none.yaml: open none.yaml: no such file"},
 	} {
 		var stderr bytes.Buffer
@@ -100,6 +100,6 @@ func TestImportOfADamagedBlock(t *testing.T) {
 	for range 2 {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr))
-		require.Contains(t, stderr.String(), "the source is damaged: 1 part was left out, the rest is imported")
+		require.Contains(t, stderr.String(), "the source is damaged: 1 part was skipped, the rest was imported")
 	}
 }

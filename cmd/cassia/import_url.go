@@ -30,9 +30,9 @@ type urlFlags struct {
 
 func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{given: map[string]*bool{}}
-	cmd.Flag("url", "The server whose store gets the history, such as http://localhost:9201, while it runs. Default: none, the store is opened here.").StringVar(&f.url)
+	cmd.Flag("url", "URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.").StringVar(&f.url)
 	// A source may have a login of its own.
-	f.login = newHTTPConfig(cmd, "url.http.config.file", "How to log in there, as an admin: Prometheus' HTTP client configuration, as promtool's --http.config.file.")
+	f.login = newHTTPConfig(cmd, "url.http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
 	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
 		f.given[name] = new(bool)
 		cmd.GetFlag(name).IsSetByUser(f.given[name])
@@ -44,7 +44,7 @@ func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 	for name, said := range f.given {
 		if *said {
-			return nil, fmt.Errorf("--%s says how a store is opened here; with --url the server has its own: leave it out", name)
+			return nil, fmt.Errorf("--%s configures a store that this command opens; omit it with --url", name)
 		}
 	}
 	header := http.Header{}
@@ -69,7 +69,7 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	where := client.Where()
 	terms, err := client.Terms(ctx, c.tenant)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w before anything was done: run it again", errInterrupted)
+		return fmt.Errorf("%w before any work was done; run it again", errInterrupted)
 	}
 	if err != nil {
 		return fmt.Errorf("--url=%s: %s", where, oneLine(err))
@@ -93,7 +93,7 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 			return fmt.Errorf("--retention.raw=%s: the server keeps raw samples of this tenant for %s", keptFor(said.Raw), keptFor(raw))
 		}
 	}
-	return c.printOld(raw, plan, "or give the server a longer one first")
+	return c.printOld(raw, plan, "or set a longer retention on the server first")
 }
 
 func keptFor(d time.Duration) string {

@@ -38,15 +38,15 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{"", nil, "401 Unauthorized"},
-		{"", []string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" lacks the role admin"`},
+		{"", []string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" doesn't have the role admin"`},
 		{"", []string{boss, "--tenant=b"}, "may not use tenant"},
-		{"", []string{boss}, "are past --retention.raw=30d: of what is older than that by more than 7 days, only rollups are stored; say so with that flag, or give the server a longer one"},
+		{"", []string{boss}, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only; to accept this, set that flag explicitly, or set a longer retention on the server first"},
 		{"", []string{boss, "--retention.raw=2y"}, "--retention.raw=2y: the server keeps raw samples of this tenant for 30d"},
-		{"", []string{boss, "--retention.5m=2y"}, "--retention.5m says how a store is opened here"},
-		{"", []string{boss, "--storage.path=x"}, "--storage.path says how a store is opened here"},
+		{"", []string{boss, "--retention.5m=2y"}, "--retention.5m configures a store that this command opens"},
+		{"", []string{boss, "--storage.path=x"}, "--storage.path configures a store that this command opens"},
 		{"localhost:9201", nil, "--url=localhost:9201: must be a URL"},
 		{"http://127.0.0.1:1", nil, "connection refused"},
-		{r.URL + "/api/v1", []string{boss}, "takes no history"},
+		{r.URL + "/api/v1", []string{boss}, "the server doesn't accept imports"},
 	} {
 		var stderr strings.Builder
 		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + cmp.Or(c.url, r.URL), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)

@@ -29,10 +29,10 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 	server := startServe(t, "--storage.path="+used)
 	for _, args := range commands {
 		for dir, want := range map[string]string{
-			filepath.Join(foreign, "none"): "there are no data of Cassia's",
-			foreign:                        "there are no data of Cassia's",
-			t.TempDir():                    "there are no data of Cassia's",
-			used:                           "another process has it open; stop that one, or take a backup",
+			filepath.Join(foreign, "none"): "no Cassia data found",
+			foreign:                        "no Cassia data found",
+			t.TempDir():                    "no Cassia data found",
+			used:                           "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
 		} {
 			if dir == used && args[0] == "export" {
 				continue // It asks the server: see TestExportBesideItsServer.

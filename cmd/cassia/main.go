@@ -78,7 +78,7 @@ func run(args []string, stderr io.Writer) int {
 // newApplication declares the command line, and returns what runs each command.
 func newApplication() (*kingpin.Application, []subcommand) {
 	app := kingpin.New("cassia", "A long-term store for Prometheus data.")
-	app.HelpFlag.Short('h').Help("Show what there is, or a command's flags.")
+	app.HelpFlag.Short('h').Help("Show help for all commands, or the flags of a command.")
 	app.Version(versionText())
 	app.UsageWriter(os.Stdout)
 	cli.SetUsage(app, topics)

@@ -103,7 +103,7 @@ func TestManualAlerts(t *testing.T) {
 			}
 		}
 	}
-	requireManualPart(t, "troubleshooting.md", "alerts", b.String())
+	requireManualPart(t, "alerts.md", "alerts", b.String())
 }
 
 // described is a metric as its descriptor prints itself.

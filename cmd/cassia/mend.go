@@ -18,16 +18,17 @@ type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
 	m := &mending{}
-	cmd.Flag("damaged", "Repair only the files of a directory that are damaged or missing: those of which nothing is lost, and, with --from, those that a backup has whole. "+
-		"What is newer than the backups stays. No file is deleted. No server may be running.").BoolVar(&m.damaged)
-	cmd.Flag("give-up-log", "With --damaged: where a log is damaged, go on without what it had after the damage, which was acknowledged and is lost. Deletes made after the damage are lost as well: repeat them.").BoolVar(&m.giveUpLog)
+	cmd.Flag("damaged", "Repair only damaged or missing files of a data directory: those that can be rebuilt without loss and, with --from, "+
+		"those that a backup has undamaged. Newer data is kept. Deletes no files. Stop the server first.").BoolVar(&m.damaged)
+	cmd.Flag("give-up-log", "With --damaged: if a log is damaged, discard the part after the damage. Acknowledged samples and deletes in that part "+
+		"are lost; repeat the deletes.").BoolVar(&m.giveUpLog)
 	return m
 }
 
 // run repairs a directory, prints the result, and reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
-		return errors.New("--backup doesn't go with --damaged: each file is that of the newest backup that has it whole")
+		return errors.New("--backup can't be combined with --damaged, which takes each file from the newest backup that has it undamaged")
 	}
 	begun := time.Now()
 	spares := func(func(pebble.Spare, error) bool) {}
@@ -41,10 +42,10 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	stats, err := pebble.Mend(ctx, spares, dir, m.giveUpLog)
 	printMended(&stats)
 	if err != nil {
-		return fmt.Errorf("mending %s: %s", dir, oneLine(err))
+		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
 	}
-	fmt.Printf("%s: %d files of %d bytes were looked at, %d mended, %d parts are still damaged, in %s\n", dir, stats.Files, stats.Bytes,
-		len(stats.Mended), len(stats.Left), time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, count(stats.Files, "file"), stats.Bytes,
+		len(stats.Mended), count(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
 	var marked error
 	if len(stats.Lost) > 0 { // Another repair doesn't find the loss any more.
 		marked = markRestored(ctx, dir, "")
@@ -65,27 +66,27 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 // printMended prints the results of a repair, file by file.
 func printMended(stats *pebble.MendStats) {
 	for _, text := range stats.Mended {
-		fmt.Println("mended: " + text)
+		fmt.Println("repaired: " + text)
 	}
 	for _, text := range stats.Lost {
-		fmt.Println("given up: " + text)
+		fmt.Println("lost: " + text)
 	}
 	if len(stats.Lost) > 0 {
-		fmt.Println("Samples that were deleted may show again. Deletes made after the damage are lost as well: repeat them.")
+		fmt.Println("Deleted samples may be visible again. Deletes made after the damage are lost; repeat them.")
 	}
 	for _, text := range stats.Left {
 		fmt.Println("still damaged: " + text)
 	}
 	if stats.Aside != "" {
-		fmt.Printf("the files that were replaced are in %s; remove it once they aren't needed\n", stats.Aside)
+		fmt.Printf("the replaced files are in %s; remove them when they are no longer needed\n", stats.Aside)
 	}
 }
 
 // stillDamaged returns the error of a repair that left damage, with its remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if from.At == "" {
-		return fmt.Errorf("%s: %d parts are still damaged; add --from with the folder or bucket of the backups, or restore a backup as a whole (cassia restore)", dir, len(stats.Left))
+		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, count(len(stats.Left), "part"))
 	}
-	return fmt.Errorf("%s: no backup in %s has these files; cassia check names what is missing, which cassia export from a whole backup and cassia import bring back; "+
-		"where the directory can't be opened, restore a backup as a whole (cassia restore)", dir, from)
+	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with cassia export from an intact "+
+		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)", dir, from)
 }

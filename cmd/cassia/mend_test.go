@@ -51,6 +51,6 @@ func TestGivenUpBesideDamage(t *testing.T) {
 
 	var text strings.Builder
 	require.Equal(t, 1, run([]string{"restore", "--damaged", "--give-up-log", "--storage.path=" + dir}, &text))
-	require.Contains(t, text.String(), "parts are still damaged")
+	require.Contains(t, text.String(), ": still damaged: ")
 	require.NotEqual(t, before, identity())
 }

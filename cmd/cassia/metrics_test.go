@@ -9,15 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // foreignMetrics begin what libraries name: Prometheus' rules and notifications, Go and the process.
 var foreignMetrics = []string{"prometheus_", "go_", "process_", "promhttp_"}
 
 func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {
-	promtool, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
-	require.NoError(t, err)
+	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	r := startServe(t, "--storage.path="+t.TempDir(), "--ha.enabled", "--rule.files="+examples+"/rules/alerts.yml")
 	at := time.Now().Truncate(time.Second)
 	r.Write(t, "a", at, 1)

@@ -43,7 +43,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	wrong := func(err error) error {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, storage.ErrNoStore) {
-			return fmt.Errorf("%s: there are no data of Cassia's", o.Where())
+			return fmt.Errorf("%s: no Cassia data found", o.Where())
 		}
 		return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 	}

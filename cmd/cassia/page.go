@@ -39,7 +39,7 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 	}
 	d, err := doctor.ReadDirectory(p.c.Path)
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Do: "look at the directory's file system"})
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Do: "check the file system of the directory"})
 	} else {
 		x.add(doctor.Directory(d))
 	}

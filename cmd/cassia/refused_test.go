@@ -53,8 +53,8 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, made, 1)
 	for _, args := range writing(t) {
-		require.Contains(t, requireRefusal(t, args, folder), "is a folder of backups (made by cassia backup); restore one: cassia restore --from="+folder, args)
-		require.Contains(t, requireRefusal(t, args, made[0]), "is a backup (made by cassia backup); restore it: cassia restore --from="+folder+" --backup="+filepath.Base(made[0]), args)
+		require.Contains(t, requireRefusal(t, args, folder), "is a backup folder (created by cassia backup); restore a backup: cassia restore --from="+folder, args)
+		require.Contains(t, requireRefusal(t, args, made[0]), "is a backup (created by cassia backup); restore it: cassia restore --from="+folder+" --backup="+filepath.Base(made[0]), args)
 	}
 	require.Zero(t, run([]string{"check", "--storage.path=" + made[0]}, &stderr), stderr.String())
 	to := filepath.Join(t.TempDir(), "data")
@@ -77,7 +77,7 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 		}
 		for _, args := range all {
 			line := requireRefusal(t, args, dir)
-			require.Contains(t, line, "file "+marker+" of "+dir+": it is missing", args)
+			require.Contains(t, line, "file "+marker+" of "+dir+": missing", args)
 			require.Contains(t, line, "cassia restore --damaged --storage.path="+dir, args)
 		}
 		examined, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
@@ -95,9 +95,9 @@ func TestOtherSettingsChangeNothing(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 1)
 	line := requireRefusal(t, []string{"serve", "--storage.slot=1h", "--web.listen-address=127.0.0.1:0"}, dir)
 	require.Contains(t, line, "created with other settings")
-	require.Contains(t, line, "see --storage.slot and --storage.partitions")
+	require.Contains(t, line, "check --storage.slot and --storage.partitions, or choose another store")
 	empty := t.TempDir()
 	for _, name := range []string{"downsample", "schema set-period", "schema use-pages", "backup"} {
-		require.Contains(t, requireRefusal(t, writing(t)[name], empty), "there are no data of Cassia's", name)
+		require.Contains(t, requireRefusal(t, writing(t)[name], empty), "no Cassia data found", name)
 	}
 }

@@ -32,23 +32,24 @@ type trying struct {
 
 // addRelabel declares a command that shows what rules would have done to stored series.
 func addRelabel(app *kingpin.Application) subcommand {
-	cmd := app.Command("relabel", "Say what the rules of a file for --write.relabel-file would have done to what is stored: series and samples that each would have dropped or changed, and bytes a day. "+
-		"Nothing is changed. Ends with status 1 if the file has an error.")
+	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per day that each rule would have dropped "+
+		"or changed. Changes nothing. Exits with status 1 if the file has an error.")
 	t := &trying{offline: offlineFlags(cmd), login: httpConfigFlag(cmd)}
 	t.readOnly, t.queryBytes = true, exportBytes
-	cmd.Arg("file", "File of rules.").Required().StringVar(&t.file)
-	cmd.Flag("dry-run", "Change nothing: there is no other way, for rules work on what comes in.").Default("true").BoolVar(&t.dry)
-	cmd.Flag("url", "Ask a running server, such as http://localhost:9201, instead of opening the data; it looks at 7 days and 200,000 series at most.").StringVar(&t.url)
-	cmd.Flag("tenant", "Whose rules, and whose samples.").Default(tenant.Default).StringVar(&t.tenant)
-	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: a day before the end.").StringVar(&t.start)
-	cmd.Flag("end", "Where to end. Default: now, or with the newest sample in a directory.").StringVar(&t.end)
-	cmd.Flag("json", "Write JSON.").BoolVar(&t.asJSON)
+	cmd.Arg("file", "File with relabeling rules, for --write.relabel-file.").Required().StringVar(&t.file)
+	cmd.Flag("dry-run", "Change nothing. This is the only mode, because rules apply to incoming samples.").Default("true").BoolVar(&t.dry)
+	cmd.Flag("url", "URL of a running server to ask, such as http://localhost:9201, instead of opening the data directory. The server "+
+		"examines at most 7 days and 200,000 series.").StringVar(&t.url)
+	cmd.Flag("tenant", "Tenant whose rules and samples are used.").Default(tenant.Default).StringVar(&t.tenant)
+	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: a day before the end.").StringVar(&t.start)
+	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: now, or the newest sample of a data directory.").StringVar(&t.end)
+	cmd.Flag("json", "Print the result as JSON.").BoolVar(&t.asJSON)
 	return subcommand{cmd.FullCommand(), t.run}
 }
 
 func (t *trying) run(ctx context.Context) error {
 	if !t.dry {
-		return errors.New("--no-dry-run: rules change what comes in, never what is stored: give the file to cassia serve --write.relabel-file")
+		return errors.New("--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; set the file as cassia serve --write.relabel-file")
 	}
 	if err := tenant.Check(t.tenant); err != nil {
 		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)
@@ -58,7 +59,7 @@ func (t *trying) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", t.file, oneLine(err))
 	}
 	if table.Of(t.tenant) == nil {
-		return fmt.Errorf("%s: there are no rules for the tenant %s", t.file, t.tenant)
+		return fmt.Errorf("%s: no rules for tenant %s", t.file, t.tenant)
 	}
 	r, err := rangeOf(t.start, t.end, "0s")
 	if err != nil {
@@ -75,7 +76,7 @@ func (t *trying) run(ctx context.Context) error {
 		return err
 	}
 	if found.All.Series == 0 && !found.Cut {
-		return fmt.Errorf("the tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
+		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
 	}
 	if t.asJSON {
 		e := json.NewEncoder(os.Stdout)
@@ -99,7 +100,7 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 				return err
 			}
 			if len(spans) == 0 {
-				return fmt.Errorf("%s: the tenant %s has no samples", t.Where(), t.tenant)
+				return fmt.Errorf("%s: tenant %s has no samples", t.Where(), t.tenant)
 			}
 			o.MaxT = spans[len(spans)-1].MaxT
 		}
@@ -110,10 +111,10 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 		return err
 	})
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, fmt.Errorf("%s is in use: ask the server that uses it, with --url", t.Path)
+		return nil, fmt.Errorf("%s is in use; send the request to its server with --url", t.Path)
 	}
 	if err == nil && unread > 0 {
-		err = fmt.Errorf("%s could not be read: cassia check names them", count(unread, "row"))
+		err = fmt.Errorf("%s can't be read; run cassia check to list them", count(unread, "row"))
 	}
 	return found, err
 }
@@ -152,12 +153,12 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 	req.Header.Set("X-Scope-OrgID", t.tenant)
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the server at --url=%s doesn't answer: %w", withoutUser(t.url), err)
+		return nil, fmt.Errorf("the server at --url=%s doesn't respond: %w", withoutUser(t.url), err)
 	}
 	defer resp.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	if err != nil {
-		return nil, fmt.Errorf("the server at --url=%s broke off: %w", withoutUser(t.url), err)
+		return nil, fmt.Errorf("the response of the server at --url=%s was interrupted: %w", withoutUser(t.url), err)
 	}
 	var answer struct {
 		Error string
@@ -167,7 +168,7 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 		if answer.Error == "" {
 			answer.Error = fmt.Sprintf("%.200q", said)
 		}
-		return nil, fmt.Errorf("the server at --url=%s answers %s: %s", withoutUser(t.url), resp.Status, answer.Error)
+		return nil, fmt.Errorf("the server at --url=%s returned %s: %s", withoutUser(t.url), resp.Status, answer.Error)
 	}
 	return answer.Data.Rules, nil
 }
@@ -177,17 +178,17 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	amount := func(a relabeling.Amount) string {
-		return fmt.Sprintf("%d series, %d samples, %s a day", a.Series, a.Samples, dayBytes(a.DayBytes))
+		return fmt.Sprintf("%d series, %s, %s per day", a.Series, count(int(a.Samples), "sample"), dayBytes(a.DayBytes))
 	}
-	line("Samples from %s to %s, %d of %d metrics looked at.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339), t.Metrics, t.AllMetrics)
+	line("Samples from %s to %s, %d of %d metrics examined.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339), t.Metrics, t.AllMetrics)
 	line("all       %s", amount(t.All))
 	line("dropped   %s", amount(t.Dropped))
 	line("changed   %s", amount(t.Changed))
 	if t.Merged > 0 {
-		line("          %d of them have the labels of another series then: of two samples at one time one would be lost", t.Merged)
+		line("          %d of them would get the labels of an existing series: of two samples with the same timestamp, one would be lost", t.Merged)
 	}
 	if t.Refused.Series > 0 {
-		line("refused   %s: their senders would get an error, such as %s", amount(t.Refused), t.Refusal)
+		line("rejected  %s; senders would get an error, such as %s", amount(t.Refused), t.Refusal)
 	}
 	for _, r := range t.Rules {
 		line("\nrule %d    %s", r.Number, r.Text)
@@ -198,7 +199,7 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 			line("  changes %s", amount(r.Changed))
 		}
 		if r.Dropped.Series+r.Changed.Series == 0 {
-			line("  does nothing")
+			line("  no effect")
 		}
 		for _, e := range r.Examples {
 			if e.After == "" {
@@ -209,10 +210,10 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 		}
 	}
 	if t.Cut {
-		line("\nNot all was looked at: there are too many series.")
+		line("\nSome series were not examined, because there are too many.")
 	}
 	if !t.Measured {
-		line("\nBytes are of samples before the engine compresses them, and without rollups: what is stored isn't known.")
+		line("\nSizes are before compression and without rollups; the size on disk is unknown.")
 	}
 	_, err := w.Write(out.Bytes())
 	return err

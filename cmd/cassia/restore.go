@@ -15,17 +15,17 @@ import (
 )
 
 func addRestore(app *kingpin.Application) subcommand {
-	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it. With --damaged: repair one.")
-	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there. With --damaged: the one to repair.").Default("data").String()
+	cmd := app.Command("restore", "Restore a backup to a new data directory and verify all of it. With --damaged, repair an existing directory.")
+	dir := cmd.Flag("storage.path", "Directory to create; it must be empty or not exist. With --damaged: the directory to repair.").Default("data").String()
 	var from backups.Place
-	cmd.Flag("from", "Folder of the backups, or the bucket, as cassia backup --to takes it. Only with --damaged it may be left out.").StringVar(&from.At)
+	cmd.Flag("from", "Folder or bucket of the backups, as in cassia backup --to. Optional with --damaged.").StringVar(&from.At)
 	from.KeyFlag(cmd, "")
-	name := cmd.Flag("backup", "Name of the backup. Default: the newest one in which nothing is damaged.").String()
-	verify := cmd.Flag("check", "Look at every row afterwards, as cassia check does.").Default("true").Bool()
+	name := cmd.Flag("backup", "Name of the backup. Default: the newest undamaged backup.").String()
+	verify := cmd.Flag("check", "After the restore, verify every row, as cassia check does.").Default("true").Bool()
 	m := addMending(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if from.At == "" && !m.damaged {
-			return errors.New("--from: name the folder of the backups, or the bucket")
+			return errors.New("--from is missing; set it to the folder or bucket of the backups")
 		}
 		if err := from.Validate(); err != nil {
 			return fmt.Errorf("--from, --key-file: %w", err)
@@ -48,9 +48,9 @@ func addRestore(app *kingpin.Application) subcommand {
 		if err != nil {
 			return fmt.Errorf("restoring from %s: %s", &from, oneLine(err))
 		}
-		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
-			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
-		fmt.Println("it is a copy of the store that was backed up: as long as that one is used, back this one up to another destination (--to, --backup.to)")
+		fmt.Printf("restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
+			count(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		fmt.Println("the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged
 		}

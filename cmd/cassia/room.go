@@ -35,11 +35,12 @@ func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	switch {
 	case is == was:
 	case is == doctor.Error:
-		log.Error("the disk is full but for the last 512 MiB, below which no samples are taken: make room, or keep less (--retention.raw)")
+		log.Error("the disk is full: 512 MiB or less are free, so no samples are accepted; free disk space or shorten the retention (--retention.raw)")
 	case is == doctor.Warning:
-		log.Warn("little of the disk is free: below 512 MiB no samples are taken, and merging files needs room of its own; make room, or keep less (--retention.raw)")
+		log.Warn("disk space is low: below 512 MiB no samples are accepted, and compaction needs space too; free disk space or shorten " +
+			"the retention (--retention.raw)")
 	default:
-		log.Info("there is room on the disk again")
+		log.Info("enough disk space is free again")
 	}
 	return is
 }

@@ -22,7 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cassia-db/cassia/adapter"
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
@@ -84,8 +84,7 @@ func TestRuleTestsHoldInside(t *testing.T) {
 		if testing.Short() {
 			t.Skip("starts promtool: leave -short out")
 		}
-		path, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
-		require.NoError(t, err)
+		path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 		out, err := exec.CommandContext(t.Context(), path, append([]string{"test", "rules"}, files...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	})

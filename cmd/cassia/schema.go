@@ -17,11 +17,11 @@ import (
 
 // addSchema declares the command that others of this file belong to.
 func addSchema(app *kingpin.Application) *kingpin.CmdClause {
-	return app.Command("schema", "What the tables look like, and how time and series are cut.")
+	return app.Command("schema", "Show or change the schema: the tables, and how time and series are partitioned.")
 }
 
 func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, for an operator to look at and to run.").Default()
+	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, to review and run it by hand.").Default()
 	e := config.RegisterEngine(cmd)
 	retention := config.RetentionFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
@@ -42,13 +42,13 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 }
 
 func addSetPeriod(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("set-period", "Cut time and series otherwise from a later instant on. What is stored stays as it is. "+
-		"Processes over a cluster go on meanwhile; a directory's server must not be running.")
+	cmd := parent.Command("set-period", "Change the partitioning of time and series from a later time on. Stored data keeps its partitioning. Servers of a "+
+		"cluster may be running; stop the server of a data directory first.")
 	o := offlineFlags(cmd)
-	slot := cmd.Flag("slot", "Width of the unit of sealing. Default: as before.").Default("0s").String()
-	window := cmd.Flag("window", "Width of a row of raw data: a multiple of 1d. Default: as before.").Default("0s").String()
-	partitions := cmd.Flag("partitions", "Into how many partitions the work of sealing is divided: a multiple of what they are. Default: as before.").Default("0").Int()
-	from := cmd.Flag("from", "When it shall begin, RFC 3339. It begins at the first end of a window that is not before, and more than a day ahead. Default: as soon as possible.").String()
+	slot := cmd.Flag("slot", "Width of a slot, the unit of sealing. Default: unchanged.").Default("0s").String()
+	window := cmd.Flag("window", "Width of a window, the rows of raw data: a multiple of 1d. Default: unchanged.").Default("0s").String()
+	partitions := cmd.Flag("partitions", "Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: unchanged.").Default("0").Int()
+	from := cmd.Flag("from", "When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. Default: as soon as possible.").String()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		want := format.Period{Partitions: *partitions}
 		for _, f := range []struct {
@@ -65,7 +65,7 @@ func addSetPeriod(parent *kingpin.CmdClause) subcommand {
 		if *from != "" {
 			var err error
 			if begin, err = time.Parse(time.RFC3339, *from); err != nil {
-				return fmt.Errorf("--from=%s: must be an instant such as 2027-01-01T00:00:00Z", *from)
+				return fmt.Errorf("--from=%s: must be a time such as 2027-01-01T00:00:00Z", *from)
 			}
 		}
 		return o.withStore(ctx, func(s *storage.Store) error {

@@ -42,7 +42,7 @@ import (
 const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
-	cmd := app.Command("serve", "Take samples, keep them, and answer queries.")
+	cmd := app.Command("serve", "Run the server: receive samples, store them and answer queries.")
 	c := config.Register(cmd, config.Memory(os.DirFS("/")))
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if err := c.Validate(); err != nil {
@@ -126,7 +126,7 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	case err := <-ended:
 		return err
 	case <-time.After(stopWithin):
-		p.log.Warn("the store can't be closed in time, so the process ends without closing it; the next start finds all that was acknowledged")
+		p.log.Warn("closing the store took too long; exiting without it. The next start recovers all acknowledged samples")
 		if signals.Err() != nil {
 			return nil
 		}
@@ -137,7 +137,7 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 // work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when that was asked for.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
-	p.log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
+	p.log.Info("starting Cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 
 	if err := p.openLimits(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	if signals.Err() == nil {
 		return context.Cause(ctx)
 	}
-	p.log.Info("stopping: requests have ended, closing the store")
+	p.log.Info("stopping: all requests have finished, closing the store")
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (p *process) openStore(ctx context.Context) error {
 	so := p.storageOptions(p.c.CacheBytes - p.c.CacheBytes/2)
 	o := openOptions{
 		cacheBytes: p.c.CacheBytes / 2, log: p.log, admit: storage.Admit(so),
-		onFatal: func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) },
+		onFatal: func(err error) { p.fail(fmt.Errorf("can't write data any more: %w", err)) },
 		waiting: p.opening.waitFor,
 	}
 	var err error
@@ -212,7 +212,7 @@ func (p *process) openStore(ctx context.Context) error {
 	go panics.Repeat(ctx, "removing old snapshots", func() { p.sweepSnapshots(ctx) })
 	go panics.Repeat(ctx, "returning memory", func() { p.giveBack(ctx) })
 	if err := p.store.LogRetentionChange(ctx); err != nil {
-		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
+		p.log.Warn("can't determine whether the retention has changed", "err", oneLine(err))
 	}
 	go panics.Contained("logging that queries are answered", func() { p.logReady(ctx) })()
 	return nil
@@ -221,7 +221,7 @@ func (p *process) openStore(ctx context.Context) error {
 // withSettingsFlags adds the flags to the error of a store that was created with others.
 func withSettingsFlags(err error) error {
 	if errors.Is(err, storage.ErrOtherSettings) {
-		return fmt.Errorf("%w; see --storage.slot and --storage.partitions, or choose another store", err)
+		return fmt.Errorf("%w; check --storage.slot and --storage.partitions, or choose another store", err)
 	}
 	return err
 }
@@ -262,7 +262,7 @@ func (p *process) logStore() {
 		at = dir
 	}
 	if created, isNew := p.store.Created(); isNew {
-		p.log.Info("there was no store, so a new one was made", "engine", p.c.Kind, "at", at)
+		p.log.Info("created a new store", "engine", p.c.Kind, "at", at)
 	} else {
 		p.log.Info("opened the store", "engine", p.c.Kind, "at", at, "created", created.UTC().Format(time.RFC3339))
 	}
@@ -279,7 +279,7 @@ func (p *process) logReady(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		p.log.Error("the head could not be rebuilt: queries are refused, writes are taken", "err", err)
+		p.log.Error("can't rebuild the head: queries fail, writes are accepted", "err", err)
 	default:
 		p.log.Info("ready for queries", "after", time.Since(p.started).Round(time.Millisecond))
 	}
@@ -288,7 +288,7 @@ func (p *process) logReady(ctx context.Context) {
 func (p *process) closeStore() error {
 	err := errors.Join(p.store.Close(), p.engine.Close())
 	if errors.Is(err, pebble.ErrUnclosed) {
-		p.log.Warn("stopped without closing the store; the next start finds all that was acknowledged", "err", oneLine(err))
+		p.log.Warn("stopped without closing the store; the next start recovers all acknowledged samples", "err", oneLine(err))
 		return nil
 	}
 	if err == nil {
@@ -387,7 +387,7 @@ func (p *process) only(role, what string, h http.Handler) http.Handler {
 // buildCollector makes the build part of the metrics.
 func buildCollector() prometheus.Collector {
 	v := buildVersion()
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info", Help: "Which build this is; the value is always 1.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info", Help: "Build information; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": v.Cassia, "revision": v.Revision, "goversion": runtime.Version()}},
 		func() float64 { return 1 })
 }

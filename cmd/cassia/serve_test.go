@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -108,10 +109,10 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve", path, "--web.listen-address=127.0.0.1:0"}, path + ": another process has it open; stop that one, or choose another directory"},
-		{[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + port}, "--web.listen-address=" + port + ": another program listens there; stop it, or choose another port"},
+		{[]string{"serve", path, "--web.listen-address=127.0.0.1:0"}, path + ": in use by another process; stop that process, or choose another directory"},
+		{[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + port}, "--web.listen-address=" + port + ": the address is in use by another program; stop it, or choose another port"},
 		{[]string{"serve", "--storage.path=" + file, "--web.listen-address=127.0.0.1:0"}, "--storage.path=" + file + ": "},
-		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples for ever"},
+		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples forever"},
 		{[]string{"serve", "--nonsense"}, "unknown flag --nonsense; see cassia serve --help"},
 		{[]string{"serve", "--storage.pth=x"}, "unknown flag --storage.pth; did you mean --storage.path? See cassia serve --help"},
 		{[]string{"srve"}, `unknown command "srve"; did you mean serve? See cassia --help`},
@@ -128,7 +129,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	var stderr bytes.Buffer
 	require.Equal(t, 1, run([]string{"serve", path, "--storage.slot=4h", "--web.listen-address=127.0.0.1:0"}, &stderr))
 	require.Contains(t, cassiatest.LastLine(stderr.String()), "slots of 2h")
-	require.Contains(t, cassiatest.LastLine(stderr.String()), "see --storage.slot and --storage.partitions, or choose another store")
+	require.Contains(t, cassiatest.LastLine(stderr.String()), "check --storage.slot and --storage.partitions, or choose another store")
 }
 
 func TestSignalStopsInOrder(t *testing.T) {
@@ -139,7 +140,7 @@ func TestSignalStopsInOrder(t *testing.T) {
 		status <- run([]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + address, "--log.level=error"}, &stderr)
 	}()
 	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + address + "/-/healthy")
+		answer, err := http.Get("http://" + address + "/-/ready") // Before, its store is being opened, and would be left as it is.
 		if err != nil {
 			return false
 		}
@@ -153,14 +154,18 @@ func TestSignalStopsInOrder(t *testing.T) {
 // TestServeIsStoppedWhileItOpens stops a process at each moment of opening a new store, which is no error.
 func TestServeIsStoppedWhileItOpens(t *testing.T) {
 	for after := range 40 {
+		dir, err := os.MkdirTemp("", "cassia-stopped-")
+		require.NoError(t, err)
 		app := kingpin.New("cassia", "")
 		c := config.Register(app.Command("serve", ""), 1<<30)
-		_, err := app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + t.TempDir()})
+		_, err = app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + dir})
 		require.NoError(t, err)
 		require.NoError(t, c.Validate())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(after)*time.Millisecond, cancel)
 		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }), "after %d ms", after)
 		cancel()
+		// Opening may go on in the background, and make files.
+		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, cassiatest.Patience, 10*time.Millisecond)
 	}
 }

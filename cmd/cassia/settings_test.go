@@ -140,8 +140,8 @@ func testClocks(t *testing.T, eng openedEngine) {
 		"behind": {-5 * time.Hour, http.StatusNoContent, ""},
 		"ahead":  {5 * time.Hour, http.StatusNoContent, ""},
 		// On a busy machine, seconds pass until it reads the cluster's clock.
-		"too_far":  {7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock isn't believed: \S+ is 7h0m\d+s ahead of the cluster's; set the clock`},
-		"too_late": {-7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock isn't believed: \S+ is (7h0m0|6h59m\d+)s behind the cluster's; set the clock`},
+		"too_far":  {7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock is untrusted: \S+ is 7h0m\d+s ahead of the cluster's; correct the clock`},
+		"too_late": {-7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock is untrusted: \S+ is (7h0m0|6h59m\d+)s behind the cluster's; correct the clock`},
 	} {
 		var log bytes.Buffer
 		so := storage.DefaultOptions()
@@ -172,7 +172,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 			require.NoError(t, s.SealAll(t.Context()))
 		}
 		require.NoError(t, s.Close())
-		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "no samples are taken"), log.String())
+		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "so no samples are accepted"), log.String())
 	}
 	requireClocks(t, eng, at)
 }
@@ -204,33 +204,33 @@ func testRefusals(t *testing.T, host string) {
 		want []string
 	}{
 		"wrong password": {at("x", as, file("wrong")), []string{
-			`the login was refused as "cassandra"; check the username and the password`, "--cassandra.password-file"}},
+			`login failed for user "cassandra"; check the username and the password`, "--cassandra.password-file"}},
 		"missing password": {at("x"), []string{
-			"Cassandra wants a username and a password", "--cassandra.username", "--cassandra.password-file"}},
+			"Cassandra requires a username and a password, but none are set", "--cassandra.username", "--cassandra.password-file"}},
 		"no such password file": {at("x", as, "--cassandra.password-file=nowhere"), []string{
 			"--cassandra.password-file=nowhere: ", "no such file"}},
 		"no rights to make the keyspace": {at("x", asGuest...), []string{
-			`user "guest" may not change the schema; make what is missing with ` + "`cassia schema | cqlsh`"}},
+			`user "guest" has no permission to change the schema; create the schema with ` + "`cassia schema | cqlsh`"}},
 		"no rights in the keyspace": {at(soundKeyspace, asGuest...), []string{
-			`user "guest" may not do that; GRANT SELECT, MODIFY ON KEYSPACE sound TO guest`}},
+			`user "guest" has no permission; run GRANT SELECT, MODIFY ON KEYSPACE sound TO guest`}},
 		"more copies wanted than kept": {at(soundKeyspace, as, "--cassandra.consistency=TWO"), []string{
-			"consistency TWO needs 2 copies, keyspace sound keeps 1; raise the replication, or choose LOCAL_QUORUM"}},
+			"consistency level TWO needs 2 copies, but keyspace sound has 1; raise the replication factor, or use LOCAL_QUORUM"}},
 		"more copies than nodes": {at("x", as, "--cassandra.replication=3"), []string{
-			"LOCAL_QUORUM of 3 copies needs 2 nodes, there are 1", "lower the replication of keyspace x, or add nodes"}},
+			"consistency level LOCAL_QUORUM of 3 copies needs 2 nodes, but the cluster has 1", "lower the replication factor of keyspace x, or add nodes"}},
 		"another data center": {at("x", as, "--cassandra.local-dc=mars"), []string{
 			`no node is in data center "mars"; the cluster has datacenter1`}},
 		"unreachable": {[]string{"--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1,nowhere.invalid"}, []string{
-			"no host answers; check that Cassandra runs there and takes CQL connections", "nowhere.invalid"}},
+			"no host responds; check that Cassandra is running there and accepts CQL connections", "nowhere.invalid"}},
 		"other slots": {at(soundKeyspace, as, "--storage.slot=4h"), []string{
-			"slots of 2h", "asked for", "see --storage.slot and --storage.partitions, or choose another store"}},
+			"slots of 2h", "but the flags set", "check --storage.slot and --storage.partitions, or choose another store"}},
 		"other partitions": {at(soundKeyspace, as, "--storage.partitions=32"), []string{
-			"16 partitions", "asked for", "see --storage.slot and --storage.partitions, or choose another store"}},
+			"16 partitions", "but the flags set", "check --storage.slot and --storage.partitions, or choose another store"}},
 		"no keyspace": {at("x", as, "--no-cassandra.create-schema"), []string{
-			"keyspace x doesn't exist; make what is missing with `cassia schema | cqlsh`"}},
+			"keyspace x doesn't exist; create the schema with `cassia schema | cqlsh`"}},
 		"no tables": {at(emptyKeyspace, as, "--no-cassandra.create-schema"), []string{
-			"keyspace empty lacks the tables catalog, ", "make what is missing with `cassia schema | cqlsh`"}},
+			"keyspace empty is missing the tables catalog, ", "create the schema with `cassia schema | cqlsh`, or let Cassia create it"}},
 		"a newer schema": {at(futureKeyspace, as), []string{
-			"table future.stage has schema version 99, this release knows 1; run a later release, or use another keyspace"}},
+			"table future.stage has schema version 99, but this release supports version 1; use a later release, or another keyspace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer

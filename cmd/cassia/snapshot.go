@@ -55,20 +55,20 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	}
 	folder := filepath.Join(p.c.Path, snapshotsFolder)
 	if stay, err := backups.Unclaimed(folder); err != nil {
-		p.log.Warn("the snapshots can't be listed", "at", folder, "err", err)
+		p.log.Warn("can't list the snapshots", "at", folder, "err", err)
 	} else if len(stay) > 0 {
-		p.log.Info("there are snapshots, whose files take space until they are removed", "at", folder, "snapshots", len(stay), "oldest", stay[0])
+		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder, "snapshots", len(stay), "oldest", stay[0])
 	}
 	ticker := time.NewTicker(abandonedEvery)
 	defer ticker.Stop()
 	for said := ""; ; {
 		removed, err := backups.RemoveAbandoned(ctx, folder)
 		if len(removed) > 0 {
-			p.log.Info("removed the snapshots of commands that were killed", "at", folder, "snapshots", strings.Join(removed, ", "))
+			p.log.Info("removed the snapshots of killed commands", "at", folder, "snapshots", strings.Join(removed, ", "))
 		}
 		if err != nil && ctx.Err() == nil && said != oneLine(err) {
 			said = oneLine(err)
-			p.log.Warn("the snapshot of a command that was killed can't be removed yet", "at", folder, "err", said)
+			p.log.Warn("can't remove the snapshot of a killed command yet", "at", folder, "err", said)
 		}
 		select {
 		case <-ctx.Done():
@@ -98,7 +98,7 @@ type serverOfDirectory struct {
 
 func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	return &serverOfDirectory{
-		cmd.Flag("url", "The server that uses the directory, if one does; it must run with --web.enable-admin-api.").Default("http://localhost:9201").String(),
+		cmd.Flag("url", "URL of the server that uses the data directory, if one is running. It needs --web.enable-admin-api.").Default("http://localhost:9201").String(),
 		httpConfigFlag(cmd),
 	}
 }
@@ -132,32 +132,32 @@ func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) erro
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where+"?claim="+url.QueryEscape(name), nil)
 	if err != nil {
-		return wrong("can't be asked for a snapshot: %w", err)
+		return wrong("can't be sent a snapshot request: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return wrong("doesn't answer: %w", err)
+		return wrong("doesn't respond: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return wrong("broke off: %w", err)
+		return wrong("interrupted the response: %w", err)
 	}
 	var answer struct {
 		Error string
 		Data  struct{ Name string }
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return wrong("answered %s: %.200s", resp.Status, bytes.TrimSpace(body))
+		return wrong("returned %s: %.200s", resp.Status, bytes.TrimSpace(body))
 	}
 	if answer.Error != "" {
-		return wrong("answered %s: %s", resp.Status, answer.Error)
+		return wrong("returned %s: %s", resp.Status, answer.Error)
 	}
 	if answer.Data.Name != name {
 		return wrong("named its snapshot %q instead of %q", answer.Data.Name, name)
 	}
 	if _, err := os.Stat(filepath.Join(dir, snapshotsFolder, name)); err != nil {
-		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
+		return wrong("created a snapshot in another directory, because it has another --storage.path (%w)", err)
 	}
 	return nil
 }

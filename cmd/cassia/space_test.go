@@ -117,10 +117,10 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 func listsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {
-		if rest, ok := strings.CutPrefix(f.What, dir+" holds "); ok {
+		if rest, ok := strings.CutPrefix(f.What, dir+" uses "); ok {
 			total, _, _ = strings.Cut(rest, ";")
 		}
-		if rest, ok := strings.CutPrefix(f.What, "of "+total+" on the disk are: "); ok && total != "" {
+		if rest, ok := strings.CutPrefix(f.What, total+" on disk: "); ok && total != "" {
 			parts = rest
 		}
 	}

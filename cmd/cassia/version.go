@@ -3,29 +3,21 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/prometheus/common/version"
 
+	"github.com/cassia-db/cassia"
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// unreleased is the version of a build without one.
-const unreleased = "0.1.0-dev"
-
-// buildVersion identifies the build: as set by the linker (-X of Prometheus' common/version), or else
-// by Go's own record of the module.
+// buildVersion identifies the build: its version is the one set by the linker (-X of Prometheus' common/version), or else that of the source.
 func buildVersion() api.Version {
 	v := api.Version{
 		Cassia: version.Version, Revision: version.GetRevision(), Branch: version.Branch,
 		BuildUser: version.BuildUser, BuildDate: version.BuildDate,
 	}
 	if v.Cassia == "" {
-		v.Cassia = unreleased
-		if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
-			v.Cassia = strings.TrimPrefix(info.Main.Version, "v")
-		}
+		v.Cassia = cassia.Version()
 	}
 	return v
 }

@@ -79,7 +79,7 @@ func readManifests(t *testing.T, file string) manifests {
 			require.Subset(t, s.Spec.Template.Labels, s.Spec.Selector.MatchLabels)
 			m.pods[s.Name], m.volumes[s.Name] = s.Spec.Template, s.Spec.VolumeClaimTemplates
 			require.Contains(t, serviceNames(m.services), s.Spec.ServiceName)
-			require.EqualValues(t, 1, *s.Spec.Replicas, "a directory belongs to one process")
+			require.EqualValues(t, 1, *s.Spec.Replicas, "a data directory allows only one process")
 		case "apps/v1 Deployment":
 			var d apps.Deployment
 			read(&d)

@@ -51,7 +51,7 @@ func (a *api) activeRoutes(router *route.Router) {
 // cancel ends a query; its own caller gets 499 with the type canceled.
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.All(r.Context())) {
-		a.fail(w, r, http.StatusNotFound, "not_found", "no query with this id runs")
+		a.fail(w, r, http.StatusNotFound, "not_found", "no running query has this id")
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -40,7 +40,7 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 	var snapshot http.HandlerFunc // Prometheus' own
 	if a.Snapshot == nil {
-		snapshot = a.unsupported("snapshots aren't supported here; take them of the Cassandra keyspace")
+		snapshot = a.unsupported("snapshots aren't supported on Cassandra; take snapshots of the Cassandra keyspace")
 	}
 	clean := a.unsupported("there are no tombstones to clean")
 	if a.CleanTombstones != nil {
@@ -78,7 +78,7 @@ func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (a *api) disabled(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start cassia with --web.enable-admin-api")
+	a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start Cassia with --web.enable-admin-api")
 }
 
 func (a *api) cleanTombstones(w http.ResponseWriter, r *http.Request) {

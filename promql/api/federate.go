@@ -90,7 +90,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {
-			f.Logger.Debug("writing to one who federates", "err", err)
+			f.Logger.Debug("can't write a federation response", "err", err)
 			return
 		}
 	}
@@ -122,7 +122,7 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 			out = append(out, n)
 			size := n.bytes()
 			if bytes += size; f.MaxFederated > 0 && bytes > f.MaxFederated {
-				return nil, 0, fmt.Errorf("%w: the samples to federate take more than %d bytes, a quarter of the memory; ask for fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
+				return nil, 0, fmt.Errorf("%w: the federated samples need more than %d bytes, a quarter of the memory; select fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
 			}
 			if err := storage.Grow(ctx, size); err != nil {
 				return nil, 0, err

@@ -45,7 +45,7 @@ func TestFederationIsBounded(t *testing.T) {
 	refuse = nil
 	w = ask("{" + strings.Repeat(`a="b",`, 1001) + "}")
 	require.Equal(t, http.StatusBadRequest, w.Code)
-	require.Contains(t, w.Body.String(), "a selector of more than")
+	require.Contains(t, w.Body.String(), "a selector has more than")
 	require.Equal(t, []int{1, 1}, []int{inside, left}, "what is refused doesn't enter")
 }
 

@@ -43,7 +43,7 @@ func (noExemplars) Select(_, _ int64, _ ...[]*labels.Matcher) ([]exemplar.QueryR
 }
 
 // errNoTSDB answers what only Prometheus' own storage can do, and what Options don't offer.
-var errNoTSDB = errors.New("not supported: cassia has no Prometheus TSDB")
+var errNoTSDB = errors.New("not supported: Cassia has no Prometheus TSDB")
 
 // noTSDB stands where Prometheus' API expects its own storage.
 type noTSDB struct{}

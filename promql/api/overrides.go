@@ -36,14 +36,14 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/metric_names": noSearch, "/search/label_names": noSearch, "/search/label_values": noSearch,
-		"/otlp/v1/metrics": "OTLP isn't supported yet; send Prometheus remote write to " + Prefix + "/write",
+		"/otlp/v1/metrics": "OTLP isn't supported; use Prometheus remote write at " + Prefix + "/write",
 	} {
 		routes[path] = a.unsupported(message)
 	}
 	return routes
 }
 
-const noSearch = "the search API isn't supported; use labels, label values and series"
+const noSearch = "the search API isn't supported; use the endpoints for labels, label values and series"
 
 func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	limit, ok := a.number(w, r, "limit")
@@ -108,7 +108,7 @@ func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, 
 
 func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, map[string]string{
-		"yaml": "# Cassia has no configuration file. See " + Prefix + "/status/flags for what it was started with.\n",
+		"yaml": "# Cassia has no configuration file. " + Prefix + "/status/flags lists the flags.\n",
 	})
 }
 

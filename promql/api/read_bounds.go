@@ -46,7 +46,7 @@ func checkRead(compressed []byte) (int, string) {
 	size, err := snappy.DecodedLen(compressed)
 	switch {
 	case len(compressed) > readDecoded, err == nil && size > readDecoded:
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a request of remote read has at most %d bytes", readDecoded)
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes", readDecoded)
 	case err != nil:
 		return http.StatusBadRequest, err.Error()
 	}
@@ -59,11 +59,11 @@ func checkRead(compressed []byte) (int, string) {
 		return http.StatusBadRequest, err.Error()
 	}
 	if n := len(request.Queries); n > readQueries {
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d queries, at most %d can be in a request", n, readQueries)
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n, readQueries)
 	}
 	for _, q := range request.Queries {
 		if n := len(q.Matchers); n > readMatchers {
-			return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d matchers, at most %d can be in a query", n, readMatchers)
+			return http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n, readMatchers)
 		}
 		if err := checkRegexps(q.Matchers); err != nil {
 			return http.StatusUnprocessableEntity, storage.Plain(err.Error())

@@ -13,7 +13,7 @@ import (
 func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "cassia_remote_read_expanded_total",
-		Help: "Requests of remote read over times whose raw samples are gone, answered with samples made of rollups.",
+		Help: "Remote read requests over expired raw samples that were answered with samples reconstructed from rollups.",
 	})
 }
 

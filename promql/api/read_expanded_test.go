@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Remote read over times whose raw samples are gone has as many samples as there were, whatever function they are for, and counts
+// Remote read over times whose raw samples have expired has as many samples as there were, whatever function they are for, and counts
 // such answers; or is refused with the reason, also where chunks are streamed.
 func TestRemoteReadWhereRawIsGone(t *testing.T) {
 	for _, refuse := range []bool{false, true} {

@@ -52,7 +52,7 @@ func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc 
 		case "true":
 			r = r.WithContext(promql.WithRollupNames(r.Context()))
 		default:
-			a.fail(w, r, http.StatusBadRequest, "bad_data", `invalid parameter "rollups": it is true or false`)
+			a.fail(w, r, http.StatusBadRequest, "bad_data", `invalid parameter "rollups": must be true or false`)
 			return
 		}
 		h(w, r)

@@ -52,7 +52,7 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		require.Equal(t, c.want, w.Header().Get(ResolutionHeader), c.params.Encode())
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP cassia_query_answers_total Queries by the resolutions that they were answered from, and whether windows kept their edges (exact) or were moved (snapped) or widened to those of buckets. A query with parts of several counts for each.
+		# HELP cassia_query_answers_total Queries by the resolutions they read, and by window edges: exact, snapped to bucket edges, or widened to buckets. A query that reads multiple resolutions counts for each.
 		# TYPE cassia_query_answers_total counter
 		cassia_query_answers_total{edges="exact",resolution="5m"} 4
 		cassia_query_answers_total{edges="exact",resolution="raw"} 4

@@ -36,7 +36,7 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if _, err := w.Write(body); err != nil {
-		a.Logger.Debug("writing an answer", "path", r.URL.Path, "err", err)
+		a.Logger.Debug("can't write a response", "path", r.URL.Path, "err", err)
 	}
 }
 

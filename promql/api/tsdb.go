@@ -36,7 +36,7 @@ func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(tenant.All(r.Context())) > 1 {
-		a.fail(w, r, http.StatusBadRequest, "bad_data", "the status of one tenant at a time: name one")
+		a.fail(w, r, http.StatusBadRequest, "bad_data", "the status covers one tenant at a time; name one tenant")
 		return
 	}
 	select {

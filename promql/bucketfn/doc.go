@@ -19,39 +19,39 @@
 // Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or
 // are gauges. Once raw is gone there is no value for such buckets, and the info has it.
 //
-//	function                       from buckets  where raw samples are gone
-//	(an instant selector)          exact         exact on buckets, else cut
-//	absent                         -             approximate: there is a series where made samples are
-//	absent_over_time               -             approximate: there is a series where made samples are
-//	avg_over_time                  exact         exact on buckets, else cut
-//	changes                        exact         exact on buckets, else cut
-//	count_over_time                exact         exact on buckets, else cut
-//	delta                          exact         exact on buckets, else cut
-//	deriv                          -             approximate: a line through made samples
-//	double_exponential_smoothing   -             refused: smooths from sample to sample
-//	first_over_time                exact         exact on buckets, else cut
+//	function                       from buckets  where raw samples have expired
+//	(an instant selector)          exact         exact on bucket edges, otherwise interpolated
+//	absent                         -             approximate: a series exists wherever reconstructed samples do
+//	absent_over_time               -             approximate: a series exists wherever reconstructed samples do
+//	avg_over_time                  exact         exact on bucket edges, otherwise interpolated
+//	changes                        exact         exact on bucket edges, otherwise interpolated
+//	count_over_time                exact         exact on bucket edges, otherwise interpolated
+//	delta                          exact         exact on bucket edges, otherwise interpolated
+//	deriv                          -             approximate: regression over reconstructed samples
+//	double_exponential_smoothing   -             refused: smooths over individual samples
+//	first_over_time                exact         exact on bucket edges, otherwise interpolated
 //	idelta                         -             refused: the last two samples aren't kept
-//	increase                       exact         exact on buckets, else cut
-//	info                           -             approximate: as its argument
-//	irate                          -             approximate: the slope of made samples, about a bucket's average
-//	last_over_time                 exact         exact on buckets, else cut
-//	mad_over_time                  -             approximate: of made samples: off by what a bucket spreads at most
-//	max_over_time                  exact         exact on buckets, else cut
-//	min_over_time                  exact         exact on buckets, else cut
-//	predict_linear                 -             approximate: a line through made samples
-//	present_over_time              exact         exact on buckets, else cut
-//	quantile_over_time             -             approximate: of made samples: off by what a bucket spreads at most
-//	rate                           exact         exact on buckets, else cut
-//	resets                         exact         exact on buckets, else cut
-//	start_timestamp                -             approximate: made samples have none
-//	stddev_over_time               -             approximate: of made samples: off by what a bucket spreads at most
-//	stdvar_over_time               -             approximate: of made samples, as stddev_over_time
-//	sum_over_time                  exact         exact on buckets, else cut
-//	timestamp                      -             approximate: made samples are evenly spaced in a bucket
-//	ts_of_first_over_time          exact         exact on buckets, else cut
-//	ts_of_last_over_time           exact         exact on buckets, else cut
-//	ts_of_max_over_time            -             refused: a bucket doesn't know when
-//	ts_of_min_over_time            -             refused: a bucket doesn't know when
+//	increase                       exact         exact on bucket edges, otherwise interpolated
+//	info                           -             approximate: same as its argument
+//	irate                          -             approximate: slope of reconstructed samples, close to the average of the bucket
+//	last_over_time                 exact         exact on bucket edges, otherwise interpolated
+//	mad_over_time                  -             approximate: from reconstructed samples: the error is at most the spread within a bucket
+//	max_over_time                  exact         exact on bucket edges, otherwise interpolated
+//	min_over_time                  exact         exact on bucket edges, otherwise interpolated
+//	predict_linear                 -             approximate: regression over reconstructed samples
+//	present_over_time              exact         exact on bucket edges, otherwise interpolated
+//	quantile_over_time             -             approximate: from reconstructed samples: the error is at most the spread within a bucket
+//	rate                           exact         exact on bucket edges, otherwise interpolated
+//	resets                         exact         exact on bucket edges, otherwise interpolated
+//	start_timestamp                -             approximate: reconstructed samples have no start timestamp
+//	stddev_over_time               -             approximate: from reconstructed samples: the error is at most the spread within a bucket
+//	stdvar_over_time               -             approximate: from reconstructed samples, like stddev_over_time
+//	sum_over_time                  exact         exact on bucket edges, otherwise interpolated
+//	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket
+//	ts_of_first_over_time          exact         exact on bucket edges, otherwise interpolated
+//	ts_of_last_over_time           exact         exact on bucket edges, otherwise interpolated
+//	ts_of_max_over_time            -             refused: a bucket has no timestamps of min and max
+//	ts_of_min_over_time            -             refused: a bucket has no timestamps of min and max
 //
 // All others take what these give, or no series at all:
 //

@@ -43,7 +43,7 @@ const (
 func (w WithoutRaw) String() string {
 	switch w {
 	case Cut:
-		return "exact on buckets, else cut"
+		return "exact on bucket edges, otherwise interpolated"
 	case Approximated:
 		return "approximate"
 	default:
@@ -58,37 +58,37 @@ const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 // instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
 var functions = [...]Function{
 	{Name: "", over: overSelector, columns: rollup.ColumnLast, Newest: true, staleness: true},
-	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: "there is a series where made samples are"},
-	{Name: "absent_over_time", WithoutRaw: Approximated, Why: "there is a series where made samples are"},
+	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: "a series exists wherever reconstructed samples do"},
+	{Name: "absent_over_time", WithoutRaw: Approximated, Why: "a series exists wherever reconstructed samples do"},
 	{Name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum, Snaps: true},
 	{Name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
 	{Name: "count_over_time", over: overCount, Grows: true, Snaps: true},
 	{Name: "delta", over: overDelta, columns: bucketEnds, Grows: true},
-	{Name: "deriv", WithoutRaw: Approximated, Why: "a line through made samples"},
-	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths from sample to sample"},
+	{Name: "deriv", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
+	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths over individual samples"},
 	{Name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{Name: "idelta", WithoutRaw: Refused, Why: "the last two samples aren't kept"},
 	{Name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, Grows: true, Snaps: true},
-	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "as its argument"},
-	{Name: "irate", WithoutRaw: Approximated, Why: "the slope of made samples, about a bucket's average"},
+	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument"},
+	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket"},
 	{Name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "mad_over_time", WithoutRaw: Approximated, Why: "of made samples: off by what a bucket spreads at most"},
+	{Name: "mad_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
 	{Name: "max_over_time", over: overMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, columns: rollup.ColumnMin, Snaps: true},
-	{Name: "predict_linear", WithoutRaw: Approximated, Why: "a line through made samples"},
+	{Name: "predict_linear", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
 	{Name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "quantile_over_time", WithoutRaw: Approximated, Why: "of made samples: off by what a bucket spreads at most"},
+	{Name: "quantile_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
-	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "made samples have none"},
-	{Name: "stddev_over_time", WithoutRaw: Approximated, Why: "of made samples: off by what a bucket spreads at most"},
-	{Name: "stdvar_over_time", WithoutRaw: Approximated, Why: "of made samples, as stddev_over_time"},
+	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have no start timestamp"},
+	{Name: "stddev_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
+	{Name: "stdvar_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples, like stddev_over_time"},
 	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
-	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "made samples are evenly spaced in a bucket"},
+	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket"},
 	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
 	{Name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
-	{Name: "ts_of_max_over_time", WithoutRaw: Refused, Why: "a bucket doesn't know when"},
-	{Name: "ts_of_min_over_time", WithoutRaw: Refused, Why: "a bucket doesn't know when"},
+	{Name: "ts_of_max_over_time", WithoutRaw: Refused, Why: "a bucket has no timestamps of min and max"},
+	{Name: "ts_of_min_over_time", WithoutRaw: Refused, Why: "a bucket has no timestamps of min and max"},
 }
 
 // FromBuckets returns true if the function can be computed from buckets.

@@ -54,7 +54,7 @@ func docTable() string {
 		}
 		fmt.Fprintf(&b, "//\t%-30s %-13s %s\n", name, from, without)
 	}
-	row("function", "from buckets", "where raw samples are gone", "")
+	row("function", "from buckets", "where raw samples have expired", "")
 	for _, f := range functions {
 		from, name := "exact", f.Name
 		if f.over == nil {
@@ -80,18 +80,18 @@ func otherFunctions() []string {
 // manualTable renders functions as the manual has them.
 func manualTable() string {
 	var b strings.Builder
-	b.WriteString(manualTableBegin + "\n| function | once raw samples have expired (until then all have their answers) |\n|---|---|\n")
+	b.WriteString(manualTableBegin + "\n| function | after raw samples have expired (before, all are exact) |\n|---|---|\n")
 	rows := map[string][]string{}
 	var order []string
 	for _, f := range functions {
 		var how string
 		switch f.WithoutRaw {
 		case Cut:
-			how = "exact (to 1e-12) where windows lie on buckets; else off by at most what is in the buckets at the window's ends, with an info"
+			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info"
 		case Approximated:
 			how = "approximate, with an info: " + f.Why
 		default:
-			how = "refused: " + f.Why
+			how = "returns an error: " + f.Why
 		}
 		name := "`" + f.Name + "`"
 		if f.Name == "" {
@@ -105,7 +105,7 @@ func manualTable() string {
 	for _, how := range order {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[how], ", "), how)
 	}
-	b.WriteString("| all others | as what they take |\n" + manualTableEnd)
+	b.WriteString("| all others | same as their argument |\n" + manualTableEnd)
 	return b.String()
 }
 

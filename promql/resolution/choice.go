@@ -40,7 +40,7 @@ func ParseMode(name string) (Mode, error) {
 	if i := slices.Index(modeNames[:], name); i >= 0 {
 		return Mode(i), nil
 	}
-	return ModeAuto, fmt.Errorf("%w %q: it is one of raw, 5m, 1h, exact, auto", ErrMode, name)
+	return ModeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", ErrMode, name)
 }
 
 // String returns the name that ParseMode reads.

@@ -71,14 +71,14 @@ func TestChoose(t *testing.T) {
 		{name: "days at half past five", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 30*minute, step: day, want: "0-90 5m exact 24h0m0s"},
 		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: ModeExact, want: "0-90 1h ragged 24h0m0s"},
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
-		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of windows of 24h0m0s are moved by up to 2m0s (0.14 % of the range)"},
+		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of 24h0m0s windows are moved by up to 2m0s (0.14 % of the range)"},
 		{
 			name: "the newest windows end where they are asked to", recent: 4 * hour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
-			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T20:00:00Z", info: "edges of windows of 720h0m0s are moved by up to 1h34m0.002s (0.22 % of the range)",
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T20:00:00Z", info: "edges of 720h0m0s windows are moved by up to 1h34m0.002s (0.22 % of the range)",
 		},
 		{
 			name: "so do all that are new", recent: day, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
-			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T00:00:00Z", info: "edges of windows of 720h0m0s are moved by up to 47m0.001s (0.11 % of the range)",
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T00:00:00Z", info: "edges of 720h0m0s windows are moved by up to 47m0.001s (0.11 % of the range)",
 		},
 		{name: "a resolution that is asked for has its own edges", recent: 4 * hour, mode: ModeOneHour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute, want: "0-48 1h snapped 720h0m0s"},
 		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
@@ -87,7 +87,7 @@ func TestChoose(t *testing.T) {
 		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
 		// Grafana.
-		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to those of buckets of 1h"},
+		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to bucket edges of 1h"},
 		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m15s"},
 		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
 		{name: "a day is read exactly", fn: "rate", window: 5*minute + 15*second, days: 1, offset: -5 * minute, step: 5 * minute, want: "0-288 raw exact 5m15s"},
@@ -116,17 +116,17 @@ func TestChoose(t *testing.T) {
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-721 1h ragged 5m0s approximate; 721-2160 5m exact 5m0s", wantScale: 1,
-			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z edges of windows lie inside buckets of up to 1h",
+			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z window edges within buckets of up to 1h",
 		},
 		{
 			name: "raw where it is", fn: "rate", window: 2 * minute, days: 90, offset: 1000, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-721 1h ragged 2m0s approximate; 721-1801 5m ragged 2m0s approximate; 1801-2160 raw exact 2m0s",
-			info: "inside buckets of up to 1h",
+			info: "within buckets of up to 1h",
 		},
 		{
 			name: "a selector", window: 5 * minute, days: 90, offset: 7 * minute, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-720 1h ragged 5m0s approximate; 720-1800 5m ragged 5m0s approximate; 1800-2160 raw exact 5m0s",
-			info: "inside buckets of up to 1h",
+			info: "within buckets of up to 1h",
 		},
 		{
 			name: "a selector on edges", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
@@ -134,32 +134,32 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "a part of an hour's increase", fn: "increase", window: 5 * minute, days: 30, step: 5 * minute, horizon: keptFor(day, day, 0),
-			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "inside buckets of up to 1h",
+			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "within buckets of up to 1h",
 		},
 		{
 			name: "nearly fitting, as ever", fn: "rate", window: hour + 15*second, days: 30, step: hour, horizon: keptFor(day, 0, 0),
-			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range) to those of buckets of up to 1h",
+			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "edges of 1h0m15s windows are moved by up to 15s (0.41 % of the range) to the edges of buckets of up to 1h",
 		},
 		{
 			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: ModeExact,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "within buckets of up to 5m",
 		},
 		{
 			name: "not fitting, in auto", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "within buckets of up to 5m",
 		},
 		{
 			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
-			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "inside buckets of up to 1h",
+			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "within buckets of up to 1h",
 		},
 		{
 			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
 			want: "0-481 1h exact 1h0m0s approximate; 481-697 5m exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
-			info: "samples made of buckets",
+			info: "samples reconstructed from buckets",
 		},
 		{
 			name: "refused", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
-			refused: "promql: raw samples are gone before 2026-02-28T00:00:00Z, and rollups can't answer idelta (the last two samples aren't kept)",
+			refused: "promql: raw samples have expired before 2026-02-28T00:00:00Z, and idelta can't be computed from rollups (the last two samples aren't kept): query a later time, or use rate, delta or an aggregation over time",
 		},
 		{name: "not refused where raw is", fn: "idelta", window: hour, days: 1, offset: hour, step: hour, horizon: keptFor(day, 10*day, 0), want: "0-24 raw exact 1h0m0s"},
 		{
@@ -168,21 +168,21 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "raw alone, and gone", fn: "rate", window: hour, days: 30, step: hour, mode: ModeRaw, horizon: keptFor(15*day, 0, 0),
-			want: "0-720 raw exact 1h0m0s", info: "nothing is read, as the query asks for no wider buckets",
+			want: "0-720 raw exact 1h0m0s", info: "no data is returned, because the query excludes wider buckets",
 		},
 		{name: "raw alone, and nothing else", fn: "rate", window: hour, days: 30, step: hour, mode: ModeRaw, horizon: keptFor(15*day, 15*day, 15*day), want: "0-720 raw exact 1h0m0s"},
 		{
 			name: "at most 5m, and gone", fn: "rate", window: hour, days: 30, step: hour, coarsest: rollup.FiveMinutes, horizon: keptFor(5*day, 15*day, 0),
-			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z nothing is read",
+			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z no data is returned",
 		},
 		{name: "all is gone alike", fn: "rate", window: 2 * minute, days: 30, step: hour, horizon: keptFor(5*day, 5*day, 5*day), want: "0-720 raw exact 2m0s"},
 		{
 			name: "an edge from raw that is gone", fn: "increase", window: 30 * day, days: 1, offset: 1234567, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of windows of 720h0m0s are moved by up to 41m9.134s (0.095 % of the range)",
+			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of 720h0m0s windows are moved by up to 41m9.134s (0.095 % of the range)",
 		},
 		{
 			name: "an edge from raw that is gone, in an instant query", fn: "increase", window: 30 * day, days: 1, offset: 1234567, still: true, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-1 5m ragged 720h0m0s approximate", info: "inside buckets of up to 5m",
+			want: "0-1 5m ragged 720h0m0s approximate", info: "within buckets of up to 5m",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,5 +17,5 @@ func TestModes(t *testing.T) {
 	require.Equal(t, ModeAuto, m)
 	_, err = ParseMode("2h")
 	require.ErrorIs(t, err, ErrMode)
-	require.ErrorContains(t, err, `unknown resolution "2h": it is one of raw, 5m, 1h, exact, auto`)
+	require.ErrorContains(t, err, `unknown resolution "2h"; must be raw, 5m, 1h, exact or auto`)
 }

@@ -14,11 +14,10 @@ import (
 )
 
 // ErrRawGone is returned if a function can't be answered over times whose raw samples are gone.
-var ErrRawGone = errors.New("promql: raw samples are gone")
+var ErrRawGone = errors.New("promql: raw samples have expired")
 
 func (c *choice) refusal() error {
-	return fmt.Errorf("%w before %s, and rollups can't answer %s (%s): "+
-		"ask for a later time, or use rate, delta or an aggregate over time",
+	return fmt.Errorf("%w before %s, and %s can't be computed from rollups (%s): query a later time, or use rate, delta or an aggregation over time",
 		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
 }
 
@@ -89,7 +88,7 @@ func moreOf(by, of, otherBy, otherOf int64) bool {
 
 // movedText describes by how much edges of windows are moved.
 func movedText(by, of int64) string {
-	return fmt.Sprintf("edges of windows of %v are moved by up to %v (%.2g %% of the range)",
+	return fmt.Sprintf("edges of %v windows are moved by up to %v (%.2g %% of the range)",
 		time.Duration(of)*time.Millisecond, time.Duration(by)*time.Millisecond, 100*float64(by)/float64(of))
 }
 
@@ -100,35 +99,34 @@ func (s Shortfall) Info() error {
 	}
 	snapped := ""
 	if s.SnappedBy > 0 {
-		snapped = fmt.Sprintf("%s to those of buckets of %s, so as not to read all samples; resolution=exact reads them",
+		snapped = fmt.Sprintf("%s to bucket edges of %s, to avoid reading all samples; resolution=exact reads them",
 			movedText(s.SnappedBy, s.SnappedOf), s.Snapped)
 		if !s.Lacks() {
 			return fmt.Errorf("%w: %s", annotations.PromQLInfo, snapped)
 		}
-		snapped = "; where samples are there, " + snapped
+		snapped = "; where raw samples exist, " + snapped
 	}
 	buckets := "buckets of up to " + s.Widest.String()
 	var what []string
 	if s.Moved {
-		what = append(what, movedText(s.MovedBy, s.MovedOf)+" to those of "+buckets)
+		what = append(what, movedText(s.MovedBy, s.MovedOf)+" to the edges of "+buckets)
 	}
 	if s.Widened {
-		what = append(what, "ranges and lookbacks that are shorter, or don't fit, are widened to "+buckets)
+		what = append(what, "ranges and lookbacks that are shorter than "+buckets+", or not aligned to them, are widened to whole buckets")
 	}
 	if s.Cut {
-		what = append(what, "edges of windows lie inside "+buckets+", which are cut as samples made of buckets say: "+
-			"a value is off by at most what is in the buckets at its window's ends")
+		what = append(what, "window edges within "+buckets+" are interpolated; the error is at most the content of the first and the last bucket of the window")
 	}
 	if s.Approximated {
-		what = append(what, "what buckets can't answer is computed from samples made of "+buckets)
+		what = append(what, "functions that rollups don't support are computed from samples reconstructed from "+buckets)
 	}
 	if s.LeftOut {
-		what = append(what, "steps of which only samples could tell have no value")
+		what = append(what, "steps that need raw samples have no value")
 	}
 	if s.Hidden {
-		what = append(what, "nothing is read, as the query asks for no wider buckets")
+		what = append(what, "no data is returned, because the query excludes wider buckets")
 	}
-	return fmt.Errorf("%w: raw samples before %s are gone; from %s to %s %s%s",
+	return fmt.Errorf("%w: raw samples before %s have expired; from %s to %s %s%s",
 		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped)
 }
 

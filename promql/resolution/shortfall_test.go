@@ -16,7 +16,7 @@ func TestShortfallsMerge(t *testing.T) {
 	all.Merge(Shortfall{From: someDay, To: someDay + day, Raw: someDay + 2*day, Widest: rollup.FiveMinutes, Moved: true, MovedBy: minute, MovedOf: 6 * hour})
 	all.Merge(Shortfall{})
 	all.Merge(Shortfall{From: someDay - day, To: someDay, Raw: someDay + 2*day, Widest: rollup.OneHour, Approximated: true})
-	require.EqualError(t, all.Info(), "PromQL info: raw samples before 2026-03-03T00:00:00Z are gone; "+
-		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z edges of windows of 6h0m0s are moved by up to 1m0s (0.28 % of the range) to those of buckets of up to 1h; "+
-		"what buckets can't answer is computed from samples made of buckets of up to 1h")
+	require.EqualError(t, all.Info(), "PromQL info: raw samples before 2026-03-03T00:00:00Z have expired; "+
+		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z edges of 6h0m0s windows are moved by up to 1m0s (0.28 % of the range) to the edges of buckets of up to 1h; "+
+		"functions that rollups don't support are computed from samples reconstructed from buckets of up to 1h")
 }

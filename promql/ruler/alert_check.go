@@ -67,7 +67,7 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 		case total <= maxAlertTexts:
 			return nil
 		case c.exact:
-			return fmt.Errorf("%w: all alerts of rule %q have %d bytes, at most %d are possible; let its expression return fewer series", ErrAlertTooLarge, rule.Name(), total, maxAlertTexts)
+			return fmt.Errorf("%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series", ErrAlertTooLarge, rule.Name(), total, maxAlertTexts)
 		}
 		c.exact = true // The sum was of estimates.
 	}
@@ -127,14 +127,14 @@ func (c *alertCheck) sum(kind string, texts labels.Labels, s *promengine.Sample,
 }
 
 func (c *alertCheck) tooLarge(what, name string, n, most int) error {
-	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes, at most %d are possible", ErrAlertTooLarge, what, name, c.rule.Name(), n, most)
+	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", ErrAlertTooLarge, what, name, c.rule.Name(), n, most)
 }
 
 // expand returns how long the text of a label or an annotation becomes.
 func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
-			return 0, fmt.Errorf("%w: its text has more than %d bytes", ErrAlertTooLarge, most)
+			return 0, fmt.Errorf("%w: the text has more than %d bytes", ErrAlertTooLarge, most)
 		}
 		return len(text), nil
 	}

@@ -111,7 +111,7 @@ func (x *expansion) refuse(format string, args ...any) error {
 // enter counts a body with so many bytes of text.
 func (x *expansion) enter(bytes int) (string, error) {
 	if x.steps++; x.steps > maxExpansionSteps {
-		return "", x.refuse("its template has more than %d steps", maxExpansionSteps)
+		return "", x.refuse("the template executes more than %d steps", maxExpansionSteps)
 	}
 	if err := x.ctx.Err(); err != nil {
 		return "", err
@@ -121,7 +121,7 @@ func (x *expansion) enter(bytes int) (string, error) {
 
 func (x *expansion) grow(bytes int) error {
 	if x.length += bytes; x.length > x.most {
-		return x.refuse("its text has more than %d bytes", x.most)
+		return x.refuse("the text has more than %d bytes", x.most)
 	}
 	return nil
 }
@@ -134,11 +134,11 @@ func (x *expansion) show(v any) (string, error) {
 // make returns a text if there is room for one of up to atMost bytes.
 func (x *expansion) make(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
-		return "", x.refuse("a function in its template may make %d bytes or more", maxGuess)
+		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)
 	}
 	text := f()
 	if x.made += len(text); x.made > maxMade {
-		return "", x.refuse("functions in its template make more than %d bytes", maxMade)
+		return "", x.refuse("functions in the template create more than %d bytes", maxMade)
 	}
 	return text, nil
 }

@@ -53,19 +53,19 @@ func nested(depth int) string {
 // its group go on. Prometheus' labels panic beyond 16 MiB.
 func TestAlertsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ label, annotation, told string }{
-		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in its template may make`},
-		"annotation of 128 KiB": {annotation: doubled(13), told: "its text has more than 65536 bytes"},
-		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: its text has more than 4096 bytes`},
-		"static label":          {label: strings.Repeat("x", 5000), told: "its text has more than 4096 bytes"},
-		"loop":                  {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`, told: "its text has more than 65536 bytes"},
-		"endless loop":          {annotation: `{{ range 1000000000000 }}{{ end }}`, told: "its template has more than 50000 steps"},
+		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in the template may create`},
+		"annotation of 128 KiB": {annotation: doubled(13), told: "the text has more than 65536 bytes"},
+		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: the text has more than 4096 bytes`},
+		"static label":          {label: strings.Repeat("x", 5000), told: "the text has more than 4096 bytes"},
+		"loop":                  {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`, told: "the text has more than 65536 bytes"},
+		"endless loop":          {annotation: `{{ range 1000000000000 }}{{ end }}`, told: "the template executes more than 50000 steps"},
 		"recursion":             {annotation: `{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}`, told: "steps"},
 		"templates":             {annotation: nested(60), told: "steps"},
 		"width":                 {annotation: strings.Repeat(`{{ printf "%999999d%999999d%999999d%999999d" 1 2 3 4 }}`, 100), told: "bytes"},
 		"width as an argument":  {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100), told: "bytes"},
 		"references":            {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
 		"width of a billion":    {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
-		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "its template has more than 50000 steps"},
+		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "the template executes more than 50000 steps"},
 		"repetitions":           {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`, told: "regular expressions too large"},
 		"replaced repetitions":  {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
 		"same argument":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
@@ -116,7 +116,7 @@ func TestAlertsAreBoundedTogether(t *testing.T) {
 	p.evaluate()
 	for _, g := range p.groups {
 		require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
-		require.ErrorContains(t, g.Rules()[1].LastError(), `all alerts of rule "Odd" have`)
+		require.ErrorContains(t, g.Rules()[1].LastError(), `the alerts of rule "Odd" have`)
 		require.Equal(t, rules.HealthGood, g.Rules()[3].Health())
 	}
 }
@@ -211,7 +211,7 @@ func TestRulesThatPanic(t *testing.T) {
 				}
 			}
 			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
-# HELP cassia_panics_total Pieces of work in the background, or parts of queries, that were given up because of a bug, by the work.
+# HELP cassia_panics_total Background tasks or parts of queries that were aborted because of a bug, by task.
 # TYPE cassia_panics_total counter
 cassia_panics_total{work="evaluating rules"} %d
 `, failed))))

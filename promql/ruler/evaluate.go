@@ -84,7 +84,7 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 			return
 		}
 		if t.at < t.from { // It wasn't a rule.
-			g.Logger().Error("the evaluation of a group panicked", "err", err)
+			g.Logger().Error("evaluation of a rule group panicked", "err", err)
 			return
 		}
 		all[t.at].SetHealth(rules.HealthBad)
@@ -92,7 +92,7 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 		if m != nil {
 			m.EvalFailures.WithLabelValues(rules.GroupKey(g.File(), g.Name())).Inc()
 		}
-		g.Logger().Error("a rule panicked; the others are evaluated", "name", all[t.at].Name(), "index", t.at, "err", err)
+		g.Logger().Error("a rule panicked; other rules are still evaluated", "name", all[t.at].Name(), "index", t.at, "err", err)
 	}
 }
 

@@ -45,15 +45,15 @@ func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default, Glob: text}
 	if name, glob, found := strings.Cut(text, "="); found {
 		if err := tenant.Check(name); err != nil {
-			return Source{}, fmt.Errorf("%w; it must be tenant=glob, or a glob without =", err)
+			return Source{}, fmt.Errorf("%w; must be tenant=pattern, or a pattern without =", err)
 		}
 		s = Source{Tenant: name, Glob: glob}
 	}
 	if s.Glob == "" {
-		return Source{}, fmt.Errorf("%w: no files are named", ErrFile)
+		return Source{}, fmt.Errorf("%w: the pattern is empty", ErrFile)
 	}
 	if _, err := filepath.Match(s.Glob, ""); err != nil {
-		return Source{}, fmt.Errorf("%w: %q isn't a pattern of files", ErrFile, s.Glob)
+		return Source{}, fmt.Errorf("%w: %q isn't a valid file pattern", ErrFile, s.Glob)
 	}
 	return s, nil
 }
@@ -71,7 +71,7 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 			return nil, fmt.Errorf("%w %s: %w", ErrFile, s.Glob, err)
 		}
 		if len(paths) == 0 {
-			log.Warn("no file matches; no rules come from it", "rule.files", s.Glob, "tenant", s.Tenant)
+			log.Warn("no rule file matches this pattern", "rule.files", s.Glob, "tenant", s.Tenant)
 		}
 		if all[s.Tenant] == nil {
 			all[s.Tenant] = rulesOf{}
@@ -149,7 +149,7 @@ type loader struct {
 func (l loader) Load(path string, _ bool, _ model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
 	groups, ok := l.files()[path]
 	if !ok {
-		return nil, []error{fmt.Errorf("%w %s: it is gone", ErrFile, path)}
+		return nil, []error{fmt.Errorf("%w %s: the file is missing", ErrFile, path)}
 	}
 	return groups, nil
 }

@@ -32,7 +32,7 @@ func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 			continue
 		}
 		if err := panics.Do(evaluating, func() error { return r.keepFiringOf(ctx, g, rule, at) }); err != nil {
-			g.Logger().Warn("which alerts fire by keep_firing_for isn't known; those whose expression doesn't hold end", "alert", rule.Name(), "err", err)
+			g.Logger().Warn("can't restore which alerts are firing because of keep_firing_for; those whose expression no longer matches resolve", "alert", rule.Name(), "err", err)
 		}
 	}
 }

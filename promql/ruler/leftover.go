@@ -50,7 +50,7 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 }
 
 // errUnconfirmed is the reason why results aren't stored.
-var errUnconfirmed = errors.New("ruler: another process may evaluate the rules by now")
+var errUnconfirmed = errors.New("ruler: another process may be evaluating the rules")
 
 // leftover is what a rule had stored when it was last evaluated by somebody else.
 type leftover struct {
@@ -70,7 +70,7 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 			}
 		})
 		if err != nil {
-			g.Logger().Warn("what was stored before isn't known; the rules go on without", "at", at, "err", err)
+			g.Logger().Warn("can't read the previously stored results; rules continue without them", "at", at, "err", err)
 			return s
 		}
 		s.left = append(s.left, of)

@@ -57,7 +57,7 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	m.evaluations = r.evaluationMetrics(name)
 	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations, notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
-		log.Error("rules of files that were fine can't be used", "tenant", name, "err", err)
+		log.Error("can't apply rule files that were valid", "tenant", name, "err", err)
 	}
 	for _, g := range m.RuleGroups() {
 		m.fresh[rules.GroupKey(g.File(), g.Name())] = true

@@ -17,7 +17,7 @@ import (
 const confirmedFor = membership.LivenessTimeout / 2
 
 // errNotAnnounced means that other processes may take this one for dead, though it can read.
-var errNotAnnounced = errors.New("ruler: this process could not tell the others that it is there")
+var errNotAnnounced = errors.New("ruler: this process could not send its heartbeat")
 
 // owner looks after the lease of the rules.
 type owner struct {

@@ -76,7 +76,7 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 	defer cancel()
 	groups, err := r.groups(ctx, name, files, toNowhere{}, func(context.Context, string, ...*rules.Alert) {})
 	if err != nil {
-		r.o.Logger.Warn("the rules can't be shown", "tenant", name, "err", err)
+		r.o.Logger.Warn("can't list the rules", "tenant", name, "err", err)
 		return nil
 	}
 	if !elsewhere { // Soon this process or another one will.

@@ -61,7 +61,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		r.owner = newOwner(store, o.Now)
 	}
 	f := promauto.With(o.Registerer)
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "1 while this process evaluates the rules; of several that have rule files, one does."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "Whether this process evaluates the rules (1) or not (0). Of all processes with rule files, one does."},
 		func() float64 {
 			if r.evaluates() {
 				return 1
@@ -70,9 +70,9 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		})
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
-			Help: "Evaluations of groups that were due while no process evaluated rules, and were made later."}),
+			Help: "Rule group evaluations that were missed while no process evaluated rules, and made up for later."}),
 		changes: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_rules_ownership_changes_total",
-			Help: "How often this process began to evaluate rules, and ended."}, []string{"to"}),
+			Help: "Number of times that this process started or stopped evaluating rules."}, []string{"to"}),
 	}
 	return r, nil
 }
@@ -110,7 +110,7 @@ func (r *Ruler) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				r.o.Logger.Warn("whose the rules are can't be looked up; until they can be, soon none are evaluated, and made up for then", "err", err)
+				r.o.Logger.Warn("can't determine which process evaluates the rules; evaluation may pause, and is made up for later", "err", err)
 			}
 		case !mine:
 			r.see(true)
@@ -138,7 +138,7 @@ func (r *Ruler) Run(ctx context.Context) {
 func (r *Ruler) settle(ctx context.Context) bool {
 	if err := r.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
-			r.o.Logger.Error("no rules will be evaluated, for the head could not be rebuilt", "err", err)
+			r.o.Logger.Error("rules are not evaluated, because the head could not be rebuilt", "err", err)
 		}
 		return false
 	}
@@ -156,7 +156,7 @@ func (r *Ruler) free(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Look)
 	defer cancel()
 	if err := r.owner.free(last); err != nil {
-		r.o.Logger.Warn("the rules could not be given up; another process takes them when this one isn't heard of", "err", err)
+		r.o.Logger.Warn("can't hand over the rules; another process takes them over when the heartbeats of this one stop", "err", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 func (m *manager) contain(g *rules.Group, f func()) {
 	defer m.lock(g)()
 	if err := panics.Do(evaluating, func() error { f(); return nil }); err != nil {
-		g.Logger().Error("the evaluation of a group panicked; it goes on when it is due again", "err", err)
+		g.Logger().Error("evaluation of a rule group panicked; it continues at the next evaluation", "err", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 	first := due
 	last, found, err := m.r.lastStored(ctx, g, due)
 	if err != nil {
-		g.Logger().Warn("when the rules were evaluated before isn't known; they go on without", "err", err)
+		g.Logger().Warn("can't determine when the rules were last evaluated; they continue without that", "err", err)
 	} else if found {
 		first = last
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // How people make the schema themselves.
-const bySchemaCommand = "make what is missing with `cassia schema | cqlsh`, or let Cassia create it"
+const bySchemaCommand = "create the schema with `cassia schema | cqlsh`, or let Cassia create it"
 
 // prepareSchema creates missing tables, and checks the existing ones.
 //
@@ -45,7 +45,7 @@ func (o *Options) prepareSchema(ctx context.Context, c *Cluster) error {
 		case <-time.After(time.Second):
 		}
 	}
-	return fmt.Errorf("cassandra: no node can check or make the schema: %w", errs[len(errs)-1])
+	return fmt.Errorf("cassandra: no node can check or create the schema: %w", errs[len(errs)-1])
 }
 
 func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error {
@@ -68,7 +68,7 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 	}
 	missing := live.missing()
 	if len(missing) > 0 && !o.CreateSchema {
-		return refuse("keyspace %s lacks the tables %s; %s", o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
+		return refuse("keyspace %s is missing the tables %s; %s", o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
 	}
 	for _, t := range missing {
 		if err := o.change(ctx, session, createTable(o, t)); err != nil {
@@ -76,7 +76,7 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 		}
 	}
 	if len(missing) > 0 {
-		o.Logger.Info("tables were created", "keyspace", o.Keyspace, "tables", strings.Join(namesOf(missing), ","))
+		o.Logger.Info("created tables", "keyspace", o.Keyspace, "tables", strings.Join(namesOf(missing), ","))
 		if err := session.AwaitSchemaAgreement(ctx); err != nil {
 			return fmt.Errorf("the nodes don't agree on the schema: %w", err)
 		}
@@ -108,7 +108,7 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	if err := o.change(ctx, session, createKeyspace(o.Keyspace, copies)); err != nil {
 		return fmt.Errorf("create keyspace %s: %w", o.Keyspace, err)
 	}
-	o.Logger.Info("the keyspace was created", "keyspace", o.Keyspace, "replication", copies.String())
+	o.Logger.Info("created the keyspace", "keyspace", o.Keyspace, "replication", copies.String())
 	return nil
 }
 
@@ -121,9 +121,9 @@ func (o *Options) change(ctx context.Context, session *gocql.Session, statement 
 	case err == nil || errors.As(err, &exists):
 		return nil
 	case refused(err):
-		return refuse("user %q may not change the schema; %s: %w", o.Username, bySchemaCommand, err)
+		return refuse("user %q has no permission to change the schema; %s: %w", o.Username, bySchemaCommand, err)
 	case errors.As(err, &request) && !transient(err):
-		return refuse("Cassandra refuses %q: %w", firstLine(statement), err)
+		return refuse("Cassandra rejects %q: %w", firstLine(statement), err)
 	default:
 		return err
 	}
@@ -147,10 +147,10 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	need := func(where string, copies, needed, nodes int) error {
 		switch {
 		case needed > copies:
-			return refuse("consistency %s needs %d copies, keyspace %s keeps %d%s; raise the replication, or choose LOCAL_QUORUM",
+			return refuse("consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or use LOCAL_QUORUM",
 				o.Consistency, needed, o.Keyspace, copies, where)
 		case needed > nodes:
-			return refuse("consistency %s of %d copies needs %d nodes, there are %d%s; lower the replication of keyspace %s, or add nodes",
+			return refuse("consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication factor of keyspace %s, or add nodes",
 				o.Consistency, copies, needed, nodes, where, o.Keyspace)
 		}
 		return nil

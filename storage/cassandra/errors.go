@@ -15,10 +15,10 @@ import (
 
 // ErrSettings means that the settings don't fit the cluster, or its content: trying again won't help. Open
 // returns it.
-var ErrSettings = errors.New("cassandra: the settings don't fit the cluster")
+var ErrSettings = errors.New("cassandra: invalid settings for this cluster")
 
 // ErrLogin means that the user or the password is missing or wrong; it is an ErrSettings, too.
-var ErrLogin = errors.New("cassandra: the login was refused")
+var ErrLogin = errors.New("cassandra: login failed")
 
 // refusal is an ErrSettings whose text is only the cause and the remedy.
 type refusal struct{ error }
@@ -101,13 +101,13 @@ func (e *Engine) shortage(err error) string {
 	var read *gocql.RequestErrReadTimeout
 	switch {
 	case refused(err):
-		return fmt.Sprintf("user %q may not do that; GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
+		return fmt.Sprintf("user %q has no permission; run GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
-		return fmt.Sprintf("%s needs %d copies and %d can be reached, %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d reachable), %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
 	case errors.As(err, &write):
-		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
 	case errors.As(err, &read):
-		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
 	default:
 		return fmt.Sprintf("consistency %s, %s", e.opts.Consistency, nodes)
 	}
@@ -143,7 +143,7 @@ func place(t *engine.Table, partition engine.Key) string {
 func checkTexts(fields []engine.Field, key engine.Key) error {
 	for i, v := range key {
 		if fields[i].Kind == engine.KindText && !utf8.ValidString(v.Text) {
-			return fmt.Errorf("%w: %s is no UTF-8: %.100q", engine.ErrBadKey, fields[i].Name, v.Text)
+			return fmt.Errorf("%w: %s is not UTF-8: %.100q", engine.ErrBadKey, fields[i].Name, v.Text)
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func checkTexts(fields []engine.Field, key engine.Key) error {
 // checkPartition returns an error if Cassandra can't take a partition key: it must not be empty.
 func checkPartition(t *engine.Table, partition engine.Key) error {
 	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
-		return fmt.Errorf("%w: %s of %s is empty, and it is the whole partition key", engine.ErrBadKey, t.Partition[0].Name, t)
+		return fmt.Errorf("%w: %s of %s is empty, but it is the only field of the partition key", engine.ErrBadKey, t.Partition[0].Name, t)
 	}
 	return checkTexts(t.Partition, partition)
 }

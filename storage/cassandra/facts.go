@@ -245,18 +245,18 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	if len(periodic) > 0 {
 		slices.Sort(periodic)
 		found = append(found, Finding{
-			What: fmt.Sprintf("commitlog_sync is periodic on %s: writes are acknowledged seconds before they are on the disk, and may be lost when power fails on several nodes at once", listed(periodic)),
-			Do:   "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the nodes one by one",
+			What: fmt.Sprintf("commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several nodes lose power at once", listed(periodic)),
+			Do:   "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the nodes one at a time",
 		})
 	}
 	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
 		found = append(found, Finding{
-			What: fmt.Sprintf("keyspace %s keeps 1 copy in data center %s, which has %d nodes: a node that is down takes its rows with it", keyspace, dc, len(nodes)),
+			What: fmt.Sprintf("keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are unavailable", keyspace, dc, len(nodes)),
 			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace),
 		})
 	} else if n == 2 {
 		found = append(found, Finding{
-			What: fmt.Sprintf("keyspace %s keeps 2 copies in data center %s: a quorum of two is both, so one node down stops reads and writes", keyspace, dc),
+			What: fmt.Sprintf("keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops reads and writes", keyspace, dc),
 			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: 3}, keyspace),
 		})
 	}

@@ -20,7 +20,7 @@ var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 // keyspace. Whoever calls it closes the session.
 func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	if !foreignKeyspace.MatchString(opts.Keyspace) {
-		return nil, refuse("keyspace %q: a name has letters, digits and _ only, up to 48", opts.Keyspace)
+		return nil, refuse("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
 	}
 	checked := opts
 	checked.Keyspace = DefaultOptions().Keyspace // Cassia's own names are narrower.

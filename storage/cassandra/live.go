@@ -91,7 +91,7 @@ func (l *liveSchema) missing() []*engine.Table {
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
-			return refuse("table %s.%s has schema version %d, this release knows %d; run a later release, or use another keyspace",
+			return refuse("table %s.%s has schema version %d, but this release supports version %d; use a later release, or another keyspace",
 				l.keyspace, t, versionOf(live.comment), schemaVersion)
 		}
 	}
@@ -102,7 +102,7 @@ func (l *liveSchema) checkVersion() error {
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
-			return refuse("table %s.%s isn't Cassia's: %s; use another keyspace", l.keyspace, t, live.otherColumns(t))
+			return refuse("table %s.%s wasn't created by Cassia: %s; use another keyspace", l.keyspace, t, live.otherColumns(t))
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (l *liveSchema) compare(o *Options) []Difference {
 			continue
 		}
 		if other := live.otherColumns(t); other != "" {
-			differs("", "use another keyspace", "the table isn't Cassia's: %s", other)
+			differs("", "use another keyspace", "the table wasn't created by Cassia: %s", other)
 			continue
 		}
 		p := policyOf(t)
@@ -145,11 +145,11 @@ func (l *liveSchema) compare(o *Options) []Difference {
 			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoted(l.keyspace), quoted(t.Name), option)
 		}
 		if v := versionOf(live.comment); v != schemaVersion {
-			differs("comment", alter("comment = "+literal(comment(p))), "its comment names schema version %d, this release makes %d", v, schemaVersion)
+			differs("comment", alter("comment = "+literal(comment(p))), "its comment has schema version %d; this release uses %d", v, schemaVersion)
 		}
 		for _, option := range p.compared(o, t) {
 			if have := live.option(option.name); have != option.want {
-				differs(option.name, alter(option.cql), "its %s is %s, this release makes %s", option.name, have, option.want)
+				differs(option.name, alter(option.cql), "its %s is %s; this release uses %s", option.name, have, option.want)
 			}
 		}
 	}

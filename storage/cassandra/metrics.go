@@ -34,26 +34,26 @@ func newMetrics() *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_requests_total",
-			Help: "Requests that ended, by how: ok, cancelled, timeout or error.",
+			Help: "Completed Cassandra requests by result: ok, cancelled, timeout or error.",
 		}, []string{"op", "result"}),
 		tables: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_table_requests_total",
-			Help: "Requests by table: batches that were written, pages that were read, rows that were compared and set.",
+			Help: "Cassandra requests by table: batches written, pages read, and rows compared and set.",
 		}, []string{"op", "table"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_retries_total",
-			Help: "Times that a request was sent again after it had failed, to the same or another node.",
+			Help: "Retries of failed Cassandra requests, on the same or another node.",
 		}, []string{"op"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cassia_cassandra_request_seconds",
-			Help:    "How long requests took, waiting for their turn and retries included.",
+			Help:    "Duration of Cassandra requests, including queueing and retries.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"op"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cassia_cassandra_in_flight",
-			Help: "Requests under way.",
+			Help: "Cassandra requests in flight.",
 		}),
-		nodes: prometheus.NewDesc("cassia_cassandra_nodes", "Nodes of the local data center, by state: up or down.", []string{"state"}, nil),
+		nodes: prometheus.NewDesc("cassia_cassandra_nodes", "Cassandra nodes of the local data center, by state: up or down.", []string{"state"}, nil),
 	}
 }
 

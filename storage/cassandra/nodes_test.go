@@ -91,9 +91,9 @@ func TestNodesDie(t *testing.T) {
 	o := DefaultOptions()
 	o.Timeout, o.ConnectTimeout = 20*time.Second, time.Minute // Three nodes on one machine may be slow.
 	o.Hosts, o.Username, o.Password = cluster.Hosts(), cassandratest.Username, "wrong"
-	requireRefusal(t, o, "the login was refused", `"cassandra"`, "check the username and the password")
+	requireRefusal(t, o, "login failed", `"cassandra"`, "check the username and the password")
 	o.Username, o.Password = "", ""
-	requireRefusal(t, o, "Cassandra wants a username and a password")
+	requireRefusal(t, o, "Cassandra requires a username and a password, but none are set")
 	o.Username, o.Password = cassandratest.Username, cassandratest.Password
 
 	e := open(t, o)

@@ -30,7 +30,7 @@ func requireRefusal(t *testing.T, o Options, words ...string) {
 	require.True(t, strings.HasPrefix(err.Error(), "cassandra: "), "%v", err)
 	require.NotContains(t, err.Error(), "\n", "one line")
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), "%v", err)
-	require.Equal(t, !strings.Contains(err.Error(), "no host answers"), errors.Is(err, ErrSettings), "%v", err)
+	require.Equal(t, !strings.Contains(err.Error(), "no host responds; check that Cassandra is running there and accepts CQL connections"), errors.Is(err, ErrSettings), "%v", err)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -38,21 +38,21 @@ func TestOptionsAreChecked(t *testing.T) {
 	good.Hosts = []string{"127.0.0.1", "cassandra.example:9042", "[::1]:9042"}
 	require.NoError(t, good.Validate())
 	for words, change := range map[string]func(*Options){
-		"no hosts are given":          func(o *Options) { o.Hosts = nil },
-		"the port must be a number":   func(o *Options) { o.Hosts = []string{"a:b"} },
-		"the host's name is missing":  func(o *Options) { o.Hosts = []string{":9042"} },
-		"keyspace \"Metrics\"":        func(o *Options) { o.Keyspace = "Metrics" },
-		"replication \"three\"":       func(o *Options) { o.Replication = "three" },
-		"consistency \"ANY\"":         func(o *Options) { o.Consistency = "ANY" },
-		"a password without":          func(o *Options) { o.Password = "x" },
-		"a certificate needs its key": func(o *Options) { o.TLS = TLSOptions{Enabled: true, CertFile: "x"} },
-		"TLS isn't enabled":           func(o *Options) { o.TLS.CAFile = "x" },
-		"Timeout is 1ms":              func(o *Options) { o.Timeout = time.Millisecond },
-		"ConnectTimeout is 0s":        func(o *Options) { o.ConnectTimeout = 0 },
-		"MaxInFlight is 0":            func(o *Options) { o.MaxInFlight = 0 },
-		"a retention of -1ns":         func(o *Options) { o.Retention = -1 },
-		"Logger is nil":               func(o *Options) { o.Logger = nil },
-		"Now is nil":                  func(o *Options) { o.Now = nil },
+		"no hosts are set; set one or more nodes as host:port": func(o *Options) { o.Hosts = nil },
+		"the port must be a number":                            func(o *Options) { o.Hosts = []string{"a:b"} },
+		"the host's name is missing":                           func(o *Options) { o.Hosts = []string{":9042"} },
+		"keyspace \"Metrics\"":                                 func(o *Options) { o.Keyspace = "Metrics" },
+		"replication \"three\"":                                func(o *Options) { o.Replication = "three" },
+		"consistency level \"ANY\"":                            func(o *Options) { o.Consistency = "ANY" },
+		"a password is set without a username":                 func(o *Options) { o.Password = "x" },
+		"TLS: certificate and key must be set together":        func(o *Options) { o.TLS = TLSOptions{Enabled: true, CertFile: "x"} },
+		"TLS isn't enabled":                                    func(o *Options) { o.TLS.CAFile = "x" },
+		"Timeout is 1ms":                                       func(o *Options) { o.Timeout = time.Millisecond },
+		"ConnectTimeout is 0s":                                 func(o *Options) { o.ConnectTimeout = 0 },
+		"MaxInFlight is 0":                                     func(o *Options) { o.MaxInFlight = 0 },
+		"the retention is -1ns":                                func(o *Options) { o.Retention = -1 },
+		"Logger is nil":                                        func(o *Options) { o.Logger = nil },
+		"Now is nil":                                           func(o *Options) { o.Now = nil },
 	} {
 		o := good
 		change(&o)
@@ -68,7 +68,7 @@ func TestOpenUnreachable(t *testing.T) {
 	o := DefaultOptions()
 	o.Hosts = []string{listener.Addr().String(), "nowhere.invalid"}
 	require.NoError(t, listener.Close())
-	requireRefusal(t, o, "no host answers", o.Hosts[0], "nowhere.invalid")
+	requireRefusal(t, o, "no host responds; check that Cassandra is running there and accepts CQL connections", o.Hosts[0], "nowhere.invalid")
 }
 
 func TestOpenTLSFiles(t *testing.T) {
@@ -77,7 +77,7 @@ func TestOpenTLSFiles(t *testing.T) {
 	o.TLS = TLSOptions{Enabled: true, CAFile: "testdata/none.pem"}
 	requireRefusal(t, o, "testdata/none.pem")
 	o.TLS.CAFile = "testdata/schema-year.cql"
-	requireRefusal(t, o, "holds no certificate")
+	requireRefusal(t, o, "contains no PEM certificate")
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		"other data centers": {func(o *Options) { o.Replication = "mars:1" }, []string{"no copies in data center", "mars"}},
 		"too few nodes":      {func(o *Options) { o.Replication = "99" }, []string{"LOCAL_QUORUM of 99 copies needs 50 nodes"}},
 		"too few copies": {func(o *Options) { o.Replication, o.Consistency = "1", "THREE" },
-			[]string{"THREE needs 3 copies", "keeps 1"}},
+			[]string{"THREE needs 3 copies", "has 1"}},
 		"TLS": {func(o *Options) { o.TLS = TLSOptions{Enabled: true} }, []string{"TLS"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,9 +215,9 @@ func testSpoiledSchema(t *testing.T, o Options) {
 		require.NotEmpty(t, d.Do)
 	}
 	require.Equal(t, []string{
-		"raw: its compaction is SizeTieredCompactionStrategy, this release makes TimeWindowCompactionStrategy",
-		"raw: its compaction_window is none, this release makes 1 DAYS",
-		"raw: its gc_grace_seconds is 5, this release makes 86400",
+		"raw: its compaction is SizeTieredCompactionStrategy; this release uses TimeWindowCompactionStrategy",
+		"raw: its compaction_window is none; this release uses 1 DAYS",
+		"raw: its gc_grace_seconds is 5; this release uses 86400",
 	}, what)
 	for _, d := range differences {
 		run("%s", d.Do)
@@ -228,12 +228,12 @@ func testSpoiledSchema(t *testing.T, o Options) {
 
 	run("DROP TABLE %s.low", o.Keyspace)
 	o.CreateSchema = false
-	requireRefusal(t, o, "lacks the tables low", "cassia schema")
+	requireRefusal(t, o, "is missing the tables low", "cassia schema")
 	o.CreateSchema = true
 	run("CREATE TABLE %s.low (partition bigint, what text, note text, PRIMARY KEY (partition, what))", o.Keyspace)
-	requireRefusal(t, o, "low isn't Cassia's", "no regular column data blob")
+	requireRefusal(t, o, "low wasn't created by Cassia", "no regular column data blob")
 	run("ALTER TABLE %s.stage WITH comment = 'cassia schema 2: from the future'", o.Keyspace)
-	requireRefusal(t, o, "stage has schema version 2, this release knows 1", "later release")
+	requireRefusal(t, o, "stage has schema version 2, but this release supports version 1", "later release")
 }
 
 func TestFindings(t *testing.T) {
@@ -247,7 +247,7 @@ func TestFindings(t *testing.T) {
 	require.Len(t, found, 2)
 	require.Contains(t, found[0].What, "periodic on d:1, e:1")
 	require.Contains(t, found[0].Do, "commitlog_sync: group")
-	require.Contains(t, found[1].What, "1 copy in data center dc1, which has 5 nodes")
+	require.Contains(t, found[1].What, "keeps 1 copy in data center dc1, which has 5 nodes: while a node is down, its rows are unavailable")
 	require.Contains(t, found[1].Do, "'dc1': 3")
 	require.Len(t, findings("ks", "dc1", three, replication{"dc1": 2}), 1)
 	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))
@@ -272,16 +272,16 @@ func TestConsistencyAgainstReplication(t *testing.T) {
 		want        string
 	}{
 		{"LOCAL_QUORUM", one, replication{"dc1": 1}, ""},
-		{"LOCAL_QUORUM", one, replication{everywhere: 3}, "needs 2 nodes, there are 1 in data center dc1"},
+		{"LOCAL_QUORUM", one, replication{everywhere: 3}, "needs 2 nodes, but the cluster has 1 in data center dc1"},
 		{"LOCAL_QUORUM", three, replication{everywhere: 3}, ""},
 		{"LOCAL_QUORUM", three, replication{everywhere: 1}, ""},
 		{"LOCAL_QUORUM", two, replication{"dc2": 1}, "no copies in data center dc1"},
 		{"QUORUM", one, replication{"dc1": 1}, ""},
 		{"QUORUM", two, replication{"dc1": 3, "dc2": 3}, ""},
-		{"QUORUM", one, replication{"dc1": 3}, "QUORUM of 3 copies needs 2 nodes, there are 1"},
-		{"TWO", one, replication{"dc1": 1}, "TWO needs 2 copies, keyspace cassia keeps 1"},
+		{"QUORUM", one, replication{"dc1": 3}, "QUORUM of 3 copies needs 2 nodes, but the cluster has 1"},
+		{"TWO", one, replication{"dc1": 1}, "TWO needs 2 copies, but keyspace cassia has 1"},
 		{"ALL", one, replication{"dc1": 2}, "ALL of 2 copies needs 2 nodes"},
-		{"EACH_QUORUM", two, replication{"dc1": 3, "dc2": 3}, "needs 2 nodes, there are 1 in data center dc2"},
+		{"EACH_QUORUM", two, replication{"dc1": 3, "dc2": 3}, "needs 2 nodes, but the cluster has 1 in data center dc2"},
 		{"EACH_QUORUM", two, replication{"dc1": 3, "dc2": 1}, ""},
 		{"LOCAL_ONE", one, replication{"dc1": 3}, ""},
 	} {

@@ -103,7 +103,7 @@ func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("cassandra: "+format, args...)) }
 	if len(o.Hosts) == 0 {
-		wrong("no hosts are given; name one or more nodes as host:port")
+		wrong("no hosts are set; set one or more nodes as host:port")
 	}
 	for _, h := range o.Hosts {
 		if err := checkHost(h); err != nil {
@@ -115,23 +115,23 @@ func (o *Options) Validate() error {
 		errs = append(errs, err)
 	}
 	if o.Username == "" && o.Password != "" {
-		wrong("a password without a username")
+		wrong("a password is set without a username")
 	}
 	if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
-		wrong("TLS: a certificate needs its key, and a key its certificate")
+		wrong("TLS: certificate and key must be set together")
 	}
 	if !o.TLS.Enabled && o.TLS != (TLSOptions{}) {
-		wrong("TLS: files or names are given, but TLS isn't enabled")
+		wrong("TLS: files or names are set, but TLS isn't enabled")
 	}
 	within := func(name string, d, low, high time.Duration) {
 		if d < low || d > high {
-			wrong("%s is %s, it must be between %s and %s", name, d, low, high)
+			wrong("%s is %s; must be between %s and %s", name, d, low, high)
 		}
 	}
 	within("Timeout", o.Timeout, 100*time.Millisecond, 10*time.Minute)
 	within("ConnectTimeout", o.ConnectTimeout, 100*time.Millisecond, 10*time.Minute)
 	if o.MaxInFlight < 1 || o.MaxInFlight > 1<<14 {
-		wrong("MaxInFlight is %d, it must be between 1 and %d", o.MaxInFlight, 1<<14)
+		wrong("MaxInFlight is %d; must be between 1 and %d", o.MaxInFlight, 1<<14)
 	}
 	if o.Logger == nil {
 		wrong("Logger is nil")
@@ -146,13 +146,13 @@ func (o *Options) Validate() error {
 func (o *Options) validateSchema() error {
 	var errs []error
 	if !keyspaceName.MatchString(o.Keyspace) {
-		errs = append(errs, fmt.Errorf("cassandra: keyspace %q: it must begin with a lower-case letter and have lower-case letters, digits and _ only, up to 48", o.Keyspace))
+		errs = append(errs, fmt.Errorf("cassandra: keyspace %q: must start with a lower-case letter and have at most 48 lower-case letters, digits and _", o.Keyspace))
 	}
 	if _, err := parseReplication(o.Replication); err != nil {
 		errs = append(errs, err)
 	}
 	if o.Retention < 0 || o.Retention5m < 0 || o.Retention1h < 0 {
-		errs = append(errs, fmt.Errorf("cassandra: a retention of %s, it must be 0 or more", min(o.Retention, o.Retention5m, o.Retention1h)))
+		errs = append(errs, fmt.Errorf("cassandra: the retention is %s; must be 0 or more", min(o.Retention, o.Retention5m, o.Retention1h)))
 	}
 	return errors.Join(errs...)
 }
@@ -192,7 +192,7 @@ var consistencies = map[string]levels{
 func parseConsistency(name string) (levels, error) {
 	l, ok := consistencies[name]
 	if !ok {
-		return levels{}, fmt.Errorf("cassandra: consistency %q is unknown; LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE and LOCAL_ONE are", name)
+		return levels{}, fmt.Errorf("cassandra: unknown consistency level %q; the levels are LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE and LOCAL_ONE", name)
 	}
 	return l, nil
 }

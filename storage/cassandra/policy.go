@@ -73,11 +73,11 @@ var policies = map[string]policy{
 		graceSeconds: hourGrace, firstPage: 1000, maxPage: 5000,
 	},
 	"low": {
-		about: "marks: the oldest slot that may have blobs", compaction: leveled, compressor: lz4,
+		about: "the oldest slot that may have blobs", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 100, maxPage: 5000,
 	},
 	"sealed": {
-		about: "one row a seal", compaction: windowed, compressor: zstd,
+		about: "commit records: one row per seal", compaction: windowed, compressor: zstd,
 		graceSeconds: dayGrace, firstPage: 1000, maxPage: 5000,
 	},
 	"raw": {
@@ -125,7 +125,7 @@ var policies = map[string]policy{
 		graceSeconds: longGrace, firstPage: 1000, maxPage: 5000,
 	},
 	"lease": {
-		about: "who works off what, by compare-and-set", compaction: leveled, compressor: lz4,
+		about: "leases: which process seals which partition, by compare-and-set", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
 	},
 	"defined": {
@@ -133,7 +133,7 @@ var policies = map[string]policy{
 		graceSeconds: hourGrace, firstPage: 8, maxPage: 64,
 	},
 	"tails": {
-		about: "how far a writer's streams go", compaction: leveled, compressor: lz4,
+		about: "stream positions of writers", compaction: leveled, compressor: lz4,
 		graceSeconds: hourGrace, firstPage: 1000, maxPage: 5000,
 	},
 	"processes": {
@@ -141,7 +141,7 @@ var policies = map[string]policy{
 		graceSeconds: hourGrace, firstPage: 100, maxPage: 1000,
 	},
 	"delete": {
-		about: "what was deleted and isn't cleaned yet", compaction: leveled, compressor: lz4,
+		about: "deletes that aren't cleaned yet", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
 	},
 	"shards": {

@@ -41,9 +41,9 @@ func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 		return f, nil
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("no node of the local data center answers"))
+		errs = append(errs, errors.New("no node of the local data center responds"))
 	}
-	return nil, fmt.Errorf("cassandra: look at keyspace %s: %w", opts.Keyspace, oneLine(errs))
+	return nil, fmt.Errorf("cassandra: examine keyspace %s: %w", opts.Keyspace, oneLine(errs))
 }
 
 // readSchema asks one node about the keyspace.

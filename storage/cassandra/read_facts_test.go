@@ -48,5 +48,5 @@ func TestReadFacts(t *testing.T) {
 	gone := o
 	gone.Hosts = []string{"127.0.0.1:1"}
 	_, err = ReadFacts(ctx, gone)
-	require.ErrorContains(t, err, "no host answers")
+	require.ErrorContains(t, err, "no host responds; check that Cassandra is running there and accepts CQL connections")
 }

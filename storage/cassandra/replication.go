@@ -43,7 +43,7 @@ func parseReplication(text string) (replication, error) {
 		name, value, ok := strings.Cut(part, ":")
 		name, value = unquote(name), unquote(value)
 		if !ok {
-			return nil, badReplication(text, fmt.Sprintf("%q is no pair of a data center and a number", part))
+			return nil, badReplication(text, fmt.Sprintf("%q is not a pair of a data center and a number", part))
 		}
 		if isMap && name == "class" {
 			class = value
@@ -51,29 +51,29 @@ func parseReplication(text string) (replication, error) {
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return nil, badReplication(text, fmt.Sprintf("%q is no number of copies", value))
+			return nil, badReplication(text, fmt.Sprintf("%q is not a number of copies", value))
 		}
 		if _, twice := r[name]; twice {
-			return nil, badReplication(text, fmt.Sprintf("%s is there twice", name))
+			return nil, badReplication(text, fmt.Sprintf("%s is set twice", name))
 		}
 		r[name] = n
 	}
 	if class = class[strings.LastIndexByte(class, '.')+1:]; isMap && class != "NetworkTopologyStrategy" {
-		return nil, badReplication(text, fmt.Sprintf("the class must be NetworkTopologyStrategy, it is %q", class))
+		return nil, badReplication(text, fmt.Sprintf("the class must be NetworkTopologyStrategy, not %q", class))
 	}
 	return r.check(text)
 }
 
 func (r replication) check(text string) (replication, error) {
 	if len(r) == 0 {
-		return nil, badReplication(text, "there is no data center")
+		return nil, badReplication(text, "the data center is missing")
 	}
 	for name, n := range r {
 		if !dataCenterName.MatchString(name) {
-			return nil, badReplication(text, fmt.Sprintf("%q can't name a data center", name))
+			return nil, badReplication(text, fmt.Sprintf("%q is not a valid data center name", name))
 		}
 		if n < 1 || n > maxCopies {
-			return nil, badReplication(text, fmt.Sprintf("%d copies: there must be 1 to %d", n, maxCopies))
+			return nil, badReplication(text, fmt.Sprintf("%d copies; must be 1 to %d", n, maxCopies))
 		}
 	}
 	return r, nil

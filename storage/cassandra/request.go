@@ -31,7 +31,7 @@ const knockEvery = 2 * time.Second
 // knocked in vain by then.
 const darkTime = knockEvery + time.Second
 
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer = errors.New("request timed out")
 
 // request runs do, which sends something to Cassandra once, as often as it takes and as again allows,
 // within the bounds: a slot of the engine's, and Options.Timeout. do returns how often gocql tried.

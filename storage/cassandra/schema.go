@@ -81,7 +81,7 @@ func WriteSchema(w io.Writer, o Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- Cassia's schema, version %d, for Cassandra 4.0 and later.\n", schemaVersion)
 	if o.Replication == "" {
-		b.WriteString("-- Change the replication to what your cluster has: quorums need at least half as many nodes as copies.\n")
+		b.WriteString("-- Adjust the replication to your cluster: quorums need at least half as many nodes as copies.\n")
 	}
 	for _, s := range statements {
 		b.WriteString("\n" + s + ";\n")

@@ -60,7 +60,7 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("cassandra: no host answers; check that Cassandra runs there and takes CQL connections: %w", oneLine(errs))
+	return nil, fmt.Errorf("cassandra: no host responds; check that Cassandra is running there and accepts CQL connections: %w", oneLine(errs))
 }
 
 // direct opens a session with one node and no other.
@@ -94,7 +94,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	err := session.Query("SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port FROM system.local").
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
 	if invalid(err) {
-		return nil, refuse("this Cassandra is older than 4.0, the oldest that Cassia works with: %w", err)
+		return nil, refuse("Cassandra is older than 4.0, the oldest supported release: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read system.local: %w", err)
@@ -187,13 +187,13 @@ func (w *connectWatch) explain(o *Options, err error) error {
 	case w.err == nil:
 		return err
 	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials, errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
-		return loginRefusal{refuse("the login was refused as %q; check the username and the password: %w", o.Username, w.err)}
+		return loginRefusal{refuse("login failed for user %q; check the username and the password: %w", o.Username, w.err)}
 	case strings.HasPrefix(w.err.Error(), "authentication required"):
-		return loginRefusal{refuse("Cassandra wants a username and a password, none are given")}
+		return loginRefusal{refuse("Cassandra requires a username and a password, but none are set")}
 	case errors.As(w.err, &certificate):
 		return refuse("TLS: the node's certificate isn't trusted; check the CA file and the server name: %w", w.err)
 	case errors.As(w.err, &record):
-		return refuse("TLS: the node doesn't speak TLS on this port; switch TLS off, or name the port that does: %w", w.err)
+		return refuse("TLS: the node doesn't use TLS on this port; disable TLS, or use the TLS port: %w", w.err)
 	default:
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 			if refusal := err; one || !begun && invalid(err) {
 				// A refusal of several, and not of a table that was dropped, is one that single scans don't meet.
 				if enough, err = e.scanEach(ctx, r, some, at, yield); err == nil && !e.oneByOne.Swap(true) {
-					e.log.Warn("Cassandra refuses to read several partitions by one request, so that sealing takes more of them: raise "+
+					e.log.Warn("Cassandra rejects requests for several partitions, so sealing needs more requests; raise "+
 						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", refusal)
 				}
 			}

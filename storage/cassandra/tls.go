@@ -12,11 +12,11 @@ func (o *TLSOptions) config() (*tls.Config, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, refuse("TLS: read the CA's certificates: %w", err)
+			return nil, refuse("TLS: read the CA certificates: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, refuse("TLS: %s holds no certificate as PEM", o.CAFile)
+			return nil, refuse("TLS: %s contains no PEM certificate", o.CAFile)
 		}
 	}
 	if o.CertFile != "" {

@@ -78,7 +78,7 @@ func checkBatches(batches []engine.Batch) error {
 			return err
 		}
 		if len(b.Mutations) > maxStatements {
-			return fmt.Errorf("%w: a batch for %s has %d mutations, at most %d fit", engine.ErrTooLarge, b.Table, len(b.Mutations), maxStatements)
+			return fmt.Errorf("%w: a batch for %s has %d mutations; the maximum is %d", engine.ErrTooLarge, b.Table, len(b.Mutations), maxStatements)
 		}
 		for j := range b.Mutations {
 			if err := checkTexts(b.Table.Clustering, b.Mutations[j].Clustering); err != nil {

@@ -100,14 +100,14 @@ func Header(b []byte) (Info, error) {
 // header also returns what lies between the envelope's head and the checksum.
 func header(b []byte) (info Info, body []byte, err error) {
 	if len(b) < 2+checksumSize {
-		return Info{}, nil, fmt.Errorf("%w: %d bytes are no chunk", ErrCorrupt, len(b))
+		return Info{}, nil, fmt.Errorf("%w: %d bytes are not a chunk", ErrCorrupt, len(b))
 	}
 	if b[0] != chunkVersion {
 		return Info{}, nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, b[0])
 	}
 	info.contains = b[1]
 	if info.contains > containsAll {
-		return Info{}, nil, fmt.Errorf("%w: contains unknown things, %#x", ErrCorrupt, info.contains)
+		return Info{}, nil, fmt.Errorf("%w: unknown content, %#x", ErrCorrupt, info.contains)
 	}
 	b = b[2 : len(b)-checksumSize]
 	floats, b, err := takeUvarint(b, "number of floats")

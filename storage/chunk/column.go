@@ -136,7 +136,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	}
 	size := (len(x)*widthBits[width] + 7) / 8
 	if len(b) < size {
-		return nil, fmt.Errorf("%w: column of %d numbers ends early", ErrCorrupt, len(x))
+		return nil, fmt.Errorf("%w: a column of %d numbers is truncated", ErrCorrupt, len(x))
 	}
 	if width <= maxWidth {
 		joinPlanes(b, x, width)
@@ -217,7 +217,7 @@ func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 		return nil, err
 	}
 	if len(planes) < patches*patchWidth {
-		return nil, fmt.Errorf("%w: %d patches end early", ErrCorrupt, patches)
+		return nil, fmt.Errorf("%w: %d patches are truncated", ErrCorrupt, patches)
 	}
 	next := 0
 	for i := range patches {
@@ -258,7 +258,7 @@ func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 func takeUvarint(b []byte, what string) (uint64, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 {
-		return 0, nil, fmt.Errorf("%w: %s ends early", ErrCorrupt, what)
+		return 0, nil, fmt.Errorf("%w: %s is truncated", ErrCorrupt, what)
 	}
 	return x, b[n:], nil
 }
@@ -266,7 +266,7 @@ func takeUvarint(b []byte, what string) (uint64, []byte, error) {
 func takeVarint(b []byte, what string) (int64, []byte, error) {
 	x, n := binary.Varint(b)
 	if n <= 0 {
-		return 0, nil, fmt.Errorf("%w: %s ends early", ErrCorrupt, what)
+		return 0, nil, fmt.Errorf("%w: %s is truncated", ErrCorrupt, what)
 	}
 	return x, b[n:], nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // errBucketIndex means that the spans of a histogram lead beyond what an index can hold.
-var errBucketIndex = errors.New("chunk: histogram's spans reach beyond the range of bucket indices")
+var errBucketIndex = errors.New("chunk: the spans of the histogram exceed the range of bucket indices")
 
 // Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no
 // valid histogram. Spans and buckets stay as they were sent, empty buckets included: which buckets exist shows in quantiles within the
@@ -25,7 +25,7 @@ var errBucketIndex = errors.New("chunk: histogram's spans reach beyond the range
 func Canonical(h Histogram) (Histogram, error) {
 	switch {
 	case (h.Int == nil) == (h.Float == nil):
-		return Histogram{}, errors.New("chunk: not exactly one of an integer and a float histogram")
+		return Histogram{}, errors.New("chunk: a sample must be either an integer or a float histogram")
 	case h.isStale() && h.Int != nil:
 		h.Int = &histogram.Histogram{Sum: h.Int.Sum}
 		return h, nil
@@ -112,14 +112,14 @@ func (h Histogram) Computable() error {
 
 func computable(threshold float64, sides ...[]histogram.Span) error {
 	if !(threshold >= 0 && threshold <= math.MaxFloat64) {
-		return fmt.Errorf("the zero threshold is %v, not a finite number from 0 on", threshold)
+		return fmt.Errorf("the zero threshold is %v; it must be finite and not negative", threshold)
 	}
 	for _, spans := range sides {
 		index := int64(0)
 		for _, s := range spans {
 			index += int64(s.Offset)
 			if index < -maxIndex || index+int64(s.Length) > maxIndex {
-				return fmt.Errorf("a span of %d buckets from index %d on: no observation has an index beyond +-%d", s.Length, index, maxIndex)
+				return fmt.Errorf("a span of %d buckets from index %d exceeds the maximum index of ±%d", s.Length, index, maxIndex)
 			}
 			index += int64(s.Length)
 		}

@@ -132,7 +132,7 @@ func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 			return nil, err
 		}
 		if size > uint64(len(rest)) {
-			return nil, fmt.Errorf("%w: sub-chunk ends early", ErrCorrupt)
+			return nil, fmt.Errorf("%w: a sub-chunk is truncated", ErrCorrupt)
 		}
 		if err := decodeSubChunk(rest[:size], encoding, n-(len(into.H)-first), into); err != nil {
 			return nil, err

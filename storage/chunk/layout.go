@@ -48,7 +48,7 @@ func checkSubChunk(b []byte) (layout, error) {
 		r.varbitCount()
 	}
 	if r.short {
-		return layout{}, fmt.Errorf("%w: sub-chunk ends in its layout", ErrCorrupt)
+		return layout{}, fmt.Errorf("%w: the layout of a sub-chunk is truncated", ErrCorrupt)
 	}
 	return l, nil
 }

@@ -266,7 +266,7 @@ func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	}
 	size := 8 * (int(k) + 1)
 	if len(rest) < size {
-		return nil, nil, fmt.Errorf("%w: exceptions end early", ErrCorrupt)
+		return nil, nil, fmt.Errorf("%w: exceptions are truncated", ErrCorrupt)
 	}
 	return b[:len(b)-len(rest)+size], rest[size:], nil
 }

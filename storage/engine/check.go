@@ -44,7 +44,7 @@ func checkBatch(b *Batch, clears bool) error {
 		size += keySize(t.Clustering, m.Clustering) + keySize(t.Clustering, m.To) + len(m.Value)
 	}
 	if size > MaxBatch {
-		return fmt.Errorf("%w: a batch for %s has %d bytes, at most %d fit", ErrTooLarge, t, size, MaxBatch)
+		return fmt.Errorf("%w: a batch for %s has %d bytes; the maximum is %d", ErrTooLarge, t, size, MaxBatch)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func checkMutation(t *Table, m *Mutation, clears bool) error {
 		return checkValue(m.Value)
 	case Delete, DeleteRange:
 		if t.Converging {
-			return fmt.Errorf("%w: rows of a converging table are never deleted one by one", ErrBadWrite)
+			return fmt.Errorf("%w: rows of a converging table can't be deleted individually", ErrBadWrite)
 		}
 		if m.Op == DeleteRange {
 			return checkDeleteRange(t, m)
@@ -74,7 +74,7 @@ func checkMutation(t *Table, m *Mutation, clears bool) error {
 
 func checkValue(value []byte) error {
 	if len(value) > MaxValue {
-		return fmt.Errorf("%w: a value has %d bytes, at most %d fit", ErrTooLarge, len(value), MaxValue)
+		return fmt.Errorf("%w: a value has %d bytes; the maximum is %d", ErrTooLarge, len(value), MaxValue)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 				continue
 			}
 			if t.Partition[i].Kind != kind || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: partitions of %s that are asked for together differ in more than %s", ErrBadKey, t, name)
+				return 0, fmt.Errorf("%w: partitions of %s in one request differ in more than %s", ErrBadKey, t, name)
 			}
 			field = i
 		}
@@ -213,7 +213,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s don't have %s to be asked for together by", ErrBadKey, t, name)
+		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s", ErrBadKey, t, name)
 	}
 	return field, nil
 }

@@ -30,9 +30,9 @@ const (
 
 var (
 	// ErrBadKey means that a key doesn't fit its table's declaration.
-	ErrBadKey = errors.New("engine: key doesn't fit its table")
+	ErrBadKey = errors.New("engine: the key doesn't match its table")
 	// ErrBadWrite means that a table doesn't take this kind of write: a bug of the caller. Nothing was written.
-	ErrBadWrite = errors.New("engine: the table doesn't take this write")
+	ErrBadWrite = errors.New("engine: the table doesn't support this write")
 	// ErrTooLarge means that a value or a batch is over its limit; nothing was written.
 	ErrTooLarge = errors.New("engine: too large")
 	// ErrLocked means that another process has the engine's files open.
@@ -40,7 +40,7 @@ var (
 	// ErrClosed means that the engine was closed.
 	ErrClosed = errors.New("engine: closed")
 	// ErrCorrupt means that stored bytes aren't those that were written. The error names where they are.
-	ErrCorrupt = errors.New("engine: stored bytes are damaged")
+	ErrCorrupt = errors.New("engine: stored data is damaged")
 	// ErrUnavailable means that the engine can't answer now; trying again later makes sense.
 	ErrUnavailable = errors.New("engine: unavailable")
 )

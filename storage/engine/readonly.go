@@ -8,7 +8,7 @@ import (
 )
 
 // ErrReadOnly means that an engine was opened for reading: nothing was written.
-var ErrReadOnly = errors.New("engine: opened for reading only")
+var ErrReadOnly = errors.New("engine: opened read-only")
 
 // ReadOnly returns an engine that reads from e and refuses whatever would change it, with ErrReadOnly. Closing e stays
 // its opener's.

@@ -89,11 +89,11 @@ func CheckKey(fields []Field, key Key, prefix bool) error {
 			}
 		case KindText:
 			if len(v.Text) > MaxKeyText {
-				return fmt.Errorf("%w: %s has %d bytes, at most %d fit", ErrBadKey, f.Name, len(v.Text), MaxKeyText)
+				return fmt.Errorf("%w: %s has %d bytes; the maximum is %d", ErrBadKey, f.Name, len(v.Text), MaxKeyText)
 			}
 		case KindID:
 			if len(v.Text) != IDLen {
-				return fmt.Errorf("%w: %s has %d bytes, it must have %d", ErrBadKey, f.Name, len(v.Text), IDLen)
+				return fmt.Errorf("%w: %s has %d bytes; it must have %d", ErrBadKey, f.Name, len(v.Text), IDLen)
 			}
 		}
 	}

@@ -169,7 +169,7 @@ func (r *BlobReader) Open(b []byte) error {
 		return fmt.Errorf("%w: %d bytes", ErrMalformedBlob, len(b))
 	}
 	if b[0] != blobVersion {
-		return fmt.Errorf("%w: version %d is not known", ErrMalformedBlob, b[0])
+		return fmt.Errorf("%w: unknown version %d", ErrMalformedBlob, b[0])
 	}
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[blobHeader:], castagnoli); want != got {
 		return fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedBlob, want, got)

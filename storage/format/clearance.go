@@ -45,7 +45,7 @@ func ParseClearance(b []byte) (c Clearance, err error) {
 		return c, err
 	}
 	if b[0] != clearanceVersion {
-		return c, fmt.Errorf("%w: an unknown version", ErrMalformedTombstone)
+		return c, fmt.Errorf("%w: unknown version", ErrMalformedTombstone)
 	}
 	before, n := binary.Varint(b[1:])
 	if n <= 0 {

@@ -37,7 +37,7 @@ const (
 )
 
 // ErrMalformedCounts is returned for counts of series that can't be read.
-var ErrMalformedCounts = errors.New("format: malformed counts of series")
+var ErrMalformedCounts = errors.New("format: malformed series counts")
 
 // NamedCount is how many there are of something.
 type NamedCount struct {
@@ -150,7 +150,7 @@ func ParseCountsChange(b []byte) (c CountsChange, err error) {
 func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	body := appendCountsBody(nil, c)
 	if len(body) > MaxCountsBody {
-		return nil, fmt.Errorf("%w: counts of series take %d bytes, at most %d fit", engine.ErrTooLarge, len(body), MaxCountsBody)
+		return nil, fmt.Errorf("%w: series counts of %d bytes; the maximum is %d", engine.ErrTooLarge, len(body), MaxCountsBody)
 	}
 	head := []byte{countsHeadVersion}
 	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
@@ -216,7 +216,7 @@ func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	h.Series, h.AllMetrics, h.AllLabels = r.number(), r.number(), r.number()
 	parts, size := r.number(), r.number()
 	if len(r.b) != crc32.Size || size > MaxCountsBody || parts != (size+countsPart-1)/countsPart {
-		return h, fmt.Errorf("%w: not a head", ErrMalformedCounts)
+		return h, fmt.Errorf("%w: not a header", ErrMalformedCounts)
 	}
 	h.parts, h.size, h.sum = int(parts), int(size), binary.LittleEndian.Uint32(r.b)
 	return h, nil
@@ -229,7 +229,7 @@ func AppendCountsPart(body, row []byte) ([]byte, error) {
 }
 
 // ErrOtherCounts means that the rows of counts of series aren't of one encoding: two processes have written theirs at once.
-var ErrOtherCounts = errors.New("format: counts of series of two writers")
+var ErrOtherCounts = errors.New("format: series counts of two writers")
 
 // ParseCounts reads the body of EncodeCounts, whose parts were put together. It returns ErrMalformedCounts for anything else, and ErrOtherCounts
 // if the head isn't that of the body.
@@ -257,7 +257,7 @@ func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 		return nil, err
 	}
 	if uint64(len(c.Metrics)) > h.AllMetrics || uint64(len(c.Labels)) > h.AllLabels {
-		return nil, fmt.Errorf("%w: more than there are", ErrMalformedCounts)
+		return nil, fmt.Errorf("%w: more counts than series", ErrMalformedCounts)
 	}
 	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
 	return c, nil
@@ -352,11 +352,11 @@ func (r *countsReader) end() error {
 func describeCounts(key string, value []byte) (string, error) {
 	if IsCountsChange(key) {
 		c, err := ParseCountsChange(value)
-		return fmt.Sprintf("%d series added, %d gone", c.Added, c.Gone), err
+		return fmt.Sprintf("%d series added, %d removed", c.Added, c.Gone), err
 	}
 	if len(value) > 0 && value[0] == countsPartVersion {
 		_, err := AppendCountsPart(nil, value)
-		return fmt.Sprintf("%d bytes of counts of metrics, labels and values", len(value)), err
+		return fmt.Sprintf("%d bytes of metric, label and value counts", len(value)), err
 	}
 	h, err := ParseCountsHead(value)
 	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics, h.AllLabels, h.parts, h.size), err

@@ -105,7 +105,7 @@ func TestCountsKeys(t *testing.T) {
 	require.Equal(t, c, got)
 	words, err := Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{Clustering: CountsChangeKey(31, 5), Value: b})
 	require.NoError(t, err)
-	require.Equal(t, "300 series added, 1 gone", words)
+	require.Equal(t, "300 series added, 1 removed", words)
 	for i := range b {
 		b[i] ^= 4
 		_, err := ParseCountsChange(b)

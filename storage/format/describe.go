@@ -47,7 +47,7 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 	case engine.Defined:
 		if IsSealedRun(row) {
 			run, err := ParseSealedRun(row)
-			return fmt.Sprintf("seq %d to %d are sealed", run.First, run.Last), err
+			return fmt.Sprintf("seq %d to %d sealed", run.First, run.Last), err
 		}
 		return describeBlob(row.Value)
 	case engine.Tails:
@@ -82,12 +82,12 @@ func describeSealed(t *engine.Table, partition engine.Key, row engine.Row) (stri
 		return "", err
 	}
 	if samples.Len() == 0 {
-		return fmt.Sprintf("%d bytes, all of it was deleted", len(row.Value)), nil
+		return fmt.Sprintf("%d bytes, completely deleted", len(row.Value)), nil
 	}
 	minT, maxT := TimeBounds(&samples)
 	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), Instant(minT), Instant(maxT))
 	if n := raw.Exempt.Count(); n > 0 {
-		words += fmt.Sprintf(", exempt from %d deletes", n)
+		words += fmt.Sprintf(", not affected by %d deletes", n)
 	}
 	if n := len(samples.V); n > 0 {
 		words += fmt.Sprintf(", first %v, last %v", samples.V[0], samples.V[n-1])
@@ -103,7 +103,7 @@ func describeRollup(b []byte) (string, error) {
 		if err := long.Parse(b); err != nil {
 			return "", err
 		}
-		words, data = fmt.Sprintf("%s, the chunks of %d starts", words, len(long.Parts)), long.Chunk
+		words, data = fmt.Sprintf("%s, merged from %d chunks", words, len(long.Parts)), long.Chunk
 	}
 	info, err := rollup.Header(data)
 	if err != nil {
@@ -114,10 +114,10 @@ func describeRollup(b []byte) (string, error) {
 		return "", err
 	}
 	if info.Count == 0 {
-		return words + ", all of it was deleted", nil
+		return words + ", completely deleted", nil
 	}
 	width := time.Duration(info.Width) * time.Millisecond
-	return fmt.Sprintf("%s, %d buckets of %v, that end from %s to %s", words, info.Count, width, Instant(info.MinEnd), Instant(info.MaxEnd)), nil
+	return fmt.Sprintf("%s, %d buckets of %v, ending from %s to %s", words, info.Count, width, Instant(info.MinEnd), Instant(info.MaxEnd)), nil
 }
 
 func describeBlob(b []byte) (string, error) {
@@ -184,15 +184,15 @@ func describeExemplars(b []byte) (string, error) {
 func describeDelete(id string, value []byte) (string, error) {
 	if id == ClearanceID {
 		c, err := ParseClearance(value)
-		return fmt.Sprintf("those asked for before %s are cleaned, but for %d", Instant(c.Before), c.Standing.Count()), err
+		return fmt.Sprintf("all deletes requested before %s are cleaned, except %d", Instant(c.Before), c.Standing.Count()), err
 	}
 	d, err := ParseTombstone(id, value)
 	if err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%v, from %s to %s, asked for at %s", d.Matchers, Instant(d.Start), Instant(d.End), Instant(d.When))
+	words := fmt.Sprintf("%v, from %s to %s, requested at %s", d.Matchers, Instant(d.Start), Instant(d.End), Instant(d.When))
 	if d.Announced {
-		words += ", announced, not in force"
+		words += ", announced but not in effect"
 	}
 	return words, nil
 }

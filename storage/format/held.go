@@ -84,28 +84,28 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 	b = b[heldHeader:]
 	var n int
 	if v.MinT, n = binary.Varint(b); n <= 0 {
-		return v, fmt.Errorf("%w: no time", ErrMalformedHeld)
+		return v, fmt.Errorf("%w: the time is missing", ErrMalformedHeld)
 	}
 	b = b[n:]
 	width, n := binary.Uvarint(b)
 	if n <= 0 {
-		return v, fmt.Errorf("%w: no end", ErrMalformedHeld)
+		return v, fmt.Errorf("%w: the end is missing", ErrMalformedHeld)
 	}
 	b = b[n:]
 	back := uint64(0)
 	if version > 1 {
 		if back, n = binary.Uvarint(b); n <= 0 {
-			return v, fmt.Errorf("%w: no reach", ErrMalformedHeld)
+			return v, fmt.Errorf("%w: the reach is missing", ErrMalformedHeld)
 		}
 		b = b[n:]
 	}
 	samples, n := binary.Uvarint(b)
 	if n <= 0 || samples > engine.MaxValue {
-		return v, fmt.Errorf("%w: no number of samples", ErrMalformedHeld)
+		return v, fmt.Errorf("%w: the number of samples is missing", ErrMalformedHeld)
 	}
 	v.MaxT, v.Samples, v.Blob = v.MinT+int64(width), int(samples), b[n:]
 	if v.MaxT < v.MinT {
-		return v, fmt.Errorf("%w: it ends before it begins", ErrMalformedHeld)
+		return v, fmt.Errorf("%w: the end is before the start", ErrMalformedHeld)
 	}
 	switch v.Reach = v.MaxT - int64(back-1); {
 	case version == 1:

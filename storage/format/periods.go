@@ -37,13 +37,13 @@ const (
 func (p Period) Check() error {
 	switch {
 	case p.SlotMS < HourMS || p.SlotMS%HourMS != 0:
-		return fmt.Errorf("a slot of %v is no multiple of 1h", time.Duration(p.SlotMS)*time.Millisecond)
+		return fmt.Errorf("a slot of %v is not a multiple of 1h", time.Duration(p.SlotMS)*time.Millisecond)
 	case p.SlotMS > MaxSlotMS:
 		return fmt.Errorf("a slot of %v is longer than 24h", time.Duration(p.SlotMS)*time.Millisecond)
 	case p.RawWindowMS <= 0 || p.RawWindowMS%DayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
-		return fmt.Errorf("a window of %v is no multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
+		return fmt.Errorf("a window of %v is not a multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
 	case p.Partitions < 1 || p.Partitions > MaxPartitions:
-		return fmt.Errorf("%d partitions, 1 to %d are possible", p.Partitions, MaxPartitions)
+		return fmt.Errorf("%d partitions; must be 1 to %d", p.Partitions, MaxPartitions)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func remix(h uint64) uint64 {
 }
 
 // ErrBadPeriod is returned for a period that can't be added, with the reason.
-var ErrBadPeriod = errors.New("format: that period can't be added")
+var ErrBadPeriod = errors.New("format: invalid period")
 
 // periodLead is how long before its beginning a period must be added: every process must have heard of it by
 // the time that any process' clock gets there, clocks differ by less than a day, and senders may be early.
@@ -193,18 +193,18 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	}
 	switch {
 	case want.Partitions%last.Partitions != 0:
-		return want, fmt.Errorf("%w: %d partitions are no multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
+		return want, fmt.Errorf("%w: %d partitions are not a multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
 	case want.SameCut(last):
-		return want, fmt.Errorf("%w: the last period has %s already", ErrBadPeriod, last)
+		return want, fmt.Errorf("%w: the last period already has %s", ErrBadPeriod, last)
 	case len(list) >= MaxPeriods:
-		return want, fmt.Errorf("%w: there are %d already", ErrBadPeriod, len(list))
+		return want, fmt.Errorf("%w: the store already has the maximum number of periods, %d", ErrBadPeriod, len(list))
 	}
 	if want.RawWindowMS > maxWindow.Milliseconds() {
-		return want, fmt.Errorf("%w: a window of %v; at most %v are possible: space comes back by whole windows", ErrBadPeriod,
+		return want, fmt.Errorf("%w: a window of %v; the maximum is %v, because disk space is released by whole windows", ErrBadPeriod,
 			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow)
 	}
 	if latest := now.Add(maxPeriodLead); from.After(latest) {
-		return want, fmt.Errorf("%w: it would begin at %s; it can't be taken back, so it must begin before %s", ErrBadPeriod,
+		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s", ErrBadPeriod,
 			from.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)

@@ -77,7 +77,7 @@ func TestNextPeriod(t *testing.T) {
 	}
 	_, err = p.Next(Period{SlotMS: HourMS}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), noon)
 	require.ErrorIs(t, err, ErrBadPeriod)
-	require.ErrorContains(t, err, "it can't be taken back, so it must begin before 2027-05-02T12:00:00Z")
+	require.ErrorContains(t, err, "because it can't be undone, it must start before 2027-05-02T12:00:00Z")
 }
 
 // TestPeriodsOfPartitions holds the law that lets a part of the head guard a series in every period.

@@ -106,7 +106,7 @@ func ParseRawChunk(b []byte) (c RawChunk, err error) {
 		return RawChunk{Data: b}, nil
 	}
 	bad := func(why string) (RawChunk, error) {
-		return RawChunk{}, fmt.Errorf("%w: the deletes that it names: %s", chunk.ErrCorrupt, why)
+		return RawChunk{}, fmt.Errorf("%w: the deletes it refers to: %s", chunk.ErrCorrupt, why)
 	}
 	if len(b) < 3 {
 		return bad("truncated")

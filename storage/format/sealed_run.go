@@ -36,7 +36,7 @@ func ParseSealedRun(row engine.Row) (SeqRun, error) {
 	}
 	last, n := binary.Uvarint(row.Value[1:])
 	if n != len(row.Value)-1 || last > MaxTime || int64(last) < run.First {
-		return run, fmt.Errorf("%w: no last number", ErrMalformedBlob)
+		return run, fmt.Errorf("%w: the last number is missing", ErrMalformedBlob)
 	}
 	run.Last = int64(last)
 	return run, nil

@@ -80,7 +80,7 @@ func ParseShards(value []byte) (int64, error) {
 }
 
 // ErrMalformedShards is returned for a row of table shards that can't be read.
-var ErrMalformedShards = fmt.Errorf("format: not a number of shards up to %d", MaxShards)
+var ErrMalformedShards = fmt.Errorf("format: not a shard count up to %d", MaxShards)
 
 // ShardsOf yields the shards in which a series may have rows where its metric has so many: also those in which it had them
 // when there were fewer.

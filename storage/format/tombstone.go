@@ -136,7 +136,7 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 	b = b[n:]
 	for range count {
 		if len(b) == 0 || int(b[0]) >= len(matchTypes) {
-			return nil, fmt.Errorf("%w: a matcher of an unknown type", ErrMalformedTombstone)
+			return nil, fmt.Errorf("%w: unknown matcher type", ErrMalformedTombstone)
 		}
 		kind := matchTypes[b[0]]
 		name, rest, err := CutString(b[1:])
@@ -212,7 +212,7 @@ func parseCuts(b []byte) (cuts []HeldCut, rest []byte, err error) {
 		}
 		seq, n := binary.Uvarint(rest[engine.IDLen:])
 		if n <= 0 || seq > MaxTime {
-			return nil, nil, fmt.Errorf("%w: no number of a held row", ErrMalformedTombstone)
+			return nil, nil, fmt.Errorf("%w: the number of a held row is missing", ErrMalformedTombstone)
 		}
 		cuts = append(cuts, HeldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
 		b = rest[engine.IDLen+n:]

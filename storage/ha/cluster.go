@@ -101,7 +101,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	defer c.mu.Unlock()
 	if err != nil {
 		c.row, c.election, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
-		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the choice of cluster %q of tenant %q: %w", c.at.Cluster, c.at.Tenant, err))
+		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the elected replica of cluster %q of tenant %q: %w", c.at.Cluster, c.at.Tenant, err))
 		return
 	}
 	before := c.election
@@ -150,7 +150,7 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 	key := choiceKey(c.at)
 	for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: choicePartition(c.at), From: key, To: key, Limit: 1}) {
 		if err != nil {
-			return false, fmt.Errorf("ha: reading the choice of a replica: %w", err)
+			return false, fmt.Errorf("ha: reading the elected replica: %w", err)
 		}
 		c.adopt(row.Value, begun)
 		return true, nil
@@ -158,7 +158,7 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-var errContended = fmt.Errorf("%w: too many processes change the choice of a replica at once", engine.ErrUnavailable)
+var errContended = fmt.Errorf("%w: too many processes are electing a replica at once", engine.ErrUnavailable)
 
 // update changes the row to what change makes of it, nil where there is none; where that returns nil, it stays. It
 // returns the time at which the change that succeeded began.
@@ -192,14 +192,14 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()
-			return begun, false, fmt.Errorf("ha: changing the choice of a replica: %w", err)
+			return begun, false, fmt.Errorf("ha: changing the elected replica: %w", err)
 		}
 		if ok {
 			c.adopt(value, begun)
 			return begun, true, nil
 		}
 		if found == nil {
-			return begun, false, errors.New("ha: the choice of a replica has vanished")
+			return begun, false, errors.New("ha: the record of the elected replica is missing")
 		}
 		c.adopt(found, begun)
 	}
@@ -257,7 +257,7 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 	})
 	if done {
 		c.grant(begun, 1)
-		c.r.env.Logger.Info("a cluster of replicas is heard for the first time",
+		c.r.env.Logger.Info("first samples of a replica cluster",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", replica)
 	}
 	return err

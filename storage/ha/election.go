@@ -57,7 +57,7 @@ const (
 	heldEpochBeats = 32
 )
 
-var errMalformedElection = errors.New("ha: malformed choice of a replica")
+var errMalformedElection = errors.New("ha: malformed record of the elected replica")
 
 // firstElection elects the replica that is heard first. Its time begins a margin before its oldest sample: what other
 // replicas have from there on is covered.
@@ -74,7 +74,7 @@ func parseElection(row []byte) (election, error) {
 	}
 	ordered := slices.IsSortedFunc(c.Terms, func(a, b term) int { return cmp.Compare(a.FromMS, b.FromMS) })
 	if len(c.Terms) == 0 || len(c.Terms) > maxTerms || !ordered || c.Low < 0 || c.Low > c.heldEpoch() {
-		return c, fmt.Errorf("%w: %d spans, beat %d, low %d", errMalformedElection, len(c.Terms), c.Beat, c.Low)
+		return c, fmt.Errorf("%w: %d spans, heartbeat %d, low %d", errMalformedElection, len(c.Terms), c.Beat, c.Low)
 	}
 	return c, nil
 }

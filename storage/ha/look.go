@@ -150,7 +150,7 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.env.Logger.Warn("the elected replica is too far behind, another one will be elected",
+		c.r.env.Logger.Warn("the elected replica lags too far behind; another one will be elected",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "watermark", format.Instant(watermark))
 	}
 	return err
@@ -193,7 +193,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.r.metrics.elected.Inc()
-		c.r.env.Logger.Info("another replica was elected", "tenant", c.at.Tenant, "cluster", c.at.Cluster,
+		c.r.env.Logger.Info("elected another replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster,
 			"replica", replica, "before", ch.elected(), "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err
@@ -224,7 +224,7 @@ func (c *cluster) take(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.grant(begun, ch.Epoch)
-		c.r.env.Logger.Info("what was held of the elected replica is stored",
+		c.r.env.Logger.Info("stored the held samples of the elected replica",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "rows", t.rows, "samples", t.samples)
 	}
 	return err

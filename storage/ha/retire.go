@@ -63,7 +63,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.env.Logger.Info("a cluster of replicas is forgotten until it is heard again",
+		c.r.env.Logger.Info("removed an inactive replica cluster; it is added again when it sends samples",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err

@@ -23,7 +23,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 	for bucket := range int64(electionBuckets) {
 		for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}, From: key, To: key}) {
 			if err != nil {
-				return fmt.Errorf("ha: reading the choices of replicas: %w", err)
+				return fmt.Errorf("ha: reading the elected replicas: %w", err)
 			}
 			cluster := strings.Clone(row.Clustering[1].Text)
 			ch, err := parseElection(row.Value)

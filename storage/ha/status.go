@@ -110,18 +110,19 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	if reg != nil {
 		reg.MustRegister(&collector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
-			"Time since any process said that it hears the elected replica: of the clusters that were heard within a day, at most 500.", []string{"tenant", "cluster"}, nil),
-			clusters: prometheus.NewDesc("cassia_ha_clusters", "Clusters of replicas that are known, by whether the elected replica was heard within the failover timeout.", []string{"state"}, nil),
-			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows that this process holds of replicas that aren't elected.", nil, nil),
-			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes that this process holds of replicas that aren't elected.", nil, nil)})
+			"Time in seconds since any process last received samples from the elected replica, for clusters active within a day, at most 500.", []string{"tenant", "cluster"}, nil),
+			clusters: prometheus.NewDesc("cassia_ha_clusters", "Replica clusters, by whether the elected replica sent samples within the failover timeout.", []string{"state"}, nil),
+			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows of samples that this process holds for replicas that are not elected.", nil, nil),
+			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes of samples that this process holds for replicas that are not elected.", nil, nil)})
 	}
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
-			Help: "Samples of replicas: stored, for theirs is elected; held; covered by those of another when they came; taken from what was held."}, []string{"result"}),
+			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another replica), covered " +
+				"(already stored from another replica), or taken (stored later from held samples)."}, []string{"result"}),
 		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
-			Help: "How often this process had another replica elected."}),
+			Help: "Elections of another replica by this process."}),
 		dropped: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_held_dropped_samples_total",
-			Help: "Held samples that weren't needed."}),
+			Help: "Held samples that were discarded because they were not needed."}),
 	}
 }
 

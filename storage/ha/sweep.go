@@ -98,7 +98,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 		c.mu.Unlock()
 	}
 	if len(rows) > 0 {
-		c.r.env.Logger.Info("held samples of a process that ended are looked after", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "rows", len(rows))
+		c.r.env.Logger.Info("took over the held samples of a process that stopped", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "rows", len(rows))
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ import (
 var (
 	// ErrHeldFull means that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
 	// later.
-	ErrHeldFull = errors.New("ha: too many writes are waiting: too much is held of replicas that aren't elected")
+	ErrHeldFull = errors.New("ha: too many writes are waiting: too many samples are held for replicas that are not elected")
 	// errChosenAnew means that another replica was elected during a write. It is to be tried again.
-	errChosenAnew = fmt.Errorf("%w: another replica was elected meanwhile", engine.ErrUnavailable)
+	errChosenAnew = fmt.Errorf("%w: another replica was elected concurrently", engine.ErrUnavailable)
 )
 
 // NameError is why samples of a replica can't be taken.
@@ -133,9 +133,9 @@ type Host interface {
 func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	switch {
 	case opts.Failover < time.Second:
-		return nil, errors.New("ha: a replica can't be replaced within less than a second")
+		return nil, errors.New("ha: the failover timeout must be at least one second")
 	case opts.ClusterBytes <= 0 || opts.Bytes <= 0 || opts.Clusters <= 0:
-		return nil, errors.New("ha: a limit of replicas is not positive")
+		return nil, errors.New("ha: a replica limit is not positive")
 	}
 	r := &Tracker{env: env, opts: opts, clusters: map[ClusterName]*cluster{}}
 	if err := r.readElections(ctx); err != nil {
@@ -160,7 +160,7 @@ func (r *Tracker) Close() {
 	for _, c := range r.all() {
 		if ch, known := c.current(); known {
 			if err := c.tell(ctx, ch); err != nil {
-				r.env.Logger.Warn("how far the elected replica has gone on isn't told", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
+				r.env.Logger.Warn("can't advertise the progress of the elected replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func (r *Tracker) run(ctx context.Context) {
 // Look does the work that is due for every cluster. Errors are logged; the next look tries again.
 func (r *Tracker) Look(ctx context.Context) {
 	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
-		r.env.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
+		r.env.Logger.Warn("can't read the elected replicas; retrying", "err", err)
 	}
 	r.forgetRetired()
 	var g errgroup.Group
@@ -206,7 +206,7 @@ func (r *Tracker) Look(ctx context.Context) {
 	for _, c := range r.all() {
 		g.Go(panics.AsError("electing replicas", func() error {
 			if err := c.look(ctx); err != nil && ctx.Err() == nil {
-				r.env.Logger.Warn("looking after the replicas of a cluster; it is tried again",
+				r.env.Logger.Warn("can't process the replicas of a cluster; retrying",
 					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 			return nil
@@ -232,7 +232,7 @@ func (r *Tracker) readElections(ctx context.Context) error {
 		begun := r.now()
 		for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
 			if err != nil {
-				return fmt.Errorf("ha: reading the choices of replicas: %w", err)
+				return fmt.Errorf("ha: reading the elected replicas: %w", err)
 			}
 			at := ClusterName{row.Clustering[0].Text, row.Clustering[1].Text}
 			c := r.known(at)
@@ -278,12 +278,12 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	c := r.known(at)
 	if c == nil {
 		if r.heardClusters(tenant) >= r.opts.Clusters {
-			return &NameError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("there are %d clusters of replicas already", r.opts.Clusters)}
+			return &NameError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters)}
 		}
 		c = r.add(ClusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
 	}
 	if !c.hear(replica) {
-		return &NameError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has %d replicas already", maxReplicas)}
+		return &NameError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas)}
 	}
 	return nil
 }

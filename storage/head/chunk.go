@@ -89,7 +89,7 @@ type rareSamples struct {
 	exemplars *exemplarTail
 }
 
-var errBadTail = errors.New("storage: malformed tail of a strand")
+var errBadTail = errors.New("storage: malformed end of a strand")
 
 func newChunk(gen *Generation, series *Series) *Chunk {
 	return &Chunk{gen: gen, series: series, minT: math.MaxInt32, maxT: math.MinInt32}

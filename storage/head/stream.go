@@ -83,9 +83,9 @@ type definer struct {
 
 var (
 	// ErrLeansOnCorrupt means that a blob leans on one that can't be read.
-	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", format.ErrMalformedBlob)
+	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob", format.ErrMalformedBlob)
 	// ErrUndefined means that a blob leans on others that aren't there, and may still come.
-	ErrUndefined = errors.New("storage: a blob without the blobs that it leans on")
+	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
 )
 
 // Learner has a decoder learn what the blobs before a stage row of its writer defined, from the first one of the open blob's epoch on.

@@ -282,7 +282,7 @@ func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 }
 
 // errEnough ends verifying.
-var errEnough = errors.New("inspect: enough blobs were verified")
+var errEnough = errors.New("inspect: enough blobs verified")
 
 // verify reads the blobs of the slots that are over, those first that have waited longest.
 func (x *examiner) verify(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotShown means that Rows can't show the partition that was asked for.
-var ErrNotShown = errors.New("inspect: can't show that")
+var ErrNotShown = errors.New("inspect: invalid arguments")
 
 // Overview describes the stored data: settings, tenants, their windows, and slots not yet sealed.
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
@@ -159,7 +159,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		for i, t := range engine.Tables {
 			names[i] = t.Name
 		}
-		return rows, fmt.Errorf("%w: there is no table %q; there are %s", ErrNotShown, table, strings.Join(names, ", "))
+		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table, strings.Join(names, ", "))
 	}
 	t := engine.Tables[i]
 	partition, err := parseKey(t, t.Partition, fields)
@@ -167,7 +167,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		return rows, err
 	}
 	if len(partition) < len(t.Partition) {
-		return rows, fmt.Errorf("%w: rows of %s are found by %s; %s=… is missing", ErrNotShown, t, fieldNames(t.Partition), t.Partition[len(partition)].Name)
+		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t, fieldNames(t.Partition), t.Partition[len(partition)].Name)
 	}
 	from, err := parseKey(t, t.Clustering, fields)
 	if err != nil {
@@ -176,7 +176,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	for name := range fields {
 		known := func(f engine.Field) bool { return f.Name == name }
 		if !slices.ContainsFunc(t.Partition, known) && !slices.ContainsFunc(t.Clustering, known) {
-			return rows, fmt.Errorf("%w: %s has no field %q; it has %s and %s", ErrNotShown, t, name, fieldNames(t.Partition), fieldNames(t.Clustering))
+			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name, fieldNames(t.Partition), fieldNames(t.Clustering))
 		}
 	}
 	return engine.Range{Table: t, Partition: partition, From: from, To: from}, nil
@@ -195,7 +195,7 @@ func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (
 		case engine.KindInt:
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %s=%q of %s is no integer", ErrNotShown, f.Name, text, t)
+				return nil, fmt.Errorf("%w: %s=%q of %s is not an integer", ErrNotShown, f.Name, text, t)
 			}
 			v = engine.Int(n)
 		case engine.KindID:

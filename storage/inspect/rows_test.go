@@ -42,11 +42,11 @@ func TestRows(t *testing.T) {
 	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":4`)
 	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
 
-	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
+	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "unknown table"} {
 		require.ErrorContains(t, Rows(t.Context(), r.eng, table, nil, nil), say)
 	}
 	require.ErrorContains(t, Rows(t.Context(), r.eng, "store", map[string]string{"name": "store", "nam": "x"}, nil), `no field "nam"`)
-	require.ErrorContains(t, Rows(t.Context(), r.eng, "stage", map[string]string{"slot": "x"}, nil), "no integer")
+	require.ErrorContains(t, Rows(t.Context(), r.eng, "stage", map[string]string{"slot": "x"}, nil), "is not an integer")
 
 	var lines []string
 	require.NoError(t, Overview(t.Context(), r.View(), func(s string) { lines = append(lines, s) }))
@@ -87,7 +87,7 @@ func TestRowsOfPages(t *testing.T) {
 		version := regexp.MustCompile("version=([0-9a-f]+)").FindStringSubmatch(lines[0])[1]
 		require.Regexp(t, "^kind=1 .*: [0-9]+ bytes, "+data+" of 40 series, labels page "+version+", ", lines[1])
 		require.Regexp(t, "^kind=9 .*: all labels pages have filters$", lines[2])
-		require.Regexp(t, "^kind=9 .*"+version+": [0-9]+ bytes, open filter of a labels page of 40 series$", lines[3])
+		require.Regexp(t, "^kind=9 .*"+version+": [0-9]+ bytes, filter of a labels page of 40 series that matches everything$", lines[3])
 	}
 	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
 	require.True(t, ok)

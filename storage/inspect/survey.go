@@ -65,7 +65,7 @@ func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, dele
 	slots, places := map[int64]bool{}, map[sealed]bool{}
 	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: true}) {
 		if err != nil {
-			return fmt.Errorf("inspect: reading the marks of window %d of %q: %w", w.Window, w.Tenant, err)
+			return fmt.Errorf("inspect: reading the seal records of window %d of %q: %w", w.Window, w.Tenant, err)
 		}
 		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
 		slots[slot] = true

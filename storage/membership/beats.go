@@ -42,7 +42,7 @@ type beats struct {
 // run beats until ctx ends.
 func (b *beats) run(ctx context.Context) {
 	every(ctx, BeatInterval, b.beat, func(err error) {
-		b.o.Logger.Warn("this process could not tell the others that it is there; the next beat may", "err", err)
+		b.o.Logger.Warn("can't send a heartbeat; the next one may succeed", "err", err)
 	})
 }
 
@@ -111,7 +111,7 @@ func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time)
 		return err
 	}
 	if err := b.write(ctx, statementList, self.Beat, now, value); err != nil {
-		return fmt.Errorf("membership: telling how long this process keeps what: %w", err)
+		return fmt.Errorf("membership: advertising the retention of this process: %w", err)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (b *beats) end() {
 	self := Process{Beat: b.n, Leaving: true}
 	b.mu.Unlock()
 	if err := b.tellStatement(ctx, &self, b.o.Now()); err != nil {
-		b.o.Logger.Info("the others weren't told that this process ends; for two hours they keep what it keeps", "err", err)
+		b.o.Logger.Info("can't announce that this process stops; for two hours, other processes still apply its retention", "err", err)
 	}
 }
 
@@ -156,7 +156,7 @@ func (b *beats) mayAcknowledge(started time.Time) error {
 	unheard, took := b.unheard(), Elapsed(started, b.o.Now())
 	switch {
 	case unheard > maxSilence:
-		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, unheard.Round(time.Second))
+		return fmt.Errorf("%w: this process sent no heartbeat for %v", engine.ErrUnavailable, unheard.Round(time.Second))
 	case took > CommitTimeout:
 		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, CommitTimeout)
 	}

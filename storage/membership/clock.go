@@ -109,7 +109,7 @@ func (c *CheckedClock) look() time.Time {
 	case !c.alone && off.Abs() > maxClockOff:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
-			c.o.Logger.Error("this machine's clock differs from the cluster's: no samples are taken, and nothing is sealed or removed; set it", "by", off)
+			c.o.Logger.Error("this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed or deleted; correct the clock", "by", off)
 		}
 	case !c.alone:
 		c.believeAgain()
@@ -133,7 +133,7 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 		c.believeAgain()
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
-		c.o.Logger.Error("this machine's clock isn't believed: nothing is removed until it is right, or has run on for long enough",
+		c.o.Logger.Error("this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long enough",
 			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(), "for", c.doubt.rest().Round(time.Minute), "do", c.doClock())
 	case c.seen-c.doubt.since >= c.doubt.rest():
 		c.expected = now
@@ -151,15 +151,15 @@ func (c *CheckedClock) saidToday(now time.Time) bool {
 func (c *CheckedClock) believeAgain() {
 	if d := c.doubt; d != nil {
 		c.doubt = nil
-		c.o.Logger.Warn("this machine's clock is believed again", "clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second), "it differed by", d.by.Round(time.Second))
+		c.o.Logger.Warn("this machine's clock is trusted again", "clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second), "differed by", d.by.Round(time.Second))
 	}
 }
 
 func (c *CheckedClock) doClock() string {
 	if !c.alone {
-		return "set the clock"
+		return "correct the clock"
 	}
-	return "set the clock; or if it is right, start once with --storage.today=" + c.read.UTC().Format(time.DateOnly) + ", or wait"
+	return "correct the clock; or if it is right, start once with --storage.today=" + c.read.UTC().Format(time.DateOnly) + ", or wait"
 }
 
 // MayRemove returns nil if this process' clock is believed, so that it may remove data: hide, drop, delete, clean, move
@@ -176,7 +176,7 @@ func (c *CheckedClock) MayRemove() error {
 	}
 	off, than := now.Sub(c.expected).Round(time.Second), "the cluster's"
 	if c.alone {
-		than = "what this store has seen of time"
+		than = "the time last recorded in the store"
 	}
 	way := "ahead of"
 	if off < 0 {
@@ -184,7 +184,7 @@ func (c *CheckedClock) MayRemove() error {
 	}
 	err := fmt.Errorf("%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.doClock())
 	if c.alone {
-		err = fmt.Errorf("%w: it is believed when it has run evenly for %v more", err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
+		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more", err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
 	}
 	return err
 }
@@ -263,7 +263,7 @@ func (c *CheckedClock) SeenMS() int64 {
 		ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
 		defer cancel()
 		if err := c.KeepSeen(ctx); err != nil && ctx.Err() == nil {
-			c.o.Logger.Warn("how much time passes can't be written down; what is hidden goes later", "err", err)
+			c.o.Logger.Warn("can't record the elapsed time; hidden samples are deleted later", "err", err)
 		}
 	}
 	c.mu.Lock()
@@ -281,7 +281,7 @@ func (c *CheckedClock) SeenKept() int64 {
 // run keeps the seen time durable until ctx ends, where no beats of the process do that.
 func (c *CheckedClock) run(ctx context.Context) {
 	every(ctx, keepInterval, c.KeepSeen, func(err error) {
-		c.o.Logger.Warn("how much time passes can't be written down; the next beat may", "err", err)
+		c.o.Logger.Warn("can't record the elapsed time; retrying at the next heartbeat", "err", err)
 	})
 }
 

@@ -78,7 +78,8 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	if !a.any || c.seen-a.last >= aheadRest {
 		*a = aheadSamples{any: true, since: c.seen}
 		if c.o.AheadPatience > 0 {
-			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock: their senders are asked to send them again; check the clocks of this machine and of the senders",
+			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock; senders get a retryable error. Check the clocks of this "+
+				"machine and of the senders",
 				"clock", c.read.UTC(), "for", c.o.AheadPatience)
 		}
 	}
@@ -87,7 +88,7 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 		return wait, nil
 	}
 	if !a.rejected && c.o.AheadPatience > 0 {
-		c.o.Logger.Warn("samples are still more than 10 minutes ahead of this machine's clock, which wasn't set: from now on they are rejected", "clock", c.read.UTC())
+		c.o.Logger.Warn("samples are still more than 10 minutes ahead of this machine's clock, which was not corrected; from now on they are rejected", "clock", c.read.UTC())
 	}
 	a.rejected = true
 	return 0, nil
@@ -130,7 +131,7 @@ func (c *CheckedClock) compareAfter(before int64) error {
 		err = c.compareLocked(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("membership: samples are ahead of this machine's clock, and the cluster's can't be read to decide which one is wrong: %w", err)
+		return fmt.Errorf("membership: samples are ahead of this machine's clock, and the cluster's clock can't be read to determine which one is wrong: %w", err)
 	}
 	return nil
 }
@@ -140,7 +141,7 @@ func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	n := c.comparing.started.Add(1)
 	theirs, err := c.theirs.Clock(ctx)
 	if err != nil {
-		err = fmt.Errorf("membership: asking for the engine's clock: %w", err)
+		err = fmt.Errorf("membership: reading the engine's clock: %w", err)
 	}
 	if c.comparing.ended, c.comparing.err = n, err; err != nil {
 		return err
@@ -169,10 +170,10 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 		return
 	case off.Abs() >= noteOff && off.Abs() >= 2*n.off.Abs():
 		n.off = off
-		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from the cluster's; set it (NTP): from 6 hours on no samples are accepted", "by", off.Abs().Round(time.Second))
+		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from the cluster's; correct it (NTP). From 6 hours on, no samples are accepted", "by", off.Abs().Round(time.Second))
 	case off.Abs() < noteOff/2 && n.off != 0:
 		n.off = 0
-		c.o.Logger.Info("this machine's clock agrees with the cluster's again", "by", off.Abs().Round(time.Millisecond))
+		c.o.Logger.Info("this machine's clock matches the cluster's again", "by", off.Abs().Round(time.Millisecond))
 	default:
 		return
 	}
@@ -199,7 +200,7 @@ func (c *CheckedClock) noteStep(by, off time.Duration) {
 	c.ahead = aheadSamples{}
 	if n := &c.noted; c.alone && !c.o.Believing && (n.stepAt == 0 || c.seen-n.stepAt >= noteEvery) {
 		n.stepAt = max(c.seen, 1)
-		c.o.Logger.Info("this machine's clock was set, or the machine slept", "by", by.Round(time.Second), "clock", c.read.UTC())
+		c.o.Logger.Info("this machine's clock was changed, or the machine was suspended", "by", by.Round(time.Second), "clock", c.read.UTC())
 	}
 }
 

@@ -42,11 +42,11 @@ const maxSeenMS = int64(1<<63-1) / int64(time.Millisecond)
 func parseClock(b []byte) (clockBeat, error) {
 	var beat clockBeat
 	if err := json.Unmarshal(b, &beat); err != nil {
-		return beat, fmt.Errorf("membership: the row of what the store has seen of time is malformed: %w", err)
+		return beat, fmt.Errorf("membership: the row of recorded time is malformed: %w", err)
 	}
 	d := beat.Doubt
 	if beat.SeenMS < 0 || beat.SeenMS > maxSeenMS || d != nil && (d.SinceMS < 0 || d.SinceMS > beat.SeenMS || max(d.ByMS, -d.ByMS) > maxSeenMS) {
-		return beat, fmt.Errorf("membership: the row of what the store has seen of time makes no sense: %s", b)
+		return beat, fmt.Errorf("membership: the row of recorded time is inconsistent: %s", b)
 	}
 	return beat, nil
 }
@@ -55,7 +55,7 @@ func parseClock(b []byte) (clockBeat, error) {
 func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool, err error) {
 	for row, err := range c.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(clockList)}) {
 		if err != nil {
-			return beat, false, fmt.Errorf("membership: reading what the store has seen of time: %w", err)
+			return beat, false, fmt.Errorf("membership: reading the recorded time: %w", err)
 		}
 		if beat, err = parseClock(row.Value); err != nil {
 			c.o.Corrupt(engine.Processes, err) // It stays until the store has seen more time than it had then.
@@ -151,7 +151,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	if err := c.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(clockList), Mutations: []engine.Mutation{{
 		Clustering: clockKey(), Timestamp: beat.SeenMS, Value: value,
 	}}}}); err != nil {
-		return fmt.Errorf("membership: writing what the store has seen of time: %w", err)
+		return fmt.Errorf("membership: recording the time: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

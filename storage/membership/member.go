@@ -22,7 +22,7 @@ const (
 
 // ErrClock means that this machine's clock isn't believed: nothing is removed by it, and over a shared engine no samples
 // are taken.
-var ErrClock = errors.New("membership: this machine's clock isn't believed")
+var ErrClock = errors.New("membership: this machine's clock is untrusted")
 
 // Options are what a process is to a store.
 type Options struct {

@@ -55,7 +55,7 @@ func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 		}
 		var p Process
 		if err := json.Unmarshal(row.Value, &p); err != nil {
-			m.o.Corrupt(engine.Processes, fmt.Errorf("membership: a malformed row of process %x: %w", row.Clustering[0].Text, err))
+			m.o.Corrupt(engine.Processes, fmt.Errorf("membership: the row of process %x is malformed: %w", row.Clustering[0].Text, err))
 			continue
 		}
 		p.Writer = hex.EncodeToString([]byte(row.Clustering[0].Text))

@@ -39,7 +39,7 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 		defer cancel()
 		err := t.give(ctx)
 		if t.left = err != nil; t.left {
-			t.m.o.Logger.Warn("other processes wait for their turn until this one can give its own back", "of", t.name, "err", err)
+			t.m.o.Logger.Warn("other processes wait until this one can release its turn", "of", t.name, "err", err)
 		}
 	}, nil
 }

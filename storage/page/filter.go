@@ -174,7 +174,7 @@ type Filter struct {
 // ParseFilter reads what AppendFilter has appended. It returns ErrCorrupt for anything else.
 func ParseFilter(b []byte) (Filter, error) {
 	if len(b) < filterHead+checksumSize {
-		return Filter{}, fmt.Errorf("%w: %d bytes are no filter", ErrCorrupt, len(b))
+		return Filter{}, fmt.Errorf("%w: %d bytes are not a filter", ErrCorrupt, len(b))
 	}
 	body, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
 	switch {
@@ -205,7 +205,7 @@ func (f *Filter) has(hash uint64) bool {
 // Check returns nil if the filter is one of a page of labels, and ErrCorrupt if it lacks a term of the page's, so that series would be missed.
 func (f *Filter) Check(p *Page) error {
 	if p.head.Kind != Labels || p.n != f.Entries {
-		return fmt.Errorf("%w: the filter is one of %d series, the page has %s of %d", ErrCorrupt, f.Entries, p.head.Kind, p.n)
+		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt, f.Entries, p.head.Kind, p.n)
 	}
 	var value []byte
 	for i := range p.n {
@@ -219,9 +219,9 @@ func (f *Filter) Check(p *Page) error {
 		t.release()
 		switch {
 		case missing:
-			return fmt.Errorf("%w: the filter lacks labels of entry %d", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter is missing labels of entry %d", ErrCorrupt, i)
 		case !readable && len(f.bits) > 0:
-			return fmt.Errorf("%w: the filter has bits, though entry %d can't be read", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter has bits, but entry %d is unreadable", ErrCorrupt, i)
 		}
 	}
 	return nil

@@ -167,7 +167,7 @@ func (r *scanner) bits(form byte, n int) (c numbers, err error) {
 	planes := r.take(planesSize(n, width))
 	switch {
 	case r.short:
-		return c, fmt.Errorf("%w: %d numbers of %d bits end early", ErrCorrupt, n, form)
+		return c, fmt.Errorf("%w: %d numbers of %d bits are truncated", ErrCorrupt, n, form)
 	case width == 0:
 	case width < 8:
 		c.small = r.unpackedBytes(n)

@@ -39,7 +39,7 @@ type textsAt struct {
 // Parse reads a page. It keeps b, which nobody may change afterwards. It returns ErrCorrupt where b is none.
 func Parse(b []byte) (*Page, error) {
 	if len(b) < 4+checksumSize {
-		return nil, fmt.Errorf("%w: %d bytes are no page", ErrCorrupt, len(b))
+		return nil, fmt.Errorf("%w: %d bytes are not a page", ErrCorrupt, len(b))
 	}
 	body, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum) {
@@ -64,7 +64,7 @@ func Parse(b []byte) (*Page, error) {
 		return nil, err
 	}
 	if r.short || len(r.b) > 0 {
-		return nil, fmt.Errorf("%w: it ends %d bytes late, or early", ErrCorrupt, len(r.b))
+		return nil, fmt.Errorf("%w: it is %d bytes too long, or too short", ErrCorrupt, len(r.b))
 	}
 	p.memory = r.memory
 	return p, nil
@@ -84,7 +84,7 @@ func LabelsOf(b []byte) (labels []byte, ok bool) {
 func (p *Page) columns(r *scanner, l *cutting) error {
 	there := r.take(columnsThere(l))
 	if there == nil {
-		return fmt.Errorf("%w: its columns end early", ErrCorrupt)
+		return fmt.Errorf("%w: its columns are truncated", ErrCorrupt)
 	}
 	has := func(k int) bool { return there[k/8]>>(k%8)&1 != 0 }
 	for k := range 1 + l.numbers {
@@ -205,7 +205,7 @@ func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	case 1:
 		return append(dst, d.texts[0]...), nil
 	default:
-		return dst, fmt.Errorf("%w: entry %d is cut in unknown way %d", ErrCorrupt, i, d.numbers[0])
+		return dst, fmt.Errorf("%w: entry %d has the unknown encoding %d", ErrCorrupt, i, d.numbers[0])
 	}
 }
 

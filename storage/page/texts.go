@@ -126,7 +126,7 @@ func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 		return c, fmt.Errorf("%w: texts of unknown form %d", ErrCorrupt, c.form)
 	}
 	if err == nil && r.short {
-		err = fmt.Errorf("%w: texts of form %d end early", ErrCorrupt, c.form)
+		err = fmt.Errorf("%w: texts of form %d are truncated", ErrCorrupt, c.form)
 	}
 	return c, err
 }
@@ -186,7 +186,7 @@ func (r *scanner) ragged(c *texts, isPacked bool, length func(i int) uint64) err
 	for i := range c.ends {
 		n := length(i)
 		if n > most || end+n > most {
-			return fmt.Errorf("%w: text %d of %d bytes ends early", ErrCorrupt, i, n)
+			return fmt.Errorf("%w: text %d of %d bytes is truncated", ErrCorrupt, i, n)
 		}
 		end += n
 		c.ends[i] = uint32(end)

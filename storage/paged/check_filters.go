@@ -44,7 +44,7 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 			return err // The window was dropped meanwhile.
 		}
 		p := &heldPage{kind: format.KindFilter, bits: key.bits, first: key.first, version: key.version}
-		report(damaged(t, partition, p, errors.New("a filter without its labels page")))
+		report(damaged(t, partition, p, errors.New("a filter without a labels page")))
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (x *filterCheck) page(ctx context.Context, row engine.Row) error {
 		if there, err := x.r.haveKey(ctx, x.t, x.partition, x.t.filterKey(row.Clustering)); there || err != nil {
 			return err
 		}
-		return errors.New("a labels page without its filter")
+		return errors.New("a labels page without a filter")
 	}
 	p, err := page.Parse(row.Value)
 	if err != nil {

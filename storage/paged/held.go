@@ -164,7 +164,7 @@ func checkPositions(p *page.Page, of ids) error {
 // checkPlace returns an engine.ErrCorrupt if the page doesn't belong where it is.
 func (p *heldPage) checkPlace(t *tables) error {
 	if got, want := p.openPage.kind, t.kindOf(p.kind); got != want {
-		return fmt.Errorf("%w: a page of kind %d where only kind %d is", engine.ErrCorrupt, got, want)
+		return fmt.Errorf("%w: a page of kind %d, expected kind %d", engine.ErrCorrupt, got, want)
 	}
 	for _, i := range []byte{p.order[0], p.order[p.len()-1]} {
 		if id := p.id(int(i)); firstOf(id, p.bits) != p.first {
@@ -225,7 +225,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 		there = true
 	}
 	if there { // They were written together, and neither expires nor is dropped before the other.
-		return ids{}, &labelsPageError{fmt.Errorf("%w: labels page %x isn't there", engine.ErrCorrupt, version)}
+		return ids{}, &labelsPageError{fmt.Errorf("%w: labels page %x is missing", engine.ErrCorrupt, version)}
 	}
 	return ids{}, nil
 }

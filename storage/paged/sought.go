@@ -203,7 +203,7 @@ func (f *finder) page(row engine.Row) error {
 	before := len(f.found)
 	p, err := parse(row.Value)
 	if err == nil && p.Head().Kind != page.Labels {
-		err = fmt.Errorf("%w: a page of kind %d where only kind %d is", engine.ErrCorrupt, p.Head().Kind, page.Labels)
+		err = fmt.Errorf("%w: a page of kind %d, expected kind %d", engine.ErrCorrupt, p.Head().Kind, page.Labels)
 	}
 	if err == nil {
 		err = f.match(row.Clustering, p)

@@ -346,8 +346,8 @@ func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	var problems []string
 	require.NoError(t, filtering(eng).CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) { problems = append(problems, err.Error()) }))
 	require.Len(t, problems, 2)
-	require.Contains(t, problems[0], "a labels page without its filter")
-	require.Contains(t, problems[1], "a filter without its labels page")
+	require.Contains(t, problems[0], "a labels page without a filter")
+	require.Contains(t, problems[1], "a filter without a labels page")
 }
 
 // TestFlippedBytesUnderFilters flips bytes of Pebble's files: what filters don't find lies in damage that is named.

@@ -25,7 +25,7 @@ import (
 )
 
 // ErrPanicked means that a piece of work panicked. The log has the stack.
-var ErrPanicked = errors.New("panics: a bug in cassia, please report it with the stack from the log")
+var ErrPanicked = errors.New("panics: a bug in Cassia; please report it with the stack trace in the log")
 
 // restartDelay is how long after a panic Repeat calls its function again: a bug that input provokes must not occupy the processor.
 const restartDelay = time.Minute
@@ -44,7 +44,7 @@ var current atomic.Pointer[Recovery]
 // New returns a recovery that logs to log and counts in r, which may be nil. It has no effect before Start.
 func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
 	to := &Recovery{log: log, delay: restartDelay, count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cassia_panics_total",
-		Help: "Pieces of work in the background, or parts of queries, that were given up because of a bug, by the work."}, []string{"work"})}
+		Help: "Background tasks or parts of queries that were aborted because of a bug, by task."}, []string{"work"})}
 	if r != nil {
 		r.MustRegister(to.count)
 	}
@@ -71,7 +71,7 @@ func Do(work string, f func() error) (err error) {
 		if p := recover(); p != nil {
 			to.count.WithLabelValues(work).Inc()
 			err = fmt.Errorf("%w: %s: %v", ErrPanicked, work, p)
-			to.log.Error("a piece of work panicked and was given up; please report this as a bug", "work", work, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			to.log.Error("a task panicked and was aborted; please report this as a bug", "work", work, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	return f()

@@ -38,7 +38,7 @@ var (
 	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
 	// ErrBackupBusy means that another backup into the folder is under way.
-	ErrBackupBusy = errors.New("pebble: another backup into this folder is under way")
+	ErrBackupBusy = errors.New("pebble: another backup to this destination is in progress")
 )
 
 // backedUp is the content of a backup's list.
@@ -97,7 +97,7 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 		return stats, err
 	}
 	if err := files.MkdirAll(folder, 0o755); err != nil {
-		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
+		return stats, fmt.Errorf("pebble: backup folder: %w", err)
 	}
 	lock, err := lockFolder(folder)
 	if err != nil {
@@ -116,7 +116,7 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	before, unreadable := readableOfStore(folder, all, store)
 	for _, left := range partial {
 		if err := removeTree(files, filepath.Join(folder, left+partialSuffix)); err != nil {
-			return stats, fmt.Errorf("pebble: removing the rest of an unfinished or removed backup: %w", err)
+			return stats, fmt.Errorf("pebble: removing an unfinished or deleted backup: %w", err)
 		}
 	}
 	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
@@ -195,7 +195,7 @@ func oneStore(folder string, names []string) error {
 	if delete(newest, ""); len(newest) < 2 {
 		return nil
 	}
-	return fmt.Errorf("pebble: %s has backups of %d stores: say which with --backup; the newest of each: %s",
+	return fmt.Errorf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s",
 		folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
 }
 
@@ -207,7 +207,7 @@ var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pebble: folder of backups: %w", err)
+		return nil, nil, fmt.Errorf("pebble: backup folder: %w", err)
 	}
 	taken := map[string]time.Time{}
 	for _, e := range entries {
@@ -293,7 +293,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 			return stats, err
 		}
 		if _, err := os.Stat(filepath.Join(folder, backupList)); err == nil {
-			return stats, fmt.Errorf("%w in %s, which is one itself: restore from its folder, with --backup=%s", ErrNoBackup, folder, filepath.Base(folder))
+			return stats, fmt.Errorf("%w in %s, which is itself a backup; restore it from its parent folder, with --backup=%s", ErrNoBackup, folder, filepath.Base(folder))
 		}
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
@@ -303,7 +303,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		}
 		names = inOrder(folder, names)
 		if name = newestWhole(folder, names); name == "" {
-			return stats, fmt.Errorf("%w in %s in which nothing is damaged; --backup=%s is the newest of the others", ErrNoBackup, folder, names[len(names)-1])
+			return stats, fmt.Errorf("%w in %s that is undamaged; --backup=%s is the newest damaged one", ErrNoBackup, folder, names[len(names)-1])
 		}
 	}
 	from := filepath.Join(folder, name)
@@ -327,11 +327,11 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
-			err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
+			err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
 			if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
-				err = fmt.Errorf("%w at %s any more: a backup that was made meanwhile has removed it (--keep)", ErrNoBackup, from)
+				err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
 			}
 			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
@@ -356,7 +356,7 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 	names = inOrder(folder, ofStore(folder, names, list.Store))
 	if at := slices.Index(names, name); at > 0 {
 		if older := newestWhole(folder, names[:at]); older != "" {
-			return fmt.Errorf("%w; --backup=%s is the one before", err, older)
+			return fmt.Errorf("%w; the previous backup is --backup=%s", err, older)
 		}
 	}
 	return fmt.Errorf("%w; there is no older backup", err)
@@ -371,11 +371,11 @@ func readList(dir string) (list backedUp, err error) {
 		return list, fmt.Errorf("%w: %s: %w", ErrBackup, filepath.Join(dir, backupList), err)
 	}
 	if list.Version != backupVersion {
-		return list, fmt.Errorf("%w: %s has version %d, this release reads %d", ErrBackup, dir, list.Version, backupVersion)
+		return list, fmt.Errorf("%w: %s has version %d; this release supports version %d", ErrBackup, dir, list.Version, backupVersion)
 	}
 	for _, f := range list.Files {
 		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." {
-			return list, fmt.Errorf("%w: %s names %q, which isn't a file of a backup", ErrBackup, dir, f.Name)
+			return list, fmt.Errorf("%w: %s lists %q, which is not a backup file", ErrBackup, dir, f.Name)
 		}
 	}
 	return list, nil

@@ -88,7 +88,7 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 		return f, fmt.Errorf("pebble: copying: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
+		return f, fmt.Errorf("%w: %s is not a file", ErrBackup, in.Name())
 	}
 	sum, n := sha256.New(), counted{}
 	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
@@ -142,7 +142,7 @@ func writeSynced(files vfs.FS, path string, from io.Reader) error {
 // mkdir makes a directory that isn't there yet.
 func mkdir(files vfs.FS, dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("%s is there already", dir)
+		return fmt.Errorf("%s already exists", dir)
 	}
 	return files.MkdirAll(dir, 0o755)
 }

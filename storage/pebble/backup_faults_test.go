@@ -364,7 +364,7 @@ func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, err := restore(t.Context(), removing, folder, momentName(0), dir, nil)
 	require.ErrorIs(t, err, ErrNoBackup)
-	require.ErrorContains(t, err, "has removed it (--keep)")
+	require.ErrorContains(t, err, "it was removed by a concurrent backup (--keep)")
 	require.NoDirExists(t, dir)
 }
 
@@ -421,7 +421,7 @@ func TestRestoreLeavesOthersFiles(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte("mine"), 0o644))
 		}
 		_, err = Restore(t.Context(), folder, "", dir)
-		require.ErrorContains(t, err, filepath.Base(path)+" isn't its: move it elsewhere, then restore again")
+		require.ErrorContains(t, err, filepath.Base(path)+" doesn't belong to it; move it away, then restore again")
 		require.NoError(t, os.RemoveAll(path))
 		_, err = Restore(t.Context(), folder, "", dir)
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ func readableOfStore(folder string, names []string, store string) (own, unreadab
 		list, err := readList(filepath.Join(folder, name))
 		switch {
 		case err != nil:
-			unreadable = append(unreadable, fmt.Sprintf("backup %s was passed over: %s; if it isn't needed, remove its directory", name, err))
+			unreadable = append(unreadable, fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove its directory", name, err))
 		case list.Store == "" || list.Store == store:
 			own = append(own, name)
 		}
@@ -42,7 +42,7 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 	if several := oneStore(folder, names); several != nil {
 		return fmt.Errorf("%w; %w", err, several)
 	}
-	return fmt.Errorf("%w; --backup=%s is the one before", err, names[len(names)-1])
+	return fmt.Errorf("%w; the previous backup is --backup=%s", err, names[len(names)-1])
 }
 
 // Lineage identifies the store that a backup is made of, and the copy of it.
@@ -55,7 +55,7 @@ type Lineage struct {
 }
 
 // ErrOtherCopy means that the newest backup in a destination was made of another copy of the store, and isn't part of this one's history.
-var ErrOtherCopy = errors.New("pebble: another copy of this store makes backups there")
+var ErrOtherCopy = errors.New("pebble: another copy of this store is backed up there")
 
 // CheckNewest returns ErrOtherCopy unless the newest backup of the store in a destination is part of this copy's history: made of this copy, or no
 // later than the backup from which it was restored.
@@ -63,8 +63,8 @@ func (l Lineage) CheckNewest(backup, copy string) error {
 	if l.Copy == "" || copy == "" || copy == l.Copy || backup <= l.RestoredFrom { // Names begin with times.
 		return nil
 	}
-	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be pushed out; "+
-		"use another destination for this copy, or, if the other one is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
+	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be replaced over time. Use another destination for this "+
+		"copy, or, if the other copy is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
 }
 
 // NameLineage notes in a checkpoint of what it is, for its backup. An empty store is noted nowhere.

@@ -39,7 +39,7 @@ func TestDamagedListOfABackup(t *testing.T) {
 		for _, name := range []string{"", names[1]} {
 			_, err = Restore(t.Context(), b.folder, name, filepath.Join(t.TempDir(), "restored"))
 			require.ErrorContains(t, err, names[1], how)
-			require.ErrorContains(t, err, "--backup="+names[0]+" is the one before", how)
+			require.ErrorContains(t, err, "the previous backup is --backup="+names[0], how)
 		}
 		stats, err := backup(2, 1)
 		require.NoError(t, err, how)

@@ -14,13 +14,13 @@ import (
 type RetentionError struct{ Err error }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("the backup was made, but removing older ones wasn't finished: %v", e.Err)
+	return fmt.Sprintf("the backup is complete, but removing older backups failed: %v", e.Err)
 }
 
 func (e *RetentionError) Unwrap() error { return e.Err }
 
 // ErrInBackup means that a folder is a backup or in one, and so can't have anything else.
-var ErrInBackup = errors.New("pebble: it is a backup, or in one")
+var ErrInBackup = errors.New("pebble: it is a backup, or inside one")
 
 // CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
 // directory.
@@ -38,7 +38,7 @@ func CheckBackupFolder(folder string) error {
 		}
 	}
 	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also one that has lost files.
-		return fmt.Errorf("pebble: folder of backups: %s has a store, which backups would lie in", folder)
+		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func lockFolder(folder string) (*FileLock, error) {
 		return nil, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pebble: folder of backups: %w", err)
+		return nil, fmt.Errorf("pebble: backup folder: %w", err)
 	}
 	return lock, nil
 }

@@ -115,7 +115,7 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(strange, "directory"), 0o755))
 	_, err = Backup(t.Context(), strange, b.folder, "b", Keep{}, b.now)
 	require.ErrorIs(t, err, ErrBackup)
-	require.ErrorContains(t, err, "directory is no file")
+	require.ErrorContains(t, err, "directory is not a file")
 	require.Empty(t, must(Backups(b.folder, b.store)), "none is left by half")
 
 	_, err = b.backup(t.Context(), "c", 0)
@@ -179,7 +179,7 @@ func TestBackupsOfDamagedFiles(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(b.folder, "a")))
 	_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "restored"))
 	require.ErrorIs(t, err, ErrNoBackup)
-	require.ErrorContains(t, err, "--backup=b is the newest of the others")
+	require.ErrorContains(t, err, "that is undamaged; --backup=b is the newest damaged one")
 	_, err = Restore(t.Context(), b.folder, "b", filepath.Join(t.TempDir(), "restored"))
 	require.NoError(t, err)
 	_, _, err = SizeOf(b.folder, "a")
@@ -239,7 +239,7 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"2", "1", "0", "4"}, names)
 	_, err = Restore(t.Context(), a.folder, "", filepath.Join(t.TempDir(), "x"))
-	require.ErrorContains(t, err, "has backups of 2 stores: say which with --backup; the newest of each: 0, 4")
+	require.ErrorContains(t, err, "has backups of 2 stores; choose one with --backup. The newest of each store: 0, 4")
 	require.Equal(t, 3, a.restored("0"))
 	require.Equal(t, 2, a.restored("4"))
 }
@@ -261,7 +261,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
 	require.Equal(t, 1, rowsIn(t, empty))
 	_, err = Restore(t.Context(), b.folder, "", link)
-	require.ErrorContains(t, err, "must be empty, or not there", "it has the rows")
+	require.ErrorContains(t, err, "must be empty or not exist", "it has the rows")
 	require.Equal(t, 1, rowsIn(t, empty))
 
 	neighbor := filepath.Join(t.TempDir(), "data"+partialSuffix)
@@ -457,7 +457,7 @@ func TestDamagedNewestBackup(t *testing.T) {
 	require.NoError(t, os.Remove(manifests[0]))
 	dir := filepath.Join(t.TempDir(), "restored")
 	_, err = Restore(t.Context(), b.folder, "", dir)
-	require.ErrorContains(t, err, "--backup=a is the one before")
+	require.ErrorContains(t, err, "the previous backup is --backup=a")
 	_, err = Restore(t.Context(), b.folder, "a", dir)
 	require.NoError(t, err)
 }
@@ -484,12 +484,12 @@ func TestRestoreRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err = Restore(t.Context(), b.folder, "", file)
-	require.ErrorContains(t, err, "no directory")
+	require.ErrorContains(t, err, "is not a directory")
 	_, err = Restore(t.Context(), b.folder, "z", filepath.Join(t.TempDir(), "x"))
 	require.ErrorIs(t, err, ErrNoBackup)
 	list := filepath.Join(b.folder, "a", backupList)
 	for text, want := range map[string]string{
-		"{": "unexpected end", `{"version":2}`: "version 2", `{"version":1,"files":[{"name":"../x"}]}`: "isn't a file of a backup",
+		"{": "unexpected end", `{"version":2}`: "version 2", `{"version":1,"files":[{"name":"../x"}]}`: "which is not a backup file",
 	} {
 		require.NoError(t, os.WriteFile(list, []byte(text), 0o644))
 		_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "x"))

@@ -83,7 +83,7 @@ func (e *Engine) checkCopy(dir string) error {
 	case err != nil:
 		return fmt.Errorf("pebble: checkpoint: %s: %w", desc.ManifestFilename, err)
 	case !state.isWhole:
-		return fmt.Errorf("%w: %s ends early", errBadCopy, desc.ManifestFilename)
+		return fmt.Errorf("%w: %s is truncated", errBadCopy, desc.ManifestFilename)
 	}
 	for number, live := range state.liveFiles() {
 		name := e.fs.PathJoin(dir, fmt.Sprintf("%06d.sst", number))
@@ -99,7 +99,7 @@ func (e *Engine) checkCopy(dir string) error {
 }
 
 // errBadCopy means that a checkpoint isn't a whole copy. It was removed.
-var errBadCopy = errors.New("pebble: the checkpoint isn't a whole copy")
+var errBadCopy = errors.New("pebble: the checkpoint is incomplete")
 
 // beginManifest has Pebble begin a manifest of its own if it hasn't yet. After a start that was interrupted between its manifest and its
 // log, the next one goes on with that manifest, of which Pebble's own checkpoint copies nothing.

@@ -139,12 +139,12 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"a newer SYNCED":          {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "use the Cassia that wrote it"},
-		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "use the Cassia that wrote it"},
+		"a newer SYNCED":          {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat, "Use the release of Cassia that wrote it"},
+		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "Use the release of Cassia that wrote it"},
 		"a store of a newer form": {withHeader(func(h *ledgerHeader) { h.Store = []byte(`{"format":99}`) }), errNotAdmitted, ""},
-		"a newer Pebble":          {withFile("marker.format-version.000099.999"), errBadFormat, "use the Cassia that wrote it"},
+		"a newer Pebble":          {withFile("marker.format-version.000099.999"), errBadFormat, "use the release of Cassia that wrote it"},
 		"a restore":               {withFile(restoring + "/x"), ErrUnfinishedRestore, "restore again"},
-		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which is Prometheus's"},
+		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which belongs to Prometheus"},
 		"a Prometheus alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("01JD0000000000000000000000/meta.json")(t, dir)
@@ -153,7 +153,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		"backups": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("20261122T103000Z-1f/"+backupList)(t, dir)
-		}, ErrIsBackup, "is a folder of backups (made by cassia backup); restore one: cassia restore --from="},
+		}, ErrIsBackup, "is a backup folder (created by cassia backup); restore a backup: cassia restore --from="},
 		"snapshots alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("snapshots/x/000001.log")(t, dir)
@@ -163,7 +163,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 			db, err := pebbledb.Open(dir, &pebbledb.Options{Logger: &logger{log: DefaultOptions().Logger}})
 			require.NoError(t, err)
 			require.NoError(t, db.Close())
-		}, ErrForeign, "another program's"},
+		}, ErrForeign, "belongs to another program; choose the directory of a store, or an empty one for a new store"},
 		"a missing table": {func(t *testing.T, dir string) {
 			tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 			require.NoError(t, err)
@@ -273,13 +273,13 @@ func TestStoreThatLostFilesIsNoFolderOfBackups(t *testing.T) {
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
-	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	require.ErrorContains(t, CheckBackupFolder(dir), "contains a store")
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, markers)
 	for _, marker := range markers {
 		require.NoError(t, os.Remove(marker))
 	}
-	require.ErrorContains(t, CheckBackupFolder(dir), "has a store")
+	require.ErrorContains(t, CheckBackupFolder(dir), "contains a store")
 	require.ErrorIs(t, CheckStore(dir), engine.ErrCorrupt)
 }

@@ -162,7 +162,7 @@ func (e *Engine) DamagedFiles() (problems []string) {
 }
 
 func (b badRange) String() string {
-	return fmt.Sprintf("file %s is damaged: rows from %s to %s can't be read: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
+	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
 // keyInWords describes the fields of a key, as far as it goes.

@@ -39,7 +39,7 @@ var (
 	errBadFormat = errors.New("pebble: unknown format")
 	// ErrUnclosed means that files couldn't be written while an engine was being closed: they may stay open until the process ends. The
 	// next start finds all acknowledged rows.
-	ErrUnclosed = errors.New("pebble: files can't be written, so the engine isn't closed in order; the next start finds all acknowledged writes")
+	ErrUnclosed = errors.New("pebble: files can't be written, so the store isn't closed properly; the next start recovers all acknowledged writes")
 )
 
 // Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
@@ -217,7 +217,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
 	files.arm()
 	e.ledger.run(func(err error) {
-		e.log.Warn("what is synced can't be noted; damage to the log might go unnoticed", "dir", e.dir, "err", err)
+		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected", "dir", e.dir, "err", err)
 	})
 	if err := e.checkFormat(); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	if err := e.completeCreation(); err != nil {
 		return err
 	}
-	notYet := func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) }
+	notYet := func(err error) { e.log.Warn("the disk space of deleted rows isn't released yet", "err", err) }
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
 	e.exciser = startExciser(e.db, e.change, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
 	e.isOpen.Store(true)
@@ -283,7 +283,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 		// The lock file itself couldn't be made: a matter of rights or space, not of another process.
 		return nil, fmt.Errorf("pebble: lock %s: %w", dir, err)
 	default:
-		return nil, fmt.Errorf("%w: the data in %s is open already; stop the process that uses it, or give this one another directory (%w)",
+		return nil, fmt.Errorf("%w: the data in %s is in use; stop the process that uses it, or choose another directory (%w)",
 			engine.ErrLocked, dir, err)
 	}
 }
@@ -294,7 +294,7 @@ func (e *Engine) checkFormat() error {
 	if pebbledb.IsCorruptionError(err) {
 		// The damage that hides the row is no reason to hide all others, and an unknown release would
 		// have raised Pebble's format or the store's, too.
-		e.log.Error("the row that says which format this is can't be read; go on as if it were this one's", "dir", e.dir, "err", err)
+		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release", "dir", e.dir, "err", err)
 		return nil
 	}
 	if err != nil {
@@ -306,7 +306,7 @@ func (e *Engine) checkFormat() error {
 		})
 	}
 	if string(found) != formatVersion {
-		return fmt.Errorf("%w: %s has format %q, this release knows %q", errBadFormat, e.dir, found, formatVersion)
+		return fmt.Errorf("%w: %s has format %q; this release supports %q", errBadFormat, e.dir, found, formatVersion)
 	}
 	return nil
 }
@@ -350,7 +350,7 @@ func (e *Engine) fail(err error) {
 		if !e.isOpen.Load() {
 			return // It is the error of Open.
 		}
-		e.log.Error("pebble can't write any more and takes no writes until this process starts anew; look at the disk, then restart",
+		e.log.Error("the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart",
 			"dir", e.dir, "err", err)
 		if e.onFatal != nil {
 			e.onFatal(err)
@@ -362,7 +362,7 @@ func (e *Engine) fail(err error) {
 func (e *Engine) failedErr() error {
 	select {
 	case <-e.failed:
-		return fmt.Errorf("%w: writing to %s failed before, the process must start anew: %w", engine.ErrUnavailable, e.dir, e.failure)
+		return fmt.Errorf("%w: a previous write to %s failed; restart the process: %w", engine.ErrUnavailable, e.dir, e.failure)
 	default:
 		return nil
 	}
@@ -463,7 +463,7 @@ func translate(op string, err error) error {
 	case errors.Is(err, pebbledb.ErrClosed):
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
-		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, firstLine{err})
+		return fmt.Errorf("pebble: %s: %w: %w (cassia check lists all damage, cassia restore --damaged repairs it from a backup)", op, engine.ErrCorrupt, firstLine{err})
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
 	}

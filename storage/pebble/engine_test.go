@@ -57,7 +57,7 @@ func TestOpenOtherFormat(t *testing.T) {
 	for range 2 { // The lock was given back.
 		_, err := Open("data", opts)
 		require.ErrorIs(t, err, errBadFormat)
-		require.ErrorContains(t, err, `has format "2", this release knows "1"`)
+		require.ErrorContains(t, err, `has format "2"; this release supports "1"`)
 	}
 }
 

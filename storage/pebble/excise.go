@@ -146,7 +146,7 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	// Memtables would have to be flushed while writes wait.
 	flushed, err := x.db.AsyncFlush()
 	if err != nil {
-		return nil, fmt.Errorf("pebble: flush deletes of the stage: %w", err)
+		return nil, fmt.Errorf("pebble: flush deletes of the staging log: %w", err)
 	}
 	select {
 	case <-flushed:

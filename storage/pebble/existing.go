@@ -115,7 +115,7 @@ func (x *existing) checkSnapshots() error {
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf("all files of the store are missing, and there are snapshots of it, such as %s/%s", snapshotsFolder, made[0]))
+	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf("all files of the store are missing, but it has snapshots, such as %s/%s", snapshotsFolder, made[0]))
 }
 
 // checkStore returns an error unless a store's files are a complete set: SYNCED, in a format that this release reads, the markers of
@@ -143,15 +143,15 @@ func (x *existing) checkStore(opts *Options) error {
 	}
 	switch {
 	case !desc.Exists:
-		return missing("marker.manifest.*", "it is missing")
+		return missing("marker.manifest.*", "missing")
 	case desc.FormatMajorVersion == pebbledb.FormatDefault:
-		return missing("marker.format-version.*", "it is missing")
+		return missing("marker.format-version.*", "missing")
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
-		return missing("marker.format-version.*", fmt.Sprintf("it names version %d, the files are of version %d", desc.FormatMajorVersion, l.header.Pebble))
+		return missing("marker.format-version.*", fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
 	manifest := x.fs.PathBase(desc.ManifestFilename)
 	if l.files[manifest] == nil { // It is an earlier one, too.
-		return missing("marker.manifest.*", fmt.Sprintf("it names %s, and %s says that the manifest is %s", manifest, ledgerName, l.header.Manifest))
+		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest, ledgerName, l.header.Manifest))
 	}
 	l.header.Manifest = manifest // A process that was killed may not have noted it, and may have removed the ones before.
 	l.dropOldManifests()
@@ -208,7 +208,7 @@ func (x *existing) unpeeked(err error) error {
 	case isSystemError(err):
 		return fmt.Errorf("pebble: open %s: %w", x.dir, err)
 	case strings.Contains(err.Error(), "format major version"):
-		return fmt.Errorf("%w: %w; use the Cassia that wrote it", errBadFormat, err)
+		return fmt.Errorf("%w: %w; use the release of Cassia that wrote it", errBadFormat, err)
 	}
 	return damagedFile(x.dir, "marker.*", err.Error())
 }

@@ -134,12 +134,12 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 	_, _, err = e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, nil, nil)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.Eventually(t, func() bool { return told.Load() == 1 }, waitAtMost, pollEvery)
-	require.Contains(t, log.String(), "takes no writes until this process starts anew")
+	require.Contains(t, log.String(), "the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart")
 	require.GreaterOrEqual(t, stageRows(t, e), int(kept), "reading goes on")
 	require.Zero(t, e.DiskUsage())
 	require.Error(t, e.Compact(ctx))
 	require.NoError(t, testutil.CollectAndCompare(e, strings.NewReader(`
-		# HELP cassia_pebble_failed 1 when nothing can be written until the process starts anew.
+		# HELP cassia_pebble_failed Whether the store can't be written until the process restarts (1) or can (0).
 		# TYPE cassia_pebble_failed gauge
 		cassia_pebble_failed 1
 	`), "cassia_pebble_failed"))
@@ -284,8 +284,8 @@ func TestReserve(t *testing.T) {
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1001, TotalBytes: 9000, UsedBytes: 7999})
 	require.NoError(t, e.Write(ctx, stageBatch(3, "v")), "room was made")
 	require.NoError(t, e.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "writes are refused"), "not a line for each: %s", &log)
-	require.Contains(t, log.String(), "writes are taken again")
+	require.Equal(t, 1, strings.Count(log.String(), "writes are rejected, because the disk is almost full; free disk space, or shorten the retention"), "not a line for each: %s", &log)
+	require.Contains(t, log.String(), "disk space is available again; writes are accepted")
 	require.Contains(t, log.String(), "refused=3")
 }
 

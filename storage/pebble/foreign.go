@@ -15,10 +15,10 @@ import (
 )
 
 // ErrForeign means that a directory holds something else than an engine's data.
-var ErrForeign = errors.New("pebble: the directory holds something else")
+var ErrForeign = errors.New("pebble: the directory contains other data")
 
 // ErrIsBackup means that a directory holds backups, or is a snapshot, which a start would change.
-var ErrIsBackup = errors.New("pebble: the directory holds a backup")
+var ErrIsBackup = errors.New("pebble: the directory contains a backup")
 
 // CheckForeign returns an error for which ErrForeign or ErrIsBackup is true where Open makes no engine, since dir, a directory of
 // this machine, holds something else.
@@ -67,9 +67,9 @@ func (x *existing) checkForeign() error {
 	for _, name := range x.names {
 		switch program := neighbors[name]; {
 		case program != "" && x.isStore:
-			return fmt.Errorf("%w: %s has a store, and %s, which is %s's; move one of them to a directory of its own", ErrForeign, x.dir, name, program)
+			return fmt.Errorf("%w: %s has both a store and %s, which belongs to %s; move one of them to its own directory", ErrForeign, x.dir, name, program)
 		case !x.isStore && !mayBeOurs(name):
-			return fmt.Errorf("%w: there is no store in %s, but %s; name the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
+			return fmt.Errorf("%w: %s contains no store, but %s; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func (x *existing) checkOptions() error {
 		}
 		found := mergerLine.FindSubmatch(text)
 		if found != nil && string(found[1]) != newMerger().Name || found == nil && strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
-			return fmt.Errorf("%w: the database in %s is another program's; name the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
+			return fmt.Errorf("%w: the database in %s belongs to another program; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
 // checkBackup returns an error for a backup, a backup that isn't complete, a snapshot, and a folder of backups without a store.
 func (x *existing) checkBackup() error {
 	isBackup := func(folder, name string) error {
-		return fmt.Errorf("%w: %s is a backup (made by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
+		return fmt.Errorf("%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
 			ErrIsBackup, filepath.Join(folder, name), folder, name)
 	}
 	folder, base := filepath.Dir(x.dir), filepath.Base(x.dir)
@@ -110,14 +110,14 @@ func (x *existing) checkBackup() error {
 		return isBackup(folder, base)
 	}
 	if before, ok := strings.CutSuffix(base, partialSuffix); ok && partialBackup.MatchString(before) {
-		return fmt.Errorf("%w: %s is an unfinished one, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
+		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
 	}
 	if x.isStore {
 		return x.checkSnapshot()
 	}
 	for _, name := range x.names {
 		if _, err := x.fs.Stat(x.fs.PathJoin(x.dir, name, backupList)); err == nil {
-			return fmt.Errorf("%w: %s is a folder of backups (made by cassia backup); restore one: cassia restore --from=%s --storage.path=NEW-DIRECTORY", ErrIsBackup, x.dir, x.dir)
+			return fmt.Errorf("%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s --storage.path=NEW-DIRECTORY", ErrIsBackup, x.dir, x.dir)
 		}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (x *existing) checkSnapshot() error {
 	if filepath.Base(folder) != snapshotsFolder || of.list() != nil || !of.isStore {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to a directory elsewhere, and use the copy", ErrIsBackup, x.dir, of.dir)
+	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy", ErrIsBackup, x.dir, of.dir)
 }
 
 // mayBeOurs reports whether a name is one that an engine whose creation was interrupted has left, or that a new

@@ -28,7 +28,7 @@ func (k Keep) All() bool { return k == Keep{} }
 // Validate returns an error for a negative number.
 func (k Keep) Validate() error {
 	if k.Last < 0 || k.Hourly < 0 || k.Daily < 0 || k.Weekly < 0 {
-		return fmt.Errorf("how many backups are kept must not be negative")
+		return fmt.Errorf("the number of backups to keep must not be negative")
 	}
 	return nil
 }

@@ -148,13 +148,13 @@ func (l *ledger) compare(name string, w written) error {
 	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load() && !(isLog(name) && l.minLog > 0 && numberOf(name) >= l.minLog):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		what = "it is missing"
+		what = "missing"
 	case err != nil:
 		return fmt.Errorf("pebble: verify %s: %w", name, err)
 	case n < w.synced:
-		what = fmt.Sprintf("it has %d of at least %d bytes", n, w.synced)
+		what = fmt.Sprintf("only %d of at least %d bytes", n, w.synced)
 	case sum != w.syncSum:
-		what = fmt.Sprintf("its first %d bytes aren't those that were written", w.synced)
+		what = fmt.Sprintf("its first %d bytes differ from those written", w.synced)
 	default:
 		return nil
 	}
@@ -343,7 +343,7 @@ func syncDirectory(files vfs.FS, dir string) error {
 		err = errors.Join(d.Sync(), d.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: note what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	return nil
 }

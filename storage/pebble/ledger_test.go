@@ -287,6 +287,6 @@ func TestDamagedNote(t *testing.T) {
 		opts.FS = mem
 		_, err = Open("data", opts)
 		require.ErrorIs(t, err, engine.ErrCorrupt, about)
-		require.ErrorContains(t, err, "whether the other files are whole can't be determined", about)
+		require.ErrorContains(t, err, "the other files can't be verified", about)
 	}
 }

@@ -127,10 +127,10 @@ func newEvents() *events {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "cassia_pebble_" + name, Help: help})
 	}
 	return &events{
-		backgroundErrors: counter("background_errors_total", "Flushes and compactions that failed; they are tried again."),
-		corruptions:      counter("corruptions_total", "Damaged blocks that were read."),
-		slowDisk:         counter("slow_disk_operations_total", "Operations on files that took seconds."),
-		stalls:           counter("write_stalls_total", "Times that writes had to wait for flushes or compactions."),
+		backgroundErrors: counter("background_errors_total", "Failed flushes and compactions of Pebble; they are retried."),
+		corruptions:      counter("corruptions_total", "Damaged blocks found by reads."),
+		slowDisk:         counter("slow_disk_operations_total", "File operations that took seconds."),
+		stalls:           counter("write_stalls_total", "Write stalls: times that writes waited for flushes or compactions."),
 	}
 }
 
@@ -146,7 +146,7 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
 			e.lines.log("background "+reasonOf(err), func(dropped int) {
-				log.Error("pebble's background work went wrong and will be tried again", "err", firstLine{err}, "repeated", dropped)
+				log.Error("a flush or compaction failed and will be retried", "err", firstLine{err}, "repeated", dropped)
 			})
 		},
 		// Without a listener of its own Pebble ends the process at the first damaged block. Here the read
@@ -155,18 +155,18 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 			e.corruptions.Inc()
 			e.blocks.note(info.Path, info.Details)
 			e.lines.log("damage "+info.Path, func(dropped int) {
-				log.Error("a block of pebble's files is damaged", "path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
+				log.Error("a block of a Pebble file is damaged", "path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
 			})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			e.stalls.Inc()
 			e.lines.log("stall "+info.Reason, func(dropped int) {
-				log.Warn("writes wait for pebble's flushes or compactions", "reason", info.Reason, "repeated", dropped)
+				log.Warn("writes are stalled by flushes or compactions", "reason", info.Reason, "repeated", dropped)
 			})
 		},
-		WriteStallEnd: func() { e.lines.log("stalls", func(int) { log.Info("writes go on") }) },
+		WriteStallEnd: func() { e.lines.log("stalls", func(int) { log.Info("writes are no longer stalled") }) },
 		LowDiskSpace: func(info pebbledb.LowDiskSpaceInfo) {
-			log.Warn("the disk is getting full", "available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
+			log.Warn("the disk is almost full", "available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
 		},
 	}
 }

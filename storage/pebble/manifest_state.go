@@ -68,7 +68,7 @@ func readManifestState(r io.Reader) (*manifestState, error) {
 		}
 		if err == io.EOF || record.IsInvalidRecord(err) {
 			if n == 0 {
-				return nil, fmt.Errorf("%w: no edit is complete", errManifest)
+				return nil, fmt.Errorf("%w: contains no complete edit", errManifest)
 			}
 			s.isWhole = err == io.EOF
 			return s, nil
@@ -134,7 +134,7 @@ func (f *fields) number() uint64 {
 func (f *fields) text() []byte {
 	n := f.number()
 	if n > uint64(len(f.left)) {
-		f.left, f.err = nil, fmt.Errorf("%w: a text is incomplete", errManifest)
+		f.left, f.err = nil, fmt.Errorf("%w: a string is incomplete", errManifest)
 		return nil
 	}
 	text := f.left[:n]

@@ -176,7 +176,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 		return f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, to, from) })
 	})
 	if ok {
-		m.mended("file %s is that of backup %s again", d.file, backup)
+		m.mended("restored file %s from backup %s", d.file, backup)
 	}
 	return ok, err
 }
@@ -187,7 +187,7 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 	written := to + mendSuffix
 	remove := func() error {
 		if err := os.Remove(written); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("pebble: mend: %w", err)
+			return fmt.Errorf("pebble: repair: %w", err)
 		}
 		return nil
 	}
@@ -213,7 +213,7 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 		return false, err
 	}
 	if err := fileutil.Rename(written, to); err != nil {
-		return false, fmt.Errorf("pebble: mend: %w", err)
+		return false, fmt.Errorf("pebble: repair: %w", err)
 	}
 	return true, nil
 }
@@ -232,7 +232,7 @@ func (m *mender) setAside(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	return errors.Join(syncDir(vfs.Default, filepath.Dir(to)), syncDir(vfs.Default, m.dir))
 }
@@ -267,7 +267,7 @@ func (m *mender) copyAside(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	defer from.Close()
 	to, err := m.freeNameAside(name)
@@ -281,7 +281,7 @@ func (m *mender) copyAside(name string) error {
 func (m *mender) freeNameAside(name string) (path string, err error) {
 	folder := filepath.Join(m.dir, AsideFolder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("pebble: mend: %w", err)
+		return "", fmt.Errorf("pebble: repair: %w", err)
 	}
 	m.stats.Aside = folder
 	for n := 0; ; n++ {
@@ -292,7 +292,7 @@ func (m *mender) freeNameAside(name string) (path string, err error) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return path, nil
 		} else if err != nil {
-			return "", fmt.Errorf("pebble: mend: %w", err)
+			return "", fmt.Errorf("pebble: repair: %w", err)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
 func (m *mender) findManifest() (bool, error) {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfManifest)
 	if err != nil {
-		return false, fmt.Errorf("pebble: mend: %w", err)
+		return false, fmt.Errorf("pebble: repair: %w", err)
 	}
 	m.manifest = marked
 	var noted *written
@@ -88,7 +88,7 @@ func (m *mender) findManifest() (bool, error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		m.left("file %s can't be read (%v)", m.manifest, err)
+		m.left("file %s is unreadable (%v)", m.manifest, err)
 		return false, nil
 	}
 	if m.ledger != nil {
@@ -107,7 +107,7 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 		return true, nil
 	}
 	if m.problem == "" {
-		m.problem = fmt.Sprintf("file %s is older than the directory: it doesn't name %s", ledgerName, m.manifest)
+		m.problem = fmt.Sprintf("file %s is older than the directory: it doesn't list %s", ledgerName, m.manifest)
 	}
 	live, err := m.liveFiles()
 	if err != nil {
@@ -120,21 +120,21 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	doubt := ""
 	switch other := m.otherTable(live); {
 	case !m.state.isWhole:
-		doubt = m.manifest + " ends in the middle of a record"
+		doubt = m.manifest + " ends within a record"
 	case len(unnamed) > 0:
-		doubt = fmt.Sprintf("%s doesn't name %s", m.manifest, unnamed[0])
+		doubt = fmt.Sprintf("%s doesn't list %s", m.manifest, unnamed[0])
 	case other != "":
-		doubt = fmt.Sprintf("%s isn't the file that %s names", other, m.manifest)
+		doubt = fmt.Sprintf("%s isn't the file that %s lists", other, m.manifest)
 	}
 	if doubt != "" && !m.giveUp {
-		m.left("%s, and %s; --give-up-log goes on without knowing whether the manifest is whole", m.problem, doubt)
+		m.left("%s, and %s; --give-up-log continues without knowing whether the manifest is complete", m.problem, doubt)
 		return false, nil
 	}
 	for _, name := range unnamed {
 		if err := m.setAside(name); err != nil {
 			return false, err
 		}
-		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("table %s, which %s doesn't name", name, m.manifest))
+		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("table %s, which %s doesn't list", name, m.manifest))
 	}
 	return true, nil
 }
@@ -143,7 +143,7 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return nil, fmt.Errorf("pebble: mend: %w", err)
+		return nil, fmt.Errorf("pebble: repair: %w", err)
 	}
 	for _, e := range entries {
 		number, _ := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".sst"), 10, 64)
@@ -173,7 +173,7 @@ func (m *mender) setMarker(name, old, value string) error {
 	}
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "marker."+name+".") {
@@ -184,16 +184,16 @@ func (m *mender) setMarker(name, old, value string) error {
 	}
 	marker, _, err := atomicfs.LocateMarker(vfs.Default, m.dir, name)
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	if err := errors.Join(marker.Move(value), marker.Close()); err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	was := "was missing"
 	if old != "" {
 		was = "named " + old
 	}
-	m.mended("file marker.%s.* %s, and names %s", name, was, value)
+	m.mended("file marker.%s.* %s and now names %s", name, was, value)
 	return nil
 }
 
@@ -204,7 +204,7 @@ var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 func (m *mender) formatMarker() error {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	newest := ""
 	paths, err := filepath.Glob(filepath.Join(m.dir, optionsPrefix+"*"))
@@ -218,12 +218,12 @@ func (m *mender) formatMarker() error {
 		text, err = os.ReadFile(filepath.Join(m.dir, newest))
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("neither a file marker.%s.* nor OPTIONS name the format of %s", markerOfFormat, m.dir)
+			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it", markerOfFormat, m.dir)
 		}
 		return nil
 	}
@@ -250,7 +250,7 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 		switch {
 		case d.mended:
 		case !m.giveUp:
-			m.left("%s; --give-up-log goes on without what is lost", d.words[0])
+			m.left("%s; --give-up-log continues without the lost data", d.words[0])
 			ok = false
 		default:
 			if err := m.cut(d.file); err != nil {
@@ -273,13 +273,13 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 		return false, err
 	}
 	if doubt != "" && !m.giveUp {
-		m.left("%s, and %s; --give-up-log goes on without knowing whether the log is whole", m.problem, doubt)
+		m.left("%s, and %s; --give-up-log continues without knowing whether the log is complete", m.problem, doubt)
 		return false, nil
 	}
 	if doubt == "" {
-		m.mended("file %s is written again: the manifest, its tables and the logs are complete", ledgerName)
+		m.mended("rewrote file %s: the manifest, its tables and the logs are complete", ledgerName)
 	} else {
-		m.stats.Lost = append(m.stats.Lost, "what the log may have had: "+doubt)
+		m.stats.Lost = append(m.stats.Lost, "possible data of the log: "+doubt)
 	}
 	m.renew = true
 	return ok, m.copyAside(ledgerName)
@@ -309,7 +309,7 @@ func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 			if err := m.setAside(name); err != nil {
 				return nil, err
 			}
-			m.mended("file %s was damaged or missing, and isn't needed", name)
+			m.mended("file %s was damaged or missing, but isn't needed", name)
 		}
 	}
 	return damaged, nil
@@ -332,7 +332,7 @@ func (m *mender) doubtfulLog() (string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(logs)) {
 		if !logs[name].isClosed {
-			return fmt.Sprintf("%s doesn't end as a log that was closed", name), nil
+			return fmt.Sprintf("%s doesn't end like a closed log", name), nil
 		}
 	}
 	if len(logs) == 0 {
@@ -373,6 +373,6 @@ func (m *mender) cut(name string) error {
 	if _, err := m.replaceBy(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
 		return err
 	}
-	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("what log %s had after its first %d bytes, of %d", name, l.whole, l.size))
+	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes", name, l.whole, l.size))
 	return nil
 }

@@ -48,7 +48,7 @@ func (l *logContent) readRecords(f io.Reader, number uint64) {
 			_, l.err = batch.ReadFrom(one)
 		}
 		if l.err == nil && batch.Len() < batchrepr.HeaderLen {
-			l.err = errors.New("a record is no batch")
+			l.err = errors.New("a record is not a batch")
 		}
 		if l.err != nil {
 			return
@@ -79,14 +79,14 @@ func (l *logContent) addIngested(batch []byte) {
 func readLog(path string) (l logContent, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return l, fmt.Errorf("pebble: mend: %w", err)
+		return l, fmt.Errorf("pebble: repair: %w", err)
 	}
 	defer f.Close()
 	number := numberOf(filepath.Base(path))
 	l.readRecords(f, number)
 	info, err := f.Stat()
 	if err != nil {
-		return l, fmt.Errorf("pebble: mend: %w", err)
+		return l, fmt.Errorf("pebble: repair: %w", err)
 	}
 	l.size = info.Size()
 	var trailer [logTrailer]byte
@@ -101,7 +101,7 @@ func readLog(path string) (l logContent, err error) {
 func (m *mender) logs() (map[string]logContent, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return nil, fmt.Errorf("pebble: mend: %w", err)
+		return nil, fmt.Errorf("pebble: repair: %w", err)
 	}
 	logs := map[string]logContent{}
 	for _, e := range entries {
@@ -148,7 +148,7 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 		}
 		if !m.giveUp {
 			l := logs[name]
-			m.left("log %s can't be read after its first %d bytes, of %d (%v); --give-up-log goes on without what is lost", name, l.whole, l.size, l.err)
+			m.left("log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the lost data", name, l.whole, l.size, l.err)
 			ok = false
 			continue
 		}

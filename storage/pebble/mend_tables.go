@@ -83,12 +83,12 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.words = []string{t.bad(nil, nil, errors.New("it is missing")).String()}
+		d.words = []string{t.bad(nil, nil, errors.New("missing")).String()}
 	case err != nil:
-		return nil, fmt.Errorf("pebble: mend: %w", err)
+		return nil, fmt.Errorf("pebble: repair: %w", err)
 	case live.size != 0 && info.Size() != int64(live.size):
 		d.onDisk = info.Size()
-		d.words = []string{t.bad(nil, nil, fmt.Errorf("it has %d bytes, not %d", info.Size(), live.size)).String()}
+		d.words = []string{t.bad(nil, nil, fmt.Errorf("%d bytes instead of %d", info.Size(), live.size)).String()}
 	default:
 		d.onDisk = info.Size()
 		found, err := t.verify(m.ctx, d.path)
@@ -163,7 +163,7 @@ func (m *mender) shorten(d *damagedTable) (err error) {
 	}
 	d.mended, err = m.replaceBy(&d.toMend, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
 	if d.mended {
-		m.mended("file %s had %d bytes, and is cut to the %d of the table", d.file, d.onDisk, d.live.size)
+		m.mended("truncated file %s from %d bytes to the %d bytes of the table", d.file, d.onDisk, d.live.size)
 	}
 	return err
 }
@@ -191,7 +191,7 @@ func copyBeginning(from, to string, size int64) error {
 		defer f.Close()
 		in = f
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return fmt.Errorf("pebble: repair: %w", err)
 	}
 	return writeSynced(vfs.Default, to, io.LimitReader(io.MultiReader(in, zeros{}), size))
 }

@@ -141,7 +141,7 @@ func TestMendWithoutNote(t *testing.T) {
 				require.NoError(t, err)
 				if isCut {
 					require.Len(t, stats.Left, 1)
-					require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
+					require.Contains(t, stats.Left[0], "--give-up-log continues without knowing whether the log is complete")
 					stats, err = Mend(t.Context(), noSpares, b.dir, true)
 					require.NoError(t, err)
 					require.Len(t, stats.Lost, 1)
@@ -339,7 +339,7 @@ func TestMendKeepsUnnamedTables(t *testing.T) {
 	stats, err := Mend(ctx, noSpares, b.dir, false)
 	require.NoError(t, err)
 	require.Len(t, stats.Left, 1)
-	require.Contains(t, stats.Left[0], "doesn't name 000999.sst; --give-up-log")
+	require.Contains(t, stats.Left[0], "doesn't list 000999.sst; --give-up-log")
 	stats, err = Mend(ctx, noSpares, b.dir, true)
 	require.NoError(t, err)
 	require.Empty(t, stats.Left)

@@ -31,40 +31,40 @@ func newMetrics() []metric {
 	}
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	return []metric{
-		m("obsolete_bytes", "Bytes of files that nothing needs any more, or only scans under way.", gauge,
+		m("obsolete_bytes", "Bytes of obsolete files that are not deleted yet, for example because scans still use them.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Table.ObsoleteSize + m.Table.ZombieSize) }),
-		m("deleted_bytes", "Estimated bytes that compacting deletes will give back.", gauge, func(m *pebbledb.Metrics) float64 {
+		m("deleted_bytes", "Estimated bytes that compacting deletes will release.", gauge, func(m *pebbledb.Metrics) float64 {
 			return float64(m.Table.Garbage.PointDeletionsBytesEstimate + m.Table.Garbage.RangeDeletionsBytesEstimate)
 		}),
-		m("compactions_total", "Compactions that ended.", counter,
+		m("compactions_total", "Completed Pebble compactions.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.Count) }),
-		m("compactions_failed_total", "Compactions that hit an error.", counter,
+		m("compactions_failed_total", "Pebble compactions that failed.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.FailedCount) }),
-		m("compaction_seconds_total", "Time that compactions took, summed over those at once.", counter,
+		m("compaction_seconds_total", "Total duration of Pebble compactions in seconds, summed over concurrent ones.", counter,
 			func(m *pebbledb.Metrics) float64 { return m.Compact.Duration.Seconds() }),
-		m("compaction_debt_bytes", "Estimated bytes to compact until the tree is in shape.", gauge,
+		m("compaction_debt_bytes", "Estimated bytes that Pebble still has to compact (compaction debt).", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.EstimatedDebt) }),
-		m("compactions_running", "Compactions under way.", gauge,
+		m("compactions_running", "Pebble compactions in progress.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.NumInProgress) }),
-		m("flushes_total", "Memtables written as files.", counter,
+		m("flushes_total", "Memtables flushed to files.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Flush.Count) }),
-		m("memtable_bytes", "Bytes allocated for memtables, those that scans keep included.", gauge,
+		m("memtable_bytes", "Bytes allocated for memtables, including those that scans still use.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.MemTable.Size + m.MemTable.ZombieSize) }),
-		m("memtables", "Memtables, the one being filled included.", gauge,
+		m("memtables", "Memtables, including the active one.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.MemTable.Count) }),
-		m("wal_bytes", "Bytes of the log that a start would replay.", gauge,
+		m("wal_bytes", "Bytes of the Pebble WAL that the next start would replay.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.WAL.Size) }),
-		m("wal_written_bytes_total", "Bytes written to the log.", counter,
+		m("wal_written_bytes_total", "Bytes written to the Pebble WAL.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.WAL.BytesWritten) }),
-		m("block_cache_bytes", "Bytes of decompressed blocks in the cache.", gauge,
+		m("block_cache_bytes", "Bytes of decompressed blocks in the block cache.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Size) }),
-		m("block_cache_hits_total", "Blocks found in the cache.", counter,
+		m("block_cache_hits_total", "Block cache hits.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Hits) }),
-		m("block_cache_misses_total", "Blocks that had to be read and decompressed.", counter,
+		m("block_cache_misses_total", "Block cache misses: blocks that were read and decompressed.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Misses) }),
-		m("tombstones", "Approximate number of deletes in the tree.", gauge,
+		m("tombstones", "Approximate number of tombstones in the LSM tree.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Keys.TombstoneCount) }),
-		m("iterators", "Iterators over files that are open.", gauge,
+		m("iterators", "Open iterators of Pebble files.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.TableIters) }),
 	}
 }
@@ -75,17 +75,17 @@ func newLevelMetrics() []levelMetric {
 	}
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	return []levelMetric{
-		m("bytes", "Bytes of a level's files.", gauge,
+		m("bytes", "Bytes of files per level of the LSM tree.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesSize) }),
-		m("files", "A level's files.", gauge,
+		m("files", "Files per level of the LSM tree.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesCount) }),
-		m("sublevels", "Sorted runs in a level: how many files a read may have to look into.", gauge,
+		m("sublevels", "Sorted runs per level of the LSM tree: the maximum number of files a read examines in the level.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.Sublevels) }),
-		m("written_bytes_total", "Bytes written to a level by flushes, compactions and seals.", counter,
+		m("written_bytes_total", "Bytes written to a level of the LSM tree by flushes, compactions and seals.", counter,
 			func(l *pebbledb.LevelMetrics) float64 {
 				return float64(l.TableBytesFlushed + l.TableBytesCompacted + l.TableBytesIngested)
 			}),
-		m("read_bytes_total", "Bytes that compactions into a level read.", counter,
+		m("read_bytes_total", "Bytes read by compactions into a level of the LSM tree.", counter,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TableBytesRead) }),
 	}
 }
@@ -104,14 +104,15 @@ type collector struct {
 
 func newCollector() *collector {
 	return &collector{
-		metrics:   newMetrics(),
-		levels:    newLevelMetrics(),
-		fsync:     prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "How long syncs of the log took.", nil, nil),
-		tables:    prometheus.NewDesc("cassia_pebble_table_bytes", "Bytes of a table's rows in sorted files, about: raw samples are in raw, rollups in r5m and r1h.", []string{"table"}, nil),
-		space:     prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on the disk by what they are: rows of a table in sorted files, log, free (given back soon), and other files. They add up to cassia_pebble_disk_bytes.", []string{"of"}, nil),
-		disk:      prometheus.NewDesc("cassia_pebble_disk_bytes", "Bytes that the directory takes on the disk, as du counts them.", nil, nil),
-		failed:    prometheus.NewDesc("cassia_pebble_failed", "1 when nothing can be written until the process starts anew.", nil, nil),
-		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Bytes free on the disk.", nil, nil),
+		metrics: newMetrics(),
+		levels:  newLevelMetrics(),
+		fsync:   prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "Duration of Pebble WAL syncs.", nil, nil),
+		tables:  prometheus.NewDesc("cassia_pebble_table_bytes", "Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m and r1h.", []string{"table"}, nil),
+		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: rows of a table in sorted files, log, free (to be released soon), and other files. The sum is "+
+			"cassia_pebble_disk_bytes.", []string{"of"}, nil),
+		disk:      prometheus.NewDesc("cassia_pebble_disk_bytes", "Disk usage of the data directory in bytes, as reported by du.", nil, nil),
+		failed:    prometheus.NewDesc("cassia_pebble_failed", "Whether the store can't be written until the process restarts (1) or can (0).", nil, nil),
+		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Free bytes on the disk of the data directory.", nil, nil),
 	}
 }
 

@@ -50,12 +50,12 @@ func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is missing: whether the other files are whole can't be determined")}}
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "missing; without it, the other files can't be verified")}}
 	case err != nil:
 		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
 	}
 	if err := l.parse(text); err != nil {
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "it is damaged: whether the other files are whole can't be determined")}}
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "damaged; without it, the other files can't be verified")}}
 	}
 	return l, nil
 }
@@ -91,16 +91,16 @@ func (l *ledger) parse(text []byte) error {
 func (l *ledger) checkFormat(opts *Options) error {
 	switch {
 	case l.header.Version != ledgerVersion:
-		return fmt.Errorf("%w: %s of %s has version %d, this release knows %d; use the Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
+		return fmt.Errorf("%w: %s of %s has version %d; this release supports version %d. Use the release of Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
 	case l.header.Format != formatVersion:
-		return fmt.Errorf("%w: %s has format %q, this release knows %q; use the Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
+		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
 	case opts.Admit != nil && len(l.header.Store) > 0:
 		return opts.Admit(l.header.Store)
 	}
 	return nil
 }
 
-var errLedger = errors.New("pebble: not a note of what is synced")
+var errLedger = errors.New("pebble: not a record of synced files")
 
 func manifestNumber(name string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(name, "MANIFEST-"), 10, 64)
@@ -110,7 +110,7 @@ func manifestNumber(name string) uint64 {
 func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	text, err := json.Marshal(list)
 	if err != nil {
-		return fmt.Errorf("pebble: note what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	text = fmt.Appendf(nil, "%08x %s", crc32.Checksum(text, castagnoli), text)
 	path := files.PathJoin(dir, ledgerName)
@@ -126,7 +126,7 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 		err = files.Rename(path+".tmp", path)
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: note what is synced: %w", err)
+		return fmt.Errorf("pebble: recording synced writes: %w", err)
 	}
 	return syncDirectory(files, dir)
 }

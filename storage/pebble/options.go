@@ -92,7 +92,7 @@ func (o *Options) Validate() error {
 	var errs []error
 	within := func(name string, v, low, high int64) {
 		if v < low || v > high {
-			errs = append(errs, fmt.Errorf("pebble: %s is %d, it must be between %d and %d", name, v, low, high))
+			errs = append(errs, fmt.Errorf("pebble: %s is %d; must be between %d and %d", name, v, low, high))
 		}
 	}
 	within("CacheBytes", o.CacheBytes, 1<<20, 1<<40)

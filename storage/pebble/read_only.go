@@ -18,7 +18,7 @@ import (
 // for byte, whatever Pebble does. Pebble's own ReadOnly replays the log into memory; its lock would make a file.
 type readOnlyFS struct{ vfs.FS }
 
-var errReadOnlyFS = fmt.Errorf("%w: the files aren't touched", engine.ErrReadOnly)
+var errReadOnlyFS = fmt.Errorf("%w: the files are unchanged", engine.ErrReadOnly)
 
 // Unwrap implements vfs.FS.
 func (f readOnlyFS) Unwrap() vfs.FS { return f.FS }
@@ -58,14 +58,14 @@ type noLock struct{}
 func (noLock) Close() error { return nil }
 
 // ErrNoData means that there is no engine's data in a directory that was to be read.
-var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
+var ErrNoData = errors.New("pebble: no store found in the directory")
 
 // openReadOnly opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
 func (e *Engine) openReadOnly(opts Options) (err error) {
 	files := readOnlyFS{e.fs}
 	e.reserve = 0
 	if _, err := files.Stat(e.dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no %s", ErrNoData, e.dir)
+		return fmt.Errorf("%w: %s is missing", ErrNoData, e.dir)
 	}
 	if e.lock, err = lockDirectory(e.dir, files); err != nil {
 		return err
@@ -101,7 +101,7 @@ type heldLock struct {
 	file    io.Closer
 }
 
-var errHeld = errors.New("this process has it open")
+var errHeld = errors.New("this process already uses it")
 
 // shareLock takes a lock that others may share who only read.
 func shareLock(name string) (io.Closer, error) {

@@ -197,7 +197,7 @@ func (r *reclaimer) compact(ctx context.Context, ranges []keyRange) {
 			return
 		}
 		if err := r.db.Compact(uncancelled(ctx), k.start, k.end, false); err != nil {
-			r.log(fmt.Errorf("pebble: give back the space of %x: %w", k.start, err))
+			r.log(fmt.Errorf("pebble: release the space of %x: %w", k.start, err))
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 const restoring = "RESTORING"
 
 // ErrUnfinishedRestore means that a directory is in the middle of a restore, or that one ended there.
-var ErrUnfinishedRestore = errors.New("pebble: a restore into this directory was begun and not finished; restore again, or remove it")
+var ErrUnfinishedRestore = errors.New("pebble: a restore to this directory was started but not completed; restore again, or remove the directory")
 
 // checkRestored returns an error for a directory in the middle of a restore.
 func checkRestored(dir string) error {
@@ -64,7 +64,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	case err != nil:
 		return r, err
 	case !info.IsDir():
-		return r, fmt.Errorf("%s is no directory", dir)
+		return r, fmt.Errorf("%s is not a directory", dir)
 	}
 	if _, _, err := r.contents(files); err != nil {
 		return r, err // Before anything is changed.
@@ -103,9 +103,9 @@ func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, 
 		switch name := e.Name(); {
 		case name == "lost+found", name == restoring, name == lockName: // A new file system has the first.
 		case !begun:
-			return nil, begun, fmt.Errorf("%s must be empty, or not there: it has %s", r.dir, name)
+			return nil, begun, fmt.Errorf("%s must be empty or not exist, but contains %s", r.dir, name)
 		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
-			return nil, begun, fmt.Errorf("a restore into %s was interrupted, but %s isn't its: move it elsewhere, then restore again", r.dir, name)
+			return nil, begun, fmt.Errorf("a restore to %s was interrupted, but %s doesn't belong to it; move it away, then restore again", r.dir, name)
 		}
 	}
 	return entries, begun, nil

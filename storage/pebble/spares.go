@@ -69,7 +69,7 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 		return fmt.Errorf("%w: %w", ErrBackup, read.err)
 	}
 	if err == nil && (n.bytes != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256) {
-		err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, path)
+		err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, path)
 	}
 	return err
 }

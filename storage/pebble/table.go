@@ -127,7 +127,7 @@ func noMetadata(*block.Metadata, []byte) error { return nil }
 // dataBlocks reads all blocks of rows.
 func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstable.Layout) (found []badRange, err error) {
 	if format, err := r.TableFormat(); err != nil || format < sstable.TableFormatPebblev5 {
-		return nil, fmt.Errorf("pebble: %s has format %v, which isn't known: %w", t.name, format, err)
+		return nil, fmt.Errorf("pebble: %s has the unknown format %v: %w", t.name, format, err)
 	}
 	var before []byte // the separator after the last block that could be read
 	damaged := false  // the block before was

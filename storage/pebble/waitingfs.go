@@ -161,7 +161,7 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 	return func(err error) {
 		if err != nil {
 			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
-				e.log.Error("the store can't be opened yet: it is tried again until the cause has ended; make room, or change the limit or the rights",
+				e.log.Error("can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions",
 					"dir", e.dir, "err", firstLine{err}, "repeated", dropped)
 			})
 		}

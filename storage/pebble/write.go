@@ -112,7 +112,7 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 	usage, err := e.fs.GetDiskUsage(e.dir)
 	if err != nil || usage.AvailBytes >= e.reserve {
 		if refused := e.refused.Swap(0); refused > 0 {
-			e.log.Info("there is room on the disk, writes are taken again", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
+			e.log.Info("disk space is available again; writes are accepted", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
 		}
 		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
 	}
@@ -123,9 +123,9 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 		}
 	}
 	if e.refused.Add(1) == 1 {
-		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
+		e.log.Error("writes are rejected, because the disk is almost full; free disk space, or shorten the retention", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
 	}
-	return fmt.Errorf("%w: the disk of %s has %d bytes free, %d are kept in reserve; make room", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
+	return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are kept in reserve; free disk space", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
 }
 
 func anyPut(batches []engine.Batch) bool {

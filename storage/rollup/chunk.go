@@ -190,12 +190,12 @@ func (e *envelope) parse(b []byte) error {
 		r := reader{b: b[:len(b)-checksumSize], at: 1}
 		e.Info = Info{Version: r.uvarint()}
 		if r.short || r.at != len(r.b) {
-			return fmt.Errorf("%w: a chunk without buckets that ends early or late", ErrCorrupt)
+			return fmt.Errorf("%w: a chunk without buckets that is too short or too long", ErrCorrupt)
 		}
 		return nil
 	}
 	if len(b) < 8+checksumSize {
-		return fmt.Errorf("%w: %d bytes are no chunk", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: %d bytes are not a chunk", ErrCorrupt, len(b))
 	}
 	if b[0] != chunkFormat {
 		return fmt.Errorf("%w: unknown format %d", ErrCorrupt, b[0])
@@ -204,7 +204,7 @@ func (e *envelope) parse(b []byte) error {
 	width, count, missing := r.uvarint(), r.uvarint(), r.uvarint()
 	first, version, there := r.varint(), r.uvarint(), r.uvarint()
 	if r.short || there >= 1<<columnsEnd {
-		return fmt.Errorf("%w: the envelope ends early or names unknown columns, %#x", ErrCorrupt, there)
+		return fmt.Errorf("%w: the envelope is truncated or has unknown columns, %#x", ErrCorrupt, there)
 	}
 	if count == 0 || count > MaxBuckets || width == 0 || width > maxTime || missing > maxTime {
 		return fmt.Errorf("%w: %d buckets of %d ms, %d missing", ErrCorrupt, count, width, missing)

@@ -189,7 +189,7 @@ func (d *decoder) counts(count []uint32) error {
 	}
 	for i, c := range count {
 		if c == 0 && d.takesPart(i, full) {
-			return fmt.Errorf("%w: a bucket of no samples", ErrCorrupt)
+			return fmt.Errorf("%w: a bucket without samples", ErrCorrupt)
 		}
 	}
 	return nil

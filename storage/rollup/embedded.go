@@ -106,7 +106,7 @@ func (d *decoder) eachHistogram(id int, all []*Histograms, sides int64,
 	}
 	for _, h := range s.H {
 		if h.T < 0 || h.T >= sides*int64(len(all)) || all[h.T/sides] == nil || h.Float == nil {
-			return fmt.Errorf("%w: a histogram of no bucket, %d", ErrCorrupt, h.T)
+			return fmt.Errorf("%w: a histogram without a bucket, %d", ErrCorrupt, h.T)
 		}
 		take(all[h.T/sides], h.T%sides, h.Float)
 	}

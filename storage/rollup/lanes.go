@@ -146,7 +146,7 @@ func decodeInts(b []byte, x []int64, what string) error {
 		return nil
 	}
 	if len(x) == 0 {
-		return fmt.Errorf("%w: %s of no buckets", ErrCorrupt, what)
+		return fmt.Errorf("%w: %s without buckets", ErrCorrupt, what)
 	}
 	rest, err := chunk.DecodeInts(b, x)
 	if err != nil {

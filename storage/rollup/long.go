@@ -79,7 +79,7 @@ func IsLong(b []byte) bool { return len(b) > 0 && b[0] == longFormat }
 func (s *Long) Parse(b []byte) error {
 	*s = Long{Parts: s.Parts[:0]}
 	if !IsLong(b) {
-		return fmt.Errorf("%w: %d bytes are no long chunk", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: %d bytes are not a long chunk", ErrCorrupt, len(b))
 	}
 	r := reader{b: b, at: 1}
 	n := r.uvarint()
@@ -102,10 +102,10 @@ func (s *Long) Parse(b []byte) error {
 		return fmt.Errorf("%w: versions of parts: %w", ErrCorrupt, err)
 	}
 	if len(rest) < checksumSize {
-		return fmt.Errorf("%w: the head of a long chunk ends early", ErrCorrupt)
+		return fmt.Errorf("%w: the header of a long chunk is truncated", ErrCorrupt)
 	}
 	if crc32.Checksum(b[:len(b)-len(rest)], castagnoli) != binary.LittleEndian.Uint32(rest) {
-		return fmt.Errorf("%w: checksum of a long chunk's head doesn't match", ErrCorrupt)
+		return fmt.Errorf("%w: the checksum of a long chunk's header doesn't match", ErrCorrupt)
 	}
 	for i := 1; i < len(starts); i++ {
 		if starts[i] <= starts[i-1] {

@@ -106,10 +106,10 @@ func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 // extremes fills min and max.
 func (d *decoder) extremes() error {
 	l := &d.l
-	if err := decodeInts(d.e.column(columnMin), l.min, "least values"); err != nil {
+	if err := decodeInts(d.e.column(columnMin), l.min, "min values"); err != nil {
 		return err
 	}
-	if err := decodeInts(d.e.column(columnMax), l.max, "greatest values"); err != nil {
+	if err := decodeInts(d.e.column(columnMax), l.max, "max values"); err != nil {
 		return err
 	}
 	last, least, greatest := l.last[:len(l.first)], l.min[:len(l.first)], l.max[:len(l.first)]
@@ -270,7 +270,7 @@ func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []i
 	case byMax, bySum:
 		if b[0] == bySum {
 			if s := d.e.column(columnSum); len(s) > 0 && s[0] == byValues {
-				return fmt.Errorf("%w: corrections by sums that are none", ErrCorrupt)
+				return fmt.Errorf("%w: corrections refer to missing sums", ErrCorrupt)
 			}
 		}
 		d.l.predictCorrections(b[0], temp, at, n, count)
@@ -283,7 +283,7 @@ func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []i
 // decodeValues fills v, which is not empty, from a column of values.
 func decodeValues(b []byte, v []float64, what string) error {
 	if len(v) == 0 {
-		return fmt.Errorf("%w: %s of no buckets", ErrCorrupt, what)
+		return fmt.Errorf("%w: %s without buckets", ErrCorrupt, what)
 	}
 	rest, err := chunk.DecodeValues(b, v)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrBadLimits means that a file of limits can't be used; the text around it has the reason.
-var ErrBadLimits = errors.New("tenant: bad limits")
+var ErrBadLimits = errors.New("invalid limits")
 
 // MaxLimitsFile bounds the size of a file of limits, bytes.
 const MaxLimitsFile = 4 << 20
@@ -35,14 +35,14 @@ const MaxLimitsFile = 4 << 20
 func ParseLimits(text []byte) (*Table, error) {
 	var doc yaml.Node
 	if len(text) > MaxLimitsFile {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrBadLimits, len(text), MaxLimitsFile)
+		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadLimits, len(text), MaxLimitsFile)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: %s", ErrBadLimits, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: there is more than one document", ErrBadLimits)
+		return nil, fmt.Errorf("%w: the file has more than one document", ErrBadLimits)
 	}
 	t := NewTable(Limits{}, nil)
 	if doc.Kind == 0 {
@@ -56,7 +56,7 @@ func ParseLimits(text []byte) (*Table, error) {
 		case "tenants":
 			tenants = value
 		default:
-			err = fmt.Errorf("line %d: unknown key %q; there are defaults and tenants", at.Line, name)
+			err = fmt.Errorf("line %d: unknown key %q; the keys are defaults and tenants", at.Line, name)
 		}
 		return err
 	})
@@ -83,16 +83,16 @@ func eachKey(n *yaml.Node, f func(name string, at, value *yaml.Node) error) erro
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: must be keys with values", n.Line)
+		return fmt.Errorf("line %d: must be a mapping of keys to values", n.Line)
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		at, value := n.Content[i], n.Content[i+1]
 		if at.Kind != yaml.ScalarNode || value.Kind == yaml.AliasNode {
-			return fmt.Errorf("line %d: neither aliases nor keys that aren't words are taken", at.Line)
+			return fmt.Errorf("line %d: aliases and keys that aren't strings are not supported", at.Line)
 		}
 		if line, twice := seen[at.Value]; twice {
-			return fmt.Errorf("line %d: %q stands already in line %d", at.Line, at.Value, line)
+			return fmt.Errorf("line %d: %q is already set in line %d", at.Line, at.Value, line)
 		}
 		seen[at.Value] = at.Line
 		if err := f(at.Value, at, value); err != nil {
@@ -124,14 +124,14 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 // hint helps where a key belongs elsewhere.
 func hint(name string) string {
 	if strings.Contains(name, "retention") {
-		return ": how long samples are kept is for --retention.file"
+		return ": retention is configured in --retention.file"
 	}
 	return ""
 }
 
 func (k *key) parse(n *yaml.Node) (v int64, err error) {
 	if n.Kind != yaml.ScalarNode {
-		return 0, errors.New("must be one value")
+		return 0, errors.New("must be a single value")
 	}
 	switch k.unit {
 	case unitDuration:

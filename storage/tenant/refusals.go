@@ -27,7 +27,8 @@ func newRefusals(reg prometheus.Registerer) *refusals {
 		named: map[string]bool{},
 		counts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_tenant_limit_refused_total",
-			Help: "What was refused to tenants at a limit, by its name in --limits.file: samples of rates (one for a request that was not even read), series and their labels as often as they were sent, requests of request_bytes, and queries.",
+			Help: "Samples, series, requests and queries rejected because of a tenant limit, by the name of the limit in --limits.file. " +
+				"Every attempt counts. A request rejected unread by a rate limit counts as 1 sample.",
 		}, []string{"tenant", "limit"}),
 	}
 }

@@ -18,7 +18,7 @@ const Header = "X-Scope-OrgID"
 const MaxLen = 150
 
 // ErrInvalid means that a tenant's name can't be used.
-var ErrInvalid = errors.New("tenant: invalid name")
+var ErrInvalid = errors.New("invalid name")
 
 type contextKey struct{}
 
@@ -39,7 +39,7 @@ func From(ctx context.Context) string {
 // but neither "." nor "..".
 func Check(name string) error {
 	if name == "" || len(name) > MaxLen {
-		return fmt.Errorf("%w: %d bytes, must have 1 to %d", ErrInvalid, len(name), MaxLen)
+		return fmt.Errorf("%w: has %d bytes; must have 1 to %d", ErrInvalid, len(name), MaxLen)
 	}
 	if name == "." || name == ".." {
 		return fmt.Errorf("%w: %q", ErrInvalid, name)
@@ -49,7 +49,7 @@ func Check(name string) error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case c == '!', c == '-', c == '_', c == '.', c == '*', c == '\'', c == '(', c == ')':
 		default:
-			return fmt.Errorf("%w: %q has %q; letters, digits and !-_.*'() are allowed", ErrInvalid, name, c)
+			return fmt.Errorf("%w: %q contains %q; allowed are letters, digits and !-_.*'()", ErrInvalid, name, c)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (u *Use) Series(n int) error {
 	if u == nil || u.limits.QuerySeries == 0 || u.series.Add(int64(n)) <= u.limits.QuerySeries {
 		return nil
 	}
-	return u.refuse(KeyQuerySeries, "it finds more than %d series; choose fewer", u.limits.QuerySeries)
+	return u.refuse(KeyQuerySeries, "it selects more than %d series; select fewer series", u.limits.QuerySeries)
 }
 
 // Samples counts samples, or buckets, that were read.
@@ -67,7 +67,7 @@ func (u *Use) Samples(n int) error {
 	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
 		return nil
 	}
-	return u.refuse(KeyQuerySamples, "it reads more than %d samples; ask for a shorter range or for fewer series", u.limits.QuerySamples)
+	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series", u.limits.QuerySamples)
 }
 
 // Bytes counts bytes of labels and encoded samples that were read.
@@ -75,7 +75,7 @@ func (u *Use) Bytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
 	}
-	return u.refuse(KeyQueryBytes, "its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series", u.limits.QueryBytes)
+	return u.refuse(KeyQueryBytes, "its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 
 // Range checks how far back a query looks.
@@ -83,7 +83,7 @@ func (u *Use) Range(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
 	}
-	return u.refuse(KeyQueryRange, "it looks %s back from its last step, at most %s are allowed; ask for a shorter range", d, u.limits.QueryRange)
+	return u.refuse(KeyQueryRange, "it reaches %s back from its last step, and the maximum is %s; query a shorter range", d, u.limits.QueryRange)
 }
 
 // Longest returns the longest range that the tenant may ask for; 0: any.
@@ -100,7 +100,7 @@ func (u *Use) refuse(limit, format string, args ...any) error {
 		u.limiter.Refused(u.tenant, limit, 1)
 	}
 	return &LimitError{Tenant: u.tenant, Limit: limit, Status: http.StatusUnprocessableEntity,
-		Detail: "the query needs too much: " + fmt.Sprintf(format, args...) + ", or ask the operator for more"}
+		Detail: "the query is too large: " + fmt.Sprintf(format, args...) + ", or ask the operator to raise the limit"}
 }
 
 // Used is a state of a Use.

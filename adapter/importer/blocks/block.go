@@ -35,7 +35,7 @@ func (b *block) sources() []string {
 }
 
 func (b *block) damaged(err error) error {
-	return fmt.Errorf("%w %s: %w; move it away to import the others", ErrDamaged, b.dir, err)
+	return fmt.Errorf("%w %s: %w; move it away to import the other blocks", ErrDamaged, b.dir, err)
 }
 
 // open opens the block, unless it is open.

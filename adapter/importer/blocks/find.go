@@ -18,9 +18,9 @@ import (
 
 var (
 	// ErrNoBlocks means that a folder has none.
-	ErrNoBlocks = errors.New("blocks: no TSDB block there: a block is a folder with meta.json, index and chunks")
+	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
 	// ErrDownsampled means that a block holds Thanos' aggregates in place of samples.
-	ErrDownsampled = errors.New("blocks: Thanos' downsampled blocks hold aggregates, not samples, and can't be imported; import the raw blocks of that time, Cassia makes rollups of its own")
+	ErrDownsampled = errors.New("blocks: downsampled Thanos blocks can't be imported, because they contain aggregates instead of samples; import the raw blocks of the same time, and Cassia creates its own rollups")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
@@ -85,7 +85,7 @@ func findIn(dir string) ([]found, error) {
 		}
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w %s: it has no meta.json; move it away to import the others", ErrDamaged, filepath.Join(dir, e.Name()))
+			return nil, fmt.Errorf("%w %s: meta.json is missing; move it away to import the other blocks", ErrDamaged, filepath.Join(dir, e.Name()))
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +105,7 @@ func readMeta(dir string) (found, error) {
 	}
 	var m metaFile
 	if err := json.Unmarshal(text, &m); err != nil {
-		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the others", ErrDamaged, dir, err)
+		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks", ErrDamaged, dir, err)
 	}
 	if m.Thanos.Downsample.Resolution > 0 {
 		return found{}, fmt.Errorf("%w: %s", ErrDownsampled, dir)

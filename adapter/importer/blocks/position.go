@@ -31,7 +31,7 @@ func parsePosition(text string) (p position, err error) {
 		return position{Day: -1 << 62}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return p, fmt.Errorf("blocks: the checkpoint's position can't be read: %w", err)
+		return p, fmt.Errorf("blocks: the checkpoint has an invalid position: %w", err)
 	}
 	return p, nil
 }

@@ -84,7 +84,7 @@ func (s *Source) Plan(context.Context) (p importer.Plan, err error) {
 	}
 	for _, dir := range s.opts.Dirs {
 		if _, err := os.Stat(filepath.Join(dir, "wal")); err == nil {
-			p.Words += " (not the write-ahead log: what Prometheus hasn't cut into blocks yet, its last hours, is left out)"
+			p.Words += " (without the WAL: the last hours, which Prometheus has not yet written to a block, are skipped)"
 			break
 		}
 	}
@@ -111,7 +111,7 @@ func (s *Source) find() error {
 		s.minT, s.maxT = min(s.minT, max(f.meta.MinTime, sel.MinMS)), max(s.maxT, min(last, sel.MaxMS))
 	}
 	if len(s.blocks) == 0 {
-		return fmt.Errorf("%w that has anything of the time that is asked for", ErrNoBlocks)
+		return fmt.Errorf("%w in the selected time range", ErrNoBlocks)
 	}
 	return nil
 }

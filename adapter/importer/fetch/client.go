@@ -99,7 +99,7 @@ func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Read
 		return answer, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody))
-	err = &StatusError{answer.StatusCode, fmt.Errorf("%s answered %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
+	err = &StatusError{answer.StatusCode, fmt.Errorf("%s returned %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
 	if cerr := answer.Body.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}
@@ -115,5 +115,5 @@ func Broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &BusyError{Err: fmt.Errorf("the answer broke off: %w", err)}
+	return &BusyError{Err: fmt.Errorf("the response was interrupted: %w", err)}
 }

@@ -30,7 +30,7 @@ type Days struct {
 }
 
 // ErrNoStart means that it isn't known where to begin.
-var ErrNoStart = errors.New("fetch: --start is missing: a server doesn't say how far back its samples reach")
+var ErrNoStart = errors.New("fetch: --start is missing; a server doesn't report the time of its oldest sample")
 
 // tries bounds how often a request is made; with the waits between, for some five minutes.
 const tries = 12
@@ -54,7 +54,7 @@ func (d *Days) bounds() (minMS, maxMS int64, err error) {
 	}
 	maxMS = min(d.MaxMS, d.Now().UnixMilli())
 	if d.MinMS > maxMS {
-		return 0, 0, errors.New("fetch: --start lies in the future, or after --end")
+		return 0, 0, errors.New("fetch: --start is in the future or after --end")
 	}
 	return d.MinMS, maxMS, nil
 }
@@ -86,7 +86,7 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 	if after != "" {
 		done, err := strconv.ParseInt(after, 10, 64)
 		if err != nil {
-			return fmt.Errorf("fetch: %q is no position", after)
+			return fmt.Errorf("fetch: %q is not a valid position", after)
 		}
 		from = max(from, done+1)
 	}

@@ -67,7 +67,7 @@ func DefaultMapping() *Mapping {
 // ParseMapping reads a mapping file. Its error is one line with the cause.
 func ParseMapping(text []byte) (*Mapping, error) {
 	if len(text) > MaxMappingFile {
-		return nil, errors.New("the mapping file is larger than 1MiB")
+		return nil, errors.New("the mapping file is larger than 1 MiB")
 	}
 	sum := sha256.Sum256(text)
 	m := &Mapping{digest: hex.EncodeToString(sum[:8]), dropped: map[string]bool{}}
@@ -95,7 +95,7 @@ func yamlError(err error) error {
 		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	text := strings.Join(wrong.Errors, "; ")
-	return errors.New(unknownField.ReplaceAllString(text, "the key $1 is unknown"))
+	return errors.New(unknownField.ReplaceAllString(text, "unknown key $1"))
 }
 
 // compile checks the file's content, and prepares it.
@@ -105,7 +105,7 @@ func (m *Mapping) compile() error {
 		f.Names = namesUnderscores
 	}
 	if f.Names != namesUnderscores && f.Names != namesUTF8 {
-		return fmt.Errorf("names: %q is unknown; %s and %s are", f.Names, namesUnderscores, namesUTF8)
+		return fmt.Errorf("names: unknown value %q; the values are %s and %s", f.Names, namesUnderscores, namesUTF8)
 	}
 	for i := range f.Metrics {
 		if err := f.Metrics[i].compile(m); err != nil {
@@ -117,7 +117,7 @@ func (m *Mapping) compile() error {
 	}
 	for _, tag := range slices.Sorted(maps.Keys(f.Tags)) {
 		if m.dropped[tag] {
-			return fmt.Errorf("tags: %q is in drop_tags, too", tag)
+			return fmt.Errorf("tags: %q is also in drop_tags", tag)
 		}
 		if err := m.checkLabelName(f.Tags[tag]); err != nil {
 			return fmt.Errorf("tags: %q: %w", tag, err)
@@ -130,24 +130,24 @@ func (m *Mapping) compile() error {
 func (r *metricRule) compile(m *Mapping) error {
 	switch {
 	case (r.Name == "") == (r.Match == ""):
-		return errors.New("it needs either name or match")
+		return errors.New("must have name or match")
 	case r.Drop && (r.To != "" || len(r.Labels) > 0):
-		return errors.New("what is dropped gets neither a name nor labels")
+		return errors.New("a dropped metric can't have to or labels")
 	case !r.Drop && r.To == "" && len(r.Labels) == 0:
-		return errors.New("it says nothing: give to, labels or drop")
+		return errors.New("has no effect; set to, labels or drop")
 	}
 	if err := m.checkLabels(r.Labels); err != nil {
 		return err
 	}
 	if r.Match == "" {
 		if r.To != "" && m.metricName(r.To) != r.To {
-			return fmt.Errorf("to: %q is no name; with `names: %s` any name is", r.To, namesUTF8)
+			return fmt.Errorf("to: %q is not a valid metric name; `names: %s` allows any name", r.To, namesUTF8)
 		}
 		return nil
 	}
 	var err error
 	if r.expression, err = regexp.Compile("^(?s:" + r.Match + ")$"); err != nil {
-		return fmt.Errorf("match: %q is no regular expression: %s", r.Match, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return fmt.Errorf("match: %q is not a valid regular expression: %s", r.Match, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	for _, text := range slices.Concat([]string{r.To}, slices.Collect(maps.Values(r.Labels))) {
 		if err := r.checkTemplate(text); err != nil {
@@ -171,7 +171,7 @@ func (r *metricRule) checkTemplate(text string) error {
 		if _, err := fmt.Sscanf(name+" ", "%d ", &n); err == nil && n <= r.expression.NumSubexp() {
 			continue
 		}
-		return fmt.Errorf("%q: match has no group %s; write ${1}x where a letter follows", text, name)
+		return fmt.Errorf("%q: match has no group %s; if a letter follows the group, write ${1}x", text, name)
 	}
 	return nil
 }
@@ -188,9 +188,9 @@ func (m *Mapping) checkLabels(ls map[string]string) error {
 func (m *Mapping) checkLabelName(name string) error {
 	switch {
 	case name == labels.MetricName:
-		return fmt.Errorf("%s is the metric's name, and no label", name)
+		return fmt.Errorf("%s is the metric name and can't be set as a label", name)
 	case name == "" || m.labelName(name) != name:
-		return fmt.Errorf("%q is no name of a label; with `names: %s` any text is", name, namesUTF8)
+		return fmt.Errorf("%q is not a valid label name; `names: %s` allows any text", name, namesUTF8)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (m *Mapping) label(tag string) (string, bool) {
 // labels returns the labels of a series of the metric. Its error is the reason why there are none.
 func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 	if mm.to == "" {
-		return labels.EmptyLabels(), errors.New("the mapping gives it no name")
+		return labels.EmptyLabels(), errors.New("has no name after mapping")
 	}
 	set := map[string]string{labels.MetricName: mm.to}
 	from := map[string]string{}
@@ -292,10 +292,10 @@ func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 		case !ok || tags[tag] == "":
 			continue
 		case name == labels.MetricName || name == "":
-			return labels.EmptyLabels(), fmt.Errorf("tag %q would be label %q: give it another name under tags, or drop it under drop_tags", tag, name)
+			return labels.EmptyLabels(), fmt.Errorf("tag %q would become label %q; map it to another name under tags, or drop it under drop_tags", tag, name)
 		}
 		if other, ok := from[name]; ok {
-			return labels.EmptyLabels(), fmt.Errorf("tags %q and %q would both be label %q: give one of them another name under tags, or drop it under drop_tags", other, tag, name)
+			return labels.EmptyLabels(), fmt.Errorf("tags %q and %q would both become label %q; map one of them to another name under tags, or drop it under drop_tags", other, tag, name)
 		}
 		from[name], set[name] = tag, tags[tag]
 	}

@@ -91,9 +91,9 @@ func TestTagsThatFitNoLabels(t *testing.T) {
 	mm, ok := DefaultMapping().metric("m")
 	require.True(t, ok)
 	for want, tags := range map[string]map[string]string{
-		`tags "a.b" and "a_b" would both be label "a_b": give one of them another name under tags, or drop it under drop_tags`: {"a.b": "1", "a_b": "1"},
-		`tag "__name__" would be label "__name__": give it another name under tags, or drop it under drop_tags`:                {"__name__": "1"},
-		`tag "" would be label "": give it another name under tags, or drop it under drop_tags`:                                {"": "1"},
+		`tags "a.b" and "a_b" would both become label "a_b"; map one of them to another name under tags, or drop it under drop_tags`: {"a.b": "1", "a_b": "1"},
+		`tag "__name__" would become label "__name__"; map it to another name under tags, or drop it under drop_tags`:                {"__name__": "1"},
+		`tag "" would become label ""; map it to another name under tags, or drop it under drop_tags`:                                {"": "1"},
 	} {
 		_, err := mm.labels(tags)
 		require.EqualError(t, err, want)
@@ -102,26 +102,26 @@ func TestTagsThatFitNoLabels(t *testing.T) {
 
 func TestMappingFilesThatAreWrong(t *testing.T) {
 	for want, file := range map[string]string{
-		"the key metric is unknown":                      "metric: []",
-		"the key rename is unknown":                      "metrics: [{name: a, rename: b}]",
-		"line 2: the key tag is unknown":                 "names: utf8\ntag: {}",
-		"cannot unmarshal":                               "tags: [a]",
-		"more than one document":                         "tags: {}\n---\ntags: {}",
-		`names: "ascii" is unknown`:                      "names: ascii",
-		"metrics, rule 1: it needs either name or match": "metrics: [{to: b}]",
-		"metrics, rule 2: it needs either name or match": "metrics: [{name: a, to: b}, {name: a, match: b, to: c}]",
-		"it says nothing":                                "metrics: [{name: a}]",
-		"gets neither a name nor labels":                 "metrics: [{name: a, drop: true, to: b}]",
-		`"(" is no regular expression`:                   "metrics: [{match: '(', to: b}]",
-		"match has no group 2":                           "metrics: [{match: 'a(.)', to: 'b$2'}]",
-		"match has no group 1x; write ${1}x":             "metrics: [{match: 'a(.)', labels: {x: '$1x'}}]",
-		`to: "a.b" is no name; with`:                     "metrics: [{name: a, to: a.b}]",
-		`tags: "host": "a.b" is no name of a label`:      "tags: {host: a.b}",
-		`tags: "host": "" is no name of a label`:         "tags: {host: ''}",
-		`tags: "host" is in drop_tags, too`:              "tags: {host: a}\ndrop_tags: [host]",
-		"__name__ is the metric's name":                  "labels: {__name__: a}",
-		`rule 1: labels: "1" is no name of a label`:      "metrics: [{name: a, labels: {'1': a}}]",
-		"larger than 1MiB":                               strings.Repeat("#", MaxMappingFile+1),
+		"unknown key metric":                                                "metric: []",
+		"unknown key rename":                                                "metrics: [{name: a, rename: b}]",
+		"line 2: unknown key tag":                                           "names: utf8\ntag: {}",
+		"cannot unmarshal":                                                  "tags: [a]",
+		"more than one document":                                            "tags: {}\n---\ntags: {}",
+		`names: unknown value "ascii"; the values are`:                      "names: ascii",
+		"metrics, rule 1: must have name or match":                          "metrics: [{to: b}]",
+		"metrics, rule 2: must have name or match":                          "metrics: [{name: a, to: b}, {name: a, match: b, to: c}]",
+		"has no effect; set to, labels or drop":                             "metrics: [{name: a}]",
+		"a dropped metric can't have to or labels":                          "metrics: [{name: a, drop: true, to: b}]",
+		`"(" is not a valid regular expression`:                             "metrics: [{match: '(', to: b}]",
+		"match has no group 2":                                              "metrics: [{match: 'a(.)', to: 'b$2'}]",
+		"match has no group 1x; if a letter follows the group, write ${1}x": "metrics: [{match: 'a(.)', labels: {x: '$1x'}}]",
+		`to: "a.b" is not a valid metric name`:                              "metrics: [{name: a, to: a.b}]",
+		`tags: "host": "a.b" is not a valid label name`:                     "tags: {host: a.b}",
+		`tags: "host": "" is not a valid label name`:                        "tags: {host: ''}",
+		`tags: "host" is also in drop_tags`:                                 "tags: {host: a}\ndrop_tags: [host]",
+		"__name__ is the metric name":                                       "labels: {__name__: a}",
+		`rule 1: labels: "1" is not a valid label name`:                     "metrics: [{name: a, labels: {'1': a}}]",
+		"is larger than 1 MiB":                                              strings.Repeat("#", MaxMappingFile+1),
 	} {
 		_, err := ParseMapping([]byte(file))
 		require.ErrorContains(t, err, want)

@@ -17,10 +17,10 @@ import (
 )
 
 // ErrCollision means that several series would become one.
-var ErrCollision = errors.New("kairosdb: several series would become one")
+var ErrCollision = errors.New("kairosdb: the mapping merges multiple series into one")
 
 // ErrMapping means that the mapping gives a series no labels.
-var ErrMapping = errors.New("kairosdb: the mapping doesn't fit")
+var ErrMapping = errors.New("kairosdb: the mapping is invalid for this data")
 
 // maxTold bounds what an error lists.
 const maxTold = 20
@@ -143,7 +143,7 @@ func (m *mistakes) err() error {
 		}
 	}
 	if m.more > 0 {
-		errs = append(errs, fmt.Errorf("and %d more like these", m.more))
+		errs = append(errs, fmt.Errorf("and %d more", m.more))
 	}
 	return errors.Join(errs...)
 }
@@ -253,7 +253,7 @@ func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, coll
 		}
 	}
 	for _, c := range collisions {
-		wrong.add(&wrong.collisions, "%s and %s would both be %s", names[c.other], c.series, c.labels)
+		wrong.add(&wrong.collisions, "%s and %s would both become %s", names[c.other], c.series, c.labels)
 	}
 	return nil
 }
@@ -295,12 +295,12 @@ func (p *plan) cut(widthMS, minMS, maxMS int64) {
 
 // summarize sums up.
 func (p *plan) summarize() {
-	words := fmt.Sprintf("%d metrics of KairosDB", len(p.metrics))
+	words := fmt.Sprintf("%d KairosDB metrics", len(p.metrics))
 	if p.dropped > 0 {
-		words += fmt.Sprintf(" (%d are dropped by the mapping)", p.dropped)
+		words += fmt.Sprintf(" (%d dropped by the mapping)", p.dropped)
 	}
 	for _, typ := range slices.Sorted(maps.Keys(p.others)) {
-		words += fmt.Sprintf(", %d rows of type %s left out", p.others[typ], typ)
+		words += fmt.Sprintf(", %d rows of type %s skipped", p.others[typ], typ)
 	}
 	p.summary.Words = words
 	for _, m := range p.metrics {

@@ -247,11 +247,11 @@ func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, int
 		}
 	}
 	if rounded > 0 {
-		skipped.add(seriesText(j.metric.name, j.tags), "integers beyond 2^53 are rounded to what a float has; none is left out", 0)
+		skipped.add(seriesText(j.metric.name, j.tags), "integers above 2^53 are rounded to floating-point precision; none are skipped", 0)
 	}
 	if !inOrder {
 		if n := order(into); n > 0 {
-			skipped.add(seriesText(j.metric.name, j.tags), "there are several points at one time, of several types; the greater is kept", n)
+			skipped.add(seriesText(j.metric.name, j.tags), "more than one point has the same timestamp, with different types; the largest is kept", n)
 		}
 	}
 	return true, nil
@@ -295,7 +295,7 @@ func (s *Source) countOthers(ctx context.Context, j *job, skipped *skips) error 
 			n++
 		}
 		if n > 0 {
-			skipped.add(fmt.Sprintf("points of type %s of metric %s", r.Type, r.Metric), "they are no numbers", n)
+			skipped.add(fmt.Sprintf("points of type %s of metric %s", r.Type, r.Metric), "the values are not numbers", n)
 		}
 	}
 	return nil

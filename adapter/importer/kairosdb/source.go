@@ -33,7 +33,7 @@ const (
 )
 
 // ErrPosition means that a checkpoint's position is none of this source's.
-var ErrPosition = errors.New("kairosdb: the checkpoint's position can't be read")
+var ErrPosition = errors.New("kairosdb: the checkpoint has an invalid position")
 
 // Options configure a Source.
 type Options struct {

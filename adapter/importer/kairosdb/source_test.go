@@ -256,7 +256,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 		s.pieceSamples = most
 		plan, err := s.Plan(context.Background())
 		require.NoError(t, err)
-		require.Equal(t, "3 metrics of KairosDB, 2 rows of type kairos_string left out", plan.Words)
+		require.Equal(t, "3 KairosDB metrics, 2 rows of type kairos_string skipped", plan.Words)
 		require.EqualValues(t, 2, plan.Series)
 		batches := read(t, s, "")
 		got := stored{}
@@ -273,11 +273,11 @@ func TestWhatIsLeftOut(t *testing.T) {
 		require.Positive(t, skipped[`m{host="a"}: a strange column`])
 		delete(skipped, `m{host="a"}: a strange column`)
 		require.Equal(t, map[string]int{
-			"points of type kairos_string of metric m: they are no numbers":    10,
-			"points of type kairos_string of metric text: they are no numbers": 10,
+			"points of type kairos_string of metric m: the values are not numbers":    10,
+			"points of type kairos_string of metric text: the values are not numbers": 10,
 			"index: a strange key": 0,
-			`m{host="a"}: integers beyond 2^53 are rounded to what a float has; none is left out`:      0,
-			`m{host="a"}: there are several points at one time, of several types; the greater is kept`: 5,
+			`m{host="a"}: integers above 2^53 are rounded to floating-point precision; none are skipped`:         0,
+			`m{host="a"}: more than one point has the same timestamp, with different types; the largest is kept`: 5,
 		}, skipped, "pieces of %d", most)
 	}
 }
@@ -297,7 +297,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 	s := New(o)
 	_, err = s.Plan(context.Background())
 	require.ErrorIs(t, err, ErrCollision)
-	require.EqualError(t, err, `kairosdb: several series would become one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both be {__name__="cpu_usage", host="a"}`)
+	require.EqualError(t, err, `kairosdb: the mapping merges multiple series into one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both become {__name__="cpu_usage", host="a"}`)
 	require.Equal(t, []Metric{
 		{"cpu-usage", "cpu_usage", 1, []Tag{{"host", "host"}}},
 		{"cpu.usage", "cpu_usage", 1, []Tag{{"host", "host"}, {"id", ""}}},
@@ -310,7 +310,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 
 	o.Mapping = DefaultMapping()
 	_, err = New(o).Plan(context.Background())
-	require.ErrorContains(t, err, `cpu-usage{host="b"} and cpu_usage{host="b"} would both be {__name__="cpu_usage", host="b"}`)
+	require.ErrorContains(t, err, `cpu-usage{host="b"} and cpu_usage{host="b"} would both become {__name__="cpu_usage", host="b"}`)
 	o.Select.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "host", "a")}}
 	_, err = New(o).Plan(context.Background())
 	require.NoError(t, err, "what isn't wanted doesn't collide")
@@ -320,7 +320,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 	_, err = New(o).Plan(context.Background())
 	require.ErrorIs(t, err, ErrMapping)
 	require.ErrorIs(t, err, ErrCollision)
-	require.ErrorContains(t, err, `m{__name__="x"}: tag "__name__" would be label "__name__"`)
+	require.ErrorContains(t, err, `m{__name__="x"}: tag "__name__" would become label "__name__"`)
 }
 
 func TestErrorsEndTheImport(t *testing.T) {

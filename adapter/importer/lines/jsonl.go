@@ -74,11 +74,11 @@ func (l *jsonLine) parse() error {
 	}
 	switch {
 	case l.metric == nil:
-		return errors.New(`it has no "metric"`)
+		return errors.New(`missing "metric"`)
 	case len(l.values) != len(l.times):
-		return fmt.Errorf("it has %d values and %d timestamps", len(l.values), len(l.times))
+		return fmt.Errorf("has %d values but %d timestamps", len(l.values), len(l.times))
 	case len(l.values) == 0:
-		return errors.New("it has no samples")
+		return errors.New("has no samples")
 	}
 	return l.setBits()
 }
@@ -89,12 +89,12 @@ func (l *jsonLine) member(name []byte) (err error) {
 	switch string(name) {
 	case "metric":
 		if err = l.value(0); err == nil && l.metric != nil {
-			return errors.New(`it has "metric" twice`)
+			return errors.New(`has "metric" twice`)
 		}
 		l.metric = l.b[from:l.i]
 	case "values":
 		if len(l.values) > 0 {
-			return errors.New(`it has "values" twice`)
+			return errors.New(`has "values" twice`)
 		}
 		err = l.array(func() error {
 			v, err := l.float()
@@ -103,7 +103,7 @@ func (l *jsonLine) member(name []byte) (err error) {
 		})
 	case "timestamps":
 		if len(l.times) > 0 {
-			return errors.New(`it has "timestamps" twice`)
+			return errors.New(`has "timestamps" twice`)
 		}
 		err = l.array(func() error {
 			t, err := strconv.ParseInt(string(l.number()), 10, 64)
@@ -141,7 +141,7 @@ func (l *jsonLine) float() (float64, error) {
 			case `"NaN"`, `"nan"`:
 				return math.Float64frombits(value.NormalNaN), nil
 			}
-			return 0, fmt.Errorf("the value %s is no number", quoted(text))
+			return 0, fmt.Errorf("the value %s is not a number", quoted(text))
 		}
 	}
 	text := l.number()
@@ -165,11 +165,11 @@ func (l *jsonLine) setBits() error {
 		}
 		i, err := strconv.Atoi(string(name))
 		if err != nil || i < 0 || i >= len(l.values) {
-			return fmt.Errorf("nan_bits names the value %s, of which there is none", quoted(name))
+			return fmt.Errorf("nan_bits refers to value %s, which doesn't exist", quoted(name))
 		}
 		bits, err := strconv.ParseUint(string(text[1:len(text)-1]), 16, 64)
 		if err != nil || !math.IsNaN(math.Float64frombits(bits)) || !math.IsNaN(l.values[i]) {
-			return fmt.Errorf("nan_bits says %s of the value %d, which is no NaN", quoted(text), i)
+			return fmt.Errorf("nan_bits sets %s for value %d, which is not NaN", quoted(text), i)
 		}
 		l.values[i] = math.Float64frombits(bits)
 		return nil
@@ -196,7 +196,7 @@ func parseMetric(text []byte) (labels.Labels, error) {
 	b.Sort()
 	ls := b.Labels()
 	if name, twice := ls.HasDuplicateLabelNames(); twice {
-		return ls, fmt.Errorf("it has the label %s twice", quoted([]byte(name)))
+		return ls, fmt.Errorf("has the label %s twice", quoted([]byte(name)))
 	}
 	return ls, nil
 }

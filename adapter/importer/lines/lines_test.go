@@ -91,25 +91,25 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{OpenMetrics, "# TYPE a gauge\na 1 1\n# TYPE b gauge\nb 1\n# TYPE c gauge\nc 1 1\n# EOF\n", "line 4: b has no timestamp"},
 		{OpenMetrics, good, "line 20000: the text ends without # EOF"},
 		{OpenMetrics, "", "line 0: the text ends without # EOF"},
-		{OpenMetrics, "a 1 1\n# EOF\na 1 2\n", "line 3: there is more after # EOF"},
-		{OpenMetrics, "a 1 1\n\n# EOF\n", "line 2: it is empty"},
+		{OpenMetrics, "a 1 1\n# EOF\na 1 2\n", "line 3: there is text after # EOF"},
+		{OpenMetrics, "a 1 1\n\n# EOF\n", "line 2: the file is empty"},
 		{OpenMetrics, "a 1 NaN\n# EOF\n", "line 1: "},
 		{OpenMetrics, "a 1 1e300\n# EOF\n", "line 1: the timestamp 1e300 is out of range"},
-		{OpenMetrics, "a{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n# EOF\n", "line 1: it has 1048587 bytes"},
-		{JSONLines, jsonGood + "{\n", "line 501: it ends where"},
-		{JSONLines, "null", `line 1: { should be at byte 1, where there is "null"`},
-		{JSONLines, `{"metric":{"a":"b"},"values":[1,2],"timestamps":[1]}`, "line 1: it has 2 values and 1 timestamps"},
-		{JSONLines, `{"metric":{"a":"b"},"values":["x"],"timestamps":[1]}`, `is no number`},
-		{JSONLines, `{"metric":{"a":"b"},"values":[1],"timestamps":[1.5]}`, "a timestamp in milliseconds should be"},
-		{JSONLines, `{"metric":{"a":1},"values":[1],"timestamps":[1]}`, "a string should be at byte 6"},
-		{JSONLines, `{"metric":{"a":"b","a":"c"},"values":[1],"timestamps":[1]}`, `it has the label "a" twice`},
-		{JSONLines, `{"metric":{},"metric":{},"values":[1],"timestamps":[1]}`, `it has "metric" twice`},
-		{JSONLines, `{"values":[1],"timestamps":[1]}`, `it has no "metric"`},
-		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1]} x`, `the end of the line should be`},
-		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1],"nan_bits":{"0":"7ff0000000000002"}}`, `which is no NaN`},
-		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"0":"0"}}`, `which is no NaN`},
-		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"7":"7ff0000000000002"}}`, `of which there is none`},
-		{JSONLines, `{"metric":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, `more than 20 deep`},
+		{OpenMetrics, "a{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n# EOF\n", "line 1: has 1048587 bytes"},
+		{JSONLines, jsonGood + "{\n", "line 501: ends where"},
+		{JSONLines, "null", `line 1: expected { at byte 1, found "null"`},
+		{JSONLines, `{"metric":{"a":"b"},"values":[1,2],"timestamps":[1]}`, "line 1: has 2 values but 1 timestamps"},
+		{JSONLines, `{"metric":{"a":"b"},"values":["x"],"timestamps":[1]}`, `is not a number`},
+		{JSONLines, `{"metric":{"a":"b"},"values":[1],"timestamps":[1.5]}`, "expected a timestamp in milliseconds"},
+		{JSONLines, `{"metric":{"a":1},"values":[1],"timestamps":[1]}`, "expected a string at byte 6"},
+		{JSONLines, `{"metric":{"a":"b","a":"c"},"values":[1],"timestamps":[1]}`, `has the label "a" twice`},
+		{JSONLines, `{"metric":{},"metric":{},"values":[1],"timestamps":[1]}`, `has "metric" twice`},
+		{JSONLines, `{"values":[1],"timestamps":[1]}`, `missing "metric"`},
+		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1]} x`, `expected the end of the line`},
+		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1],"nan_bits":{"0":"7ff0000000000002"}}`, `which is not NaN`},
+		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"0":"0"}}`, `which is not NaN`},
+		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"7":"7ff0000000000002"}}`, `which doesn't exist`},
+		{JSONLines, `{"metric":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, `values are nested more than 20 levels deep`},
 	} {
 		_, err := batchesOf(t.Context(), c.f, c.text, "", importer.Everything())
 		require.ErrorContains(t, err, c.want)
@@ -117,9 +117,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		require.Less(t, len(err.Error()), 400)
 	}
 	_, err := batchesOf(t.Context(), OpenMetrics, "a 1 1\n", "x", importer.Everything())
-	require.ErrorContains(t, err, `"x" is no place in a file`)
+	require.ErrorContains(t, err, `"x" is not a valid file position`)
 	_, err = batchesOf(t.Context(), OpenMetrics, "a 1 1\n", position(place{at: 100}), importer.Everything())
-	require.ErrorContains(t, err, "it isn't the same")
+	require.ErrorContains(t, err, "it has changed")
 }
 
 // endless gives one line that never ends.
@@ -139,7 +139,7 @@ func TestLongLineEnds(t *testing.T) {
 	in := &endless{}
 	s := New(Options{Path: "-", Stdin: in, Format: JSONLines, Selection: importer.Everything()})
 	for _, err := range s.Batches(t.Context(), "") {
-		require.ErrorContains(t, err, "lines: line 1: it is longer than 64 MiB")
+		require.ErrorContains(t, err, "lines: line 1: the line is longer than 64 MiB")
 	}
 	require.Less(t, in.read, MaxLine+1<<20)
 }
@@ -218,7 +218,7 @@ func TestFile(t *testing.T) {
 		require.Equal(t, 1.0, got[0].Done)
 	}
 	for _, err := range s.Batches(t.Context(), position(place{at: 32})) {
-		require.ErrorContains(t, err, "it isn't the same")
+		require.ErrorContains(t, err, "it has changed")
 	}
 	_, err = New(Options{Path: filepath.Dir(path), Format: OpenMetrics}).Plan(t.Context())
 	require.ErrorContains(t, err, "is a folder")

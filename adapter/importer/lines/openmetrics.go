@@ -49,14 +49,14 @@ var (
 func (o *openMetrics) line(text []byte, from place) error {
 	switch {
 	case o.ended:
-		return errors.New("there is more after # EOF: import one file after the other")
+		return errors.New("there is text after # EOF; import multiple files one after the other")
 	case bytes.Equal(text, eof):
 		o.ended = true
 		return nil
 	case len(text) == 0:
-		return errors.New("it is empty, which OpenMetrics doesn't allow; the older text format of Prometheus isn't read")
+		return errors.New("the file is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported")
 	case len(text) > maxMetricLine:
-		return fmt.Errorf("it has %d bytes, %d are possible", len(text), maxMetricLine)
+		return fmt.Errorf("has %d bytes; the maximum is %d", len(text), maxMetricLine)
 	}
 	isType := bytes.HasPrefix(text, typeTag)
 	if isType || len(o.piece) >= pieceBytes {
@@ -163,7 +163,7 @@ func exactTime(text, name []byte, parsed int64) (int64, error) {
 
 func (o *openMetrics) end() error {
 	if !o.ended {
-		return errors.New("the text ends without # EOF: it may have been cut off")
+		return errors.New("the text ends without # EOF, so it may be truncated")
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 const MaxLine = 64 << 20
 
 // errLongLine means that a line is longer than MaxLine.
-var errLongLine = fmt.Errorf("it is longer than %d MiB; VictoriaMetrics writes shorter ones with max_rows_per_line=10000", MaxLine>>20)
+var errLongLine = fmt.Errorf("the line is longer than %d MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines", MaxLine>>20)
 
 // reader reads lines and tracks its position.
 type reader struct {
@@ -89,5 +89,5 @@ func skip(r io.Reader, at int64) error {
 }
 
 func notTheSame(size, at int64) error {
-	return fmt.Errorf("lines: the input ends after %d bytes, before the place where the last run stopped, %d: it isn't the same", size, at)
+	return fmt.Errorf("lines: the input ends after %d bytes, before the position of the last run, %d; it has changed", size, at)
 }

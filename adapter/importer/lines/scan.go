@@ -23,9 +23,9 @@ func (s *scan) space() {
 // wrong returns an error with the text that stands there instead.
 func (s *scan) wrong(want string) error {
 	if s.i >= len(s.b) {
-		return fmt.Errorf("it ends where %s should be", want)
+		return fmt.Errorf("ends where %s is expected", want)
 	}
-	return fmt.Errorf("%s should be at byte %d, where there is %s", want, s.i+1, quoted(s.b[s.i:min(len(s.b), s.i+20)]))
+	return fmt.Errorf("expected %s at byte %d, found %s", want, s.i+1, quoted(s.b[s.i:min(len(s.b), s.i+20)]))
 }
 
 // take passes over a character, if it is there.
@@ -93,7 +93,7 @@ func (s *scan) array(element func() error) error {
 // value passes over any value.
 func (s *scan) value(depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("its values lie more than %d deep", maxDepth)
+		return fmt.Errorf("values are nested more than %d levels deep", maxDepth)
 	}
 	if s.space(); s.i >= len(s.b) {
 		return s.wrong("a value")
@@ -170,7 +170,7 @@ func (s *scan) unquoted() (string, error) {
 		if c == '\\' || c < ' ' || c >= 0x80 {
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {
-				return "", fmt.Errorf("%s is no string", quoted(raw))
+				return "", fmt.Errorf("%s is not a valid string", quoted(raw))
 			}
 			return text, nil
 		}

@@ -68,7 +68,7 @@ func New(o Options) *Source { return &Source{o: o} }
 func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
 		if s.started {
-			return nil, 0, errors.New("lines: standard input can be read only once: to verify, give a file")
+			return nil, 0, errors.New("lines: standard input can be read only once; to verify, import a file")
 		}
 		s.started = true
 		r = io.NopCloser(s.o.Stdin)
@@ -80,7 +80,7 @@ func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("lines: %s is a folder: give one file after the other", s.o.Path)
+		err = fmt.Errorf("lines: %s is a folder; import the files one after the other", s.o.Path)
 	}
 	if err == nil && info.Mode().IsRegular() && at > info.Size() {
 		err = notTheSame(info.Size(), at)
@@ -213,7 +213,7 @@ func parsePosition(text string) (p place, err error) {
 		return p, nil
 	}
 	if _, err := fmt.Sscanf(text, "%d %d %q", &p.at, &p.number, &p.context); err != nil || p.at < 0 || p.number < 0 {
-		return p, fmt.Errorf("lines: %q is no place in a file", text)
+		return p, fmt.Errorf("lines: %q is not a valid file position", text)
 	}
 	return p, nil
 }

@@ -99,10 +99,10 @@ func encode(series [][]byte) []byte {
 // its error ends the reading. The other errors wrap ErrMalformed or ErrVersion.
 func decode(plain []byte, take func(weight int64) error) ([]storage.ImportedSeries, error) {
 	if len(plain) < headerSize {
-		return nil, fmt.Errorf("%w: it has %d bytes", ErrMalformed, len(plain))
+		return nil, fmt.Errorf("%w: the body has %d bytes", ErrMalformed, len(plain))
 	}
 	if plain[0] != bodyVersion {
-		return nil, fmt.Errorf("%w: %d, and only %d is", ErrVersion, plain[0], bodyVersion)
+		return nil, fmt.Errorf("%w: version %d; only version %d is supported", ErrVersion, plain[0], bodyVersion)
 	}
 	if crc32.Checksum(plain[headerSize:], castagnoli) != binary.LittleEndian.Uint32(plain[1:]) {
 		return nil, fmt.Errorf("%w: its checksum doesn't match", ErrMalformed)
@@ -132,7 +132,7 @@ func (d *decoder) series() (s storage.ImportedSeries, err error) {
 		return s, err
 	}
 	if n > uint64(len(d.rest))/2 { // A label takes two bytes at least.
-		return s, fmt.Errorf("%w: a series of %d labels", ErrMalformed, n)
+		return s, fmt.Errorf("%w: a series has %d labels", ErrMalformed, n)
 	}
 	if err := d.take(seriesWeight + int64(n)*labelWeight); err != nil {
 		return s, err
@@ -178,7 +178,7 @@ func (d *decoder) series() (s storage.ImportedSeries, err error) {
 func (d *decoder) uvarint(what string) (uint64, error) {
 	x, n := binary.Uvarint(d.rest)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: it ends in a %s", ErrMalformed, what)
+		return 0, fmt.Errorf("%w: truncated in a %s", ErrMalformed, what)
 	}
 	d.rest = d.rest[n:]
 	return x, nil
@@ -191,7 +191,7 @@ func (d *decoder) text(what string) ([]byte, error) {
 		return nil, err
 	}
 	if n > uint64(len(d.rest)) {
-		return nil, fmt.Errorf("%w: it ends in a %s", ErrMalformed, what)
+		return nil, fmt.Errorf("%w: truncated in a %s", ErrMalformed, what)
 	}
 	text := d.rest[:n]
 	d.rest = d.rest[n:]

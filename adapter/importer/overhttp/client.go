@@ -39,7 +39,7 @@ const maxAnswer = 16 << 20
 
 var (
 	// ErrOther means that what answers is no server that takes history.
-	ErrOther = errors.New("overhttp: the server takes no history")
+	ErrOther = errors.New("overhttp: the server doesn't accept imports")
 	// ErrAway means that the server was away, or busy, for longer than Patience.
 	ErrAway = errors.New("overhttp: gave up waiting for the server")
 )
@@ -60,13 +60,13 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	})
 	var status *fetch.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
-		return t, fmt.Errorf("%w: is it a cassia of this version or a later one, and of --target=all or write? %w", ErrOther, err)
+		return t, fmt.Errorf("%w; check that it is Cassia of this version or later, with --target=all or write: %w", ErrOther, err)
 	}
 	if err != nil {
 		return t, err
 	}
 	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 {
-		return t, fmt.Errorf("%w: it reads bodies of version %d, not %d", ErrOther, t.Version, bodyVersion)
+		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", ErrOther, t.Version, bodyVersion)
 	}
 	c.terms = &t
 	return t, nil
@@ -192,7 +192,7 @@ func (c *Client) ask(ctx context.Context, method, name, what string, body []byte
 		return fetch.Broken(err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%w: %s answered %s", ErrOther, u.Redacted(), importer.Shorten(string(text)))
+		return fmt.Errorf("%w: %s returned %s", ErrOther, u.Redacted(), importer.Shorten(string(text)))
 	}
 	return nil
 }

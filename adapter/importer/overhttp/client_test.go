@@ -179,7 +179,7 @@ func TestIdentityUnknown(t *testing.T) {
 	r.server.into, r.server.opts.Logger = unknown{r.server.into}, slog.New(slog.NewTextHandler(&log, nil))
 	_, err := r.Identity(t.Context(), "a")
 	require.ErrorContains(t, err, "the row is malformed")
-	require.Contains(t, log.String(), "an import over HTTP failed")
+	require.Contains(t, log.String(), "import over HTTP failed")
 	require.Contains(t, log.String(), "tenant=a")
 }
 

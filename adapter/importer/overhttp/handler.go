@@ -57,8 +57,8 @@ func NewServer(into importer.Destination, o Options) *Server {
 func (o *Options) maxBytes() int64 { return o.MaxWeight / 2 }
 
 var (
-	errMethod = errors.New("use POST with series, or GET to ask what is taken")
-	errMedia  = errors.New("a body must be " + contentType + " in " + contentEncoding)
+	errMethod = errors.New("use POST to send series, or GET to list the supported formats")
+	errMedia  = errors.New("the body must be " + contentType + " with encoding " + contentEncoding)
 	errReads  = errors.New("overhttp: reading the body")
 )
 
@@ -91,7 +91,7 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 		case s.comparing <- struct{}{}:
 			defer func() { <-s.comparing }()
 		default:
-			return nil, fmt.Errorf("%w: another comparison is under way", adapter.ErrBusy)
+			return nil, fmt.Errorf("%w: another comparison is in progress", adapter.ErrBusy)
 		}
 		var c compared
 		var err error
@@ -150,10 +150,10 @@ func (b *body) read(r *http.Request, o *Options) error {
 	size, err := snappy.DecodedLen(compressed)
 	// Snappy's densest element copies 64 bytes and takes 3.
 	if err != nil || size > len(compressed)/3*64+64 {
-		return fmt.Errorf("%w: it is no block of snappy's", ErrMalformed)
+		return fmt.Errorf("%w: not a valid snappy block", ErrMalformed)
 	}
 	if int64(size) > o.maxBytes() {
-		return fmt.Errorf("%w: decompressed, it has %d bytes, at most %d are taken", adapter.ErrTooLarge, size, o.maxBytes())
+		return fmt.Errorf("%w: decompressed, the body has %d bytes; the maximum is %d", adapter.ErrTooLarge, size, o.maxBytes())
 	}
 	if err := b.share.Take(int64(size)); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	}
 	b.series, err = decode(plain, func(weight int64) error {
 		if left -= weight; left < 0 {
-			return fmt.Errorf("%w: its series take more than %d bytes", adapter.ErrTooLarge, o.MaxWeight)
+			return fmt.Errorf("%w: its series have more than %d bytes", adapter.ErrTooLarge, o.MaxWeight)
 		}
 		return b.share.Take(weight)
 	})
@@ -179,7 +179,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 func (s *Server) answer(w http.ResponseWriter, result any) {
 	text, err := json.Marshal(result)
 	if err != nil {
-		s.opts.Logger.Error("writing the answer to an import", "err", err)
+		s.opts.Logger.Error("can't write the response to an import", "err", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -195,7 +195,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", strconv.Itoa(int(s.opts.Retry/time.Second)))
 	case http.StatusInternalServerError:
-		s.opts.Logger.Error("an import over HTTP failed", "tenant", tenant.From(r.Context()), "err", err)
+		s.opts.Logger.Error("import over HTTP failed", "tenant", tenant.From(r.Context()), "err", err)
 	}
 	http.Error(w, storage.Plain(err.Error()), code)
 }

@@ -232,7 +232,7 @@ func TestComparesOverHTTP(t *testing.T) {
 	r.server.comparing <- struct{}{} // Another one is under way.
 	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), func(importer.Difference) {})
 	require.ErrorIs(t, err, ErrAway)
-	require.ErrorContains(t, err, "another comparison is under way")
+	require.ErrorContains(t, err, "another comparison is in progress")
 }
 
 var errAway = errors.New("away")

@@ -98,7 +98,7 @@ func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Match
 	case strings.HasPrefix(kind, "application/x-protobuf"):
 		return q.samples(answer.Body)
 	default:
-		return fmt.Errorf("%s answers with %q: it doesn't speak remote read", r.Client.URL.Redacted(), importer.Shorten(kind))
+		return fmt.Errorf("the response of %s is %q, so the server doesn't support remote read", r.Client.URL.Redacted(), importer.Shorten(kind))
 	}
 }
 
@@ -126,7 +126,7 @@ func (q *query) series(ls []prompb.Label) error {
 	q.b.Sort()
 	all := q.b.Labels()
 	if name, twice := all.HasDuplicateLabelNames(); twice {
-		return fmt.Errorf("the answer has a series with the label %q twice", importer.Shorten(name))
+		return fmt.Errorf("the response has a series with the label %q twice", importer.Shorten(name))
 	}
 	if q.known(all) {
 		q.into = nil
@@ -159,7 +159,7 @@ func (q *query) chunks(r io.Reader) error {
 		}
 		var answer prompb.ChunkedReadResponse
 		if err := answer.Unmarshal(text); err != nil {
-			return fmt.Errorf("a frame of the answer can't be read: %w", err)
+			return fmt.Errorf("invalid frame in the response: %w", err)
 		}
 		for _, s := range answer.ChunkedSeries {
 			if err := q.series(s.Labels); err != nil {
@@ -167,7 +167,7 @@ func (q *query) chunks(r io.Reader) error {
 			}
 			for i := range s.Chunks {
 				if err := q.chunk(&s.Chunks[i]); err != nil {
-					return fmt.Errorf("a chunk of %s: %w", importer.Shorten(q.b.Labels().String()), err)
+					return fmt.Errorf("chunk of %s: %w", importer.Shorten(q.b.Labels().String()), err)
 				}
 			}
 		}
@@ -209,7 +209,7 @@ func (q *query) samples(r io.Reader) error {
 	}
 	n, err := snappy.DecodedLen(text)
 	if err == nil && (n > maxAnswer || len(text) > maxAnswer) {
-		return fmt.Errorf("the answer has more than %d MiB, and the server doesn't stream: ask for less with --match, or with --piece", maxAnswer>>20)
+		return fmt.Errorf("the response has more than %d MiB, and the server doesn't stream; reduce it with --match or --piece", maxAnswer>>20)
 	}
 	if err == nil {
 		text, err = snappy.Decode(nil, text)
@@ -219,7 +219,7 @@ func (q *query) samples(r io.Reader) error {
 		err = answer.Unmarshal(text)
 	}
 	if err != nil {
-		return fmt.Errorf("the answer can't be read: %w", err)
+		return fmt.Errorf("invalid response: %w", err)
 	}
 	for _, result := range answer.Results {
 		for _, s := range result.Timeseries {

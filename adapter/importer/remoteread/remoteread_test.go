@@ -252,9 +252,9 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	}{
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			http.Error(w, "who\nare you", http.StatusUnauthorized)
-		}, "answered 401 Unauthorized: who are you", 1},
-		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "busy", http.StatusBadGateway) }, "answered 502 Bad Gateway: busy", 12},
-		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { _, _ = w.Write([]byte("<html>")) }, `it doesn't speak remote read`, 1},
+		}, "returned 401 Unauthorized: who are you", 1},
+		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "busy", http.StatusBadGateway) }, "returned 502 Bad Gateway: busy", 12},
+		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { _, _ = w.Write([]byte("<html>")) }, `so the server doesn't support remote read`, 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte{0xff, 0xff, 0xff, 0xff, 0x0f})
@@ -262,10 +262,10 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte("nonsense"))
-		}, "can't be read", 1},
+		}, "invalid response: ", 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: up("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}}}})
-		}, `a chunk of {__name__="up", job="a"}: `, 1},
+		}, `chunk of {__name__="up", job="a"}: `, 1},
 	} {
 		s := &server{answer: c.answer}
 		d := s.source(t, importer.Everything())

@@ -134,7 +134,7 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 		step, ok = next()
 	case delta, zstdDelta, delta2, zstdDelta2:
 	default:
-		return into, fmt.Errorf("integers of kind %d: a newer VictoriaMetrics may have written it; export JSON lines instead, with /api/v1/export", kind)
+		return into, fmt.Errorf("integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with /api/v1/export instead", kind)
 	}
 	for i := 1; ok && i < n; i++ {
 		switch kind {
@@ -164,7 +164,7 @@ func (d *blockDecoder) decompress(b []byte) ([]byte, error) {
 	}
 	var err error
 	if d.plain, err = d.zstd.DecodeAll(b, d.plain[:0]); err != nil {
-		return nil, d.wrong("what is compressed")
+		return nil, d.wrong("the compressed values")
 	}
 	return d.plain, nil
 }

@@ -40,7 +40,7 @@ const (
 )
 
 // errNotNative means that an input is something else.
-var errNotNative = errors.New("this isn't VictoriaMetrics' native format, or it is damaged")
+var errNotNative = errors.New("not VictoriaMetrics' native format, or damaged")
 
 // newNativeReader reads the header.
 func newNativeReader(r io.Reader) (*nativeReader, error) {
@@ -63,7 +63,7 @@ func cut(err error) error {
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends in the middle: it was cut off, or isn't VictoriaMetrics' native format")
+		return errors.New("the input ends within a record: it is truncated, or not VictoriaMetrics' native format")
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func (n *nativeReader) field(into []byte) ([]byte, error) {
 	}
 	length := binary.BigEndian.Uint32(size[:])
 	if length > maxRecord {
-		return into, fmt.Errorf("a record of %d bytes: %w", length, errNotNative)
+		return into, fmt.Errorf("record of %d bytes: %w", length, errNotNative)
 	}
 	if int(length) > cap(into) {
 		into = make([]byte, length)

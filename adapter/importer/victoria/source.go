@@ -36,7 +36,7 @@ func (n *Native) open(at int64) (_ *nativeReader, _ io.Closer, size int64, err e
 	closer := io.NopCloser(nil)
 	if n.Path == "-" {
 		if n.started {
-			return nil, nil, 0, errors.New("victoria: standard input can be read only once: to verify, give a file")
+			return nil, nil, 0, errors.New("victoria: standard input can be read only once; to verify, import a file")
 		}
 		n.started = true
 	} else {
@@ -91,7 +91,7 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	at := int64(0)
 	if after != "" {
 		if at, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return fmt.Errorf("victoria: %q is no place in a file", after)
+			return fmt.Errorf("victoria: %q is not a valid file position", after)
 		}
 	}
 	r, closer, size, err := n.open(at)
@@ -131,7 +131,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 			err = r.take(g)
 		}
 		if err != nil {
-			return fmt.Errorf("victoria: the record at byte %d: %w", at, err)
+			return fmt.Errorf("victoria: record at byte %d: %w", at, err)
 		}
 		if g.Full() {
 			if err := take(); err != nil {

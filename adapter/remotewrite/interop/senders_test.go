@@ -212,7 +212,7 @@ func TestPrometheusSender(t *testing.T) {
 
 			all[0].floats[0].Timestamp = now.Add(time.Hour).UnixMilli()
 			stats, err = client.Store(t.Context(), encode(t, message, all), 0)
-			require.ErrorContains(t, err, "400 Bad Request: 1 of 7 samples refused: too_far_ahead (1 sample), such as: ")
+			require.ErrorContains(t, err, "400 Bad Request: 1 of 7 samples rejected: too_far_ahead (1 sample), such as: ")
 			var again remote.RecoverableError
 			require.NotErrorAs(t, err, &again, "it is no use to try again")
 			if message == remoteapi.WriteV2MessageType {

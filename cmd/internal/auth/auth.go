@@ -16,9 +16,9 @@ import (
 
 var (
 	// ErrUnknown means that a request doesn't show who it is from, or not rightly.
-	ErrUnknown = errors.New("auth: unknown user")
+	ErrUnknown = errors.New("not authenticated")
 	// ErrBusy means that too many passwords wait to be checked.
-	ErrBusy = errors.New("auth: too many passwords are being checked, try again")
+	ErrBusy = errors.New("too many passwords are being checked; try again")
 )
 
 // User is somebody who may use the server.
@@ -84,7 +84,7 @@ func (g *Guard) Identify(r *http.Request) (*User, error) {
 	shown := r.Header.Values("Authorization")
 	switch {
 	case len(shown) > 1:
-		return nil, fmt.Errorf("%w: there are %d Authorization headers", ErrUnknown, len(shown))
+		return nil, fmt.Errorf("%w: the request has %d Authorization headers", ErrUnknown, len(shown))
 	case len(shown) == 0:
 		return all.ofCertificate(r)
 	}
@@ -142,7 +142,7 @@ func (all *users) ofToken(token string) (*User, error) {
 // ofCertificate finds a user by the names of a certificate that was verified.
 func (all *users) ofCertificate(r *http.Request) (*User, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return nil, fmt.Errorf("%w: show a password, a token or a certificate", ErrUnknown)
+		return nil, fmt.Errorf("%w: send a password, a token or a client certificate", ErrUnknown)
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
 	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
@@ -155,13 +155,13 @@ func (all *users) ofCertificate(r *http.Request) (*User, error) {
 		switch u := all.byCertificate[name]; {
 		case u == nil:
 		case found != nil && found != u:
-			return nil, fmt.Errorf("%w: the certificate has names of several users", ErrUnknown)
+			return nil, fmt.Errorf("%w: the client certificate has the names of more than one user", ErrUnknown)
 		default:
 			found = u
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%w: no user has a name of this certificate", ErrUnknown)
+		return nil, fmt.Errorf("%w: the client certificate has no name of a user", ErrUnknown)
 	}
 	return found, nil
 }

@@ -124,7 +124,7 @@ func TestTheHashOfNobodyIsChecked(t *testing.T) {
 func TestReload(t *testing.T) {
 	g := open(t, "users: [{name: a, tokens: ['"+sha256Of("one")+"'], roles: [read], tenants: [a]}]")
 	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a}]"), 0o600))
-	require.EqualError(t, g.Reload(), "--auth.file="+g.file+`: user "a": password, tokens and certificates are missing: one of them must show who it is`)
+	require.EqualError(t, g.Reload(), "--auth.file="+g.file+`: user "a": password, tokens or certificates are missing; set at least one of them`)
 	_, err := g.of(shown{headers: []string{"Bearer one"}})
 	require.NoError(t, err, "the old users stay")
 	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a, tokens: ['"+sha256Of("two")+"'], roles: [read], tenants: [a]}]"), 0o600))

@@ -74,7 +74,7 @@ func readFile(name string) (*users, error) {
 		return nil, err
 	}
 	if len(text) > maxFile {
-		return nil, errors.New("is larger than 4MiB")
+		return nil, errors.New("is larger than 4 MiB")
 	}
 	return parse(text)
 }
@@ -91,10 +91,10 @@ func parse(text []byte) (*users, error) {
 		return nil, withoutValues(err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one document in it")
+		return nil, errors.New("must have only one document")
 	}
 	if n := len(file.Users); n == 0 || n > maxUsers {
-		return nil, fmt.Errorf("there are %d users, it must have 1 to %d: without any nobody could do anything", n, maxUsers)
+		return nil, fmt.Errorf("has %d users; must have 1 to %d", n, maxUsers)
 	}
 	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{}, cost: bcrypt.DefaultCost}
 	for i := range file.Users {
@@ -127,10 +127,10 @@ func withoutValues(err error) error {
 
 func checkName(name string) error {
 	if name == "" || len(name) > maxNameLen {
-		return fmt.Errorf("name: it has %d bytes, must have 1 to %d", len(name), maxNameLen)
+		return fmt.Errorf("name: is %d bytes long; must be 1 to %d", len(name), maxNameLen)
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == ':' || r == 0x7f || r == '�' }) {
-		return errors.New("name: colons and control characters can't be in it")
+		return errors.New("name: must not contain colons or control characters")
 	}
 	return nil
 }
@@ -140,19 +140,19 @@ func (all *users) add(f *fileUser) error {
 		return err
 	}
 	if all.byName[f.Name] != nil {
-		return errors.New("name: another user has it")
+		return errors.New("name: is already used by another user")
 	}
 	u := &User{name: f.Name}
 	all.byName[f.Name] = u
 	if f.Password == "" && len(f.Tokens) == 0 && len(f.Certificates) == 0 {
-		return errors.New("password, tokens and certificates are missing: one of them must show who it is")
+		return errors.New("password, tokens or certificates are missing; set at least one of them")
 	}
 	if err := all.addSecrets(u, f); err != nil {
 		return err
 	}
 	for _, name := range f.Certificates {
 		if name == "" || all.byCertificate[name] != nil {
-			return fmt.Errorf("certificates: %q is empty, or another one has it", name)
+			return fmt.Errorf("certificates: %q is empty or used twice", name)
 		}
 		all.byCertificate[name] = u
 	}
@@ -166,10 +166,10 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 	if f.Password != "" {
 		cost, err := bcrypt.Cost([]byte(f.Password))
 		if err != nil || len(f.Password) != 60 {
-			return errors.New("password: it must be a bcrypt hash, such as `htpasswd -nBC 10 NAME` prints after the colon")
+			return errors.New("password: must be a bcrypt hash, such as `htpasswd -nBC 10 NAME` prints after the colon")
 		}
 		if cost > maxCost {
-			return fmt.Errorf("password: a bcrypt hash of cost %d takes too long to check, at most %d can be", cost, maxCost)
+			return fmt.Errorf("password: the bcrypt hash has cost %d; the maximum is %d", cost, maxCost)
 		}
 		u.password, all.cost = f.Password, max(all.cost, cost)
 	}
@@ -177,11 +177,11 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 		digest, ok := strings.CutPrefix(token, "sha256:")
 		raw, err := hex.DecodeString(digest)
 		if !ok || err != nil || len(raw) != sha256.Size {
-			return errors.New("tokens: each must be sha256: and 64 hexadecimal digits, such as `printf %s TOKEN | sha256sum` prints")
+			return errors.New("tokens: each must be sha256: followed by 64 hexadecimal digits, such as `printf %s TOKEN | sha256sum` prints")
 		}
 		key := [sha256.Size]byte(raw)
 		if all.byToken[key] != nil {
-			return errors.New("tokens: another one is the same")
+			return errors.New("tokens: the same token is already used")
 		}
 		all.byToken[key] = u
 	}
@@ -190,7 +190,7 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 
 func (u *User) setRoles(roles []string) error {
 	if len(roles) == 0 {
-		return errors.New("roles are missing: read, write, metrics or admin")
+		return errors.New("roles are missing; set read, write, metrics or admin")
 	}
 	for _, role := range roles {
 		switch role {
@@ -203,7 +203,7 @@ func (u *User) setRoles(roles []string) error {
 		case "admin":
 			u.read, u.write, u.metrics, u.admin = true, true, true, true
 		default:
-			return fmt.Errorf("roles: %q is none, there are read, write, metrics and admin", role)
+			return fmt.Errorf("roles: unknown role %q; the roles are read, write, metrics and admin", role)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func (u *User) setTenants(f *fileUser) error {
 		u.tenants[name] = true
 	}
 	if !u.all && len(u.tenants) == 0 && (u.read || u.write) && !u.admin {
-		return errors.New("tenants are missing: a list of names, or \"*\" for all")
+		return errors.New(`tenants are missing; set a list of names, or "*" for all`)
 	}
 	switch {
 	case f.DefaultTenant != "":

@@ -13,9 +13,9 @@ func TestBadFiles(t *testing.T) {
 	const secret = "hunter2-hunter2"
 	slow := fmt.Sprintf("$2a$%02d$", maxCost+1) + strings.Repeat("a", 53)
 	for text, want := range map[string]string{
-		"":                                "there are 0 users",
-		"users: []":                       "there are 0 users",
-		"users: [{name: a}]\n---\na: 1\n": "more than one document",
+		"":                                "has 0 users; must have 1 to",
+		"users: []":                       "has 0 users; must have 1 to",
+		"users: [{name: a}]\n---\na: 1\n": "only one document",
 		"user: []":                        "line 1: unknown key user",
 		"users: [{name: a, pasword: " + secret + "}]":                                             "line 1: unknown key pasword",
 		"users: {a: {password: " + secret + "}}":                                                  "line 1: a value of the wrong kind",
@@ -23,25 +23,25 @@ func TestBadFiles(t *testing.T) {
 		"users: [" + secret + "]":                                                                 "line 1: a value of the wrong kind",
 		"users:\n- {name: a, tokens: " + secret + "}":                                             "line 2: a value of the wrong kind",
 		"users:\n- {name: a\n":                                                                    "line",
-		"users: [{name: a, password: " + secret + "}]":                                            `user "a": password: it must be a bcrypt hash`,
-		"users: [{name: a, password: " + slow + "}]":                                              "a bcrypt hash of cost 15 takes too long",
+		"users: [{name: a, password: " + secret + "}]":                                            `user "a": password: must be a bcrypt hash`,
+		"users: [{name: a, password: " + slow + "}]":                                              "the bcrypt hash has cost 15",
 		"users: [{name: a, tokens: [" + secret + "]}]":                                            `user "a": tokens: each must be sha256:`,
 		"users: [{name: a, tokens: ['sha256:" + secret + "']}]":                                   `user "a": tokens: each must be sha256:`,
-		"users: [{name: '', password: " + secret + "}]":                                           "user number 1: name: it has 0 bytes",
-		"users: [{name: 'a:b', password: " + secret + "}]":                                        "user number 1: name: colons",
-		"users: [{name: " + strings.Repeat("a", 129) + "}]":                                       "user number 1: name: it has 129 bytes",
-		"users: [{name: a}]":                                                                      "password, tokens and certificates are missing",
-		"users: [{name: a, certificates: ['']}]":                                                  "certificates: \"\" is empty",
-		"users: [{name: a, certificates: [x, x]}]":                                                "or another one has it",
+		"users: [{name: '', password: " + secret + "}]":                                           "user number 1: name: is 0 bytes long",
+		"users: [{name: 'a:b', password: " + secret + "}]":                                        "user number 1: name: must not contain colons",
+		"users: [{name: " + strings.Repeat("a", 129) + "}]":                                       "user number 1: name: is 129 bytes long",
+		"users: [{name: a}]":                                                                      "password, tokens or certificates are missing; set at least one of them",
+		"users: [{name: a, certificates: ['']}]":                                                  `certificates: "" is empty or used twice`,
+		"users: [{name: a, certificates: [x, x]}]":                                                "is empty or used twice",
 		"users: [{name: a, certificates: [x]}]":                                                   "roles are missing",
-		"users: [{name: a, certificates: [x], roles: [root]}]":                                    `roles: "root" is none`,
+		"users: [{name: a, certificates: [x], roles: [root]}]":                                    `roles: unknown role "root"; the roles are read, write, metrics and admin`,
 		"users: [{name: a, certificates: [x], roles: [read]}]":                                    "tenants are missing",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: a/b}]":                      "tenants: tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a/b}]":                      "tenants: invalid name",
 		"users: [{name: a, certificates: [x], roles: [read], tenants: [[a]]}]":                    "tenants: must be a list",
 		"users: [{name: a, certificates: [x], roles: [read], tenants: a, default_tenant: b}]":     "default_tenant: b isn't among",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: '*', default_tenant: b|c}]": "default_tenant: tenant: invalid name",
-		"users: [{name: a, certificates: [x], roles: [read], tenants: a}, {name: a}]":             `user "a": name: another user has it`,
-		"users: [{name: a, tokens: ['" + sha256Of(secret) + "', '" + sha256Of(secret) + "']}]":    "another one is the same",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: '*', default_tenant: b|c}]": "default_tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a}, {name: a}]":             `user "a": name: is already used by another user`,
+		"users: [{name: a, tokens: ['" + sha256Of(secret) + "', '" + sha256Of(secret) + "']}]":    "tokens: the same token is already used",
 	} {
 		_, err := parse([]byte(text))
 		require.ErrorContains(t, err, want, text)
@@ -50,7 +50,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	many := "users:\n" + strings.Repeat("- {name: a}\n", maxUsers+1)
 	_, err := parse([]byte(many))
-	require.ErrorContains(t, err, "it must have 1 to 10000")
+	require.ErrorContains(t, err, "must have 1 to 10000")
 }
 
 // FuzzParse: no file makes it panic, and no error contains the hash that stands in every one of them.

@@ -17,7 +17,7 @@ func (p *Place) CheckBeside(dir string) error {
 	if p.InBucket() || p.At == "" {
 		return nil
 	}
-	const instead = "name a folder beside it, best on another disk"
+	const instead = "choose a folder next to it, preferably on another disk"
 	switch inner, outer := isWithin(p.At, dir), isWithin(dir, p.At); {
 	case inner && outer:
 		return fmt.Errorf("%s is the data directory: %s", p.At, instead)
@@ -33,18 +33,18 @@ func (p *Place) CheckBeside(dir string) error {
 // it, or that is in a backup.
 func (p *Place) CheckRestoreTo(dir string) error {
 	if err := pebble.CheckBackupFolder(dir); errors.Is(err, pebble.ErrInBackup) {
-		return fmt.Errorf("%w; restore to a directory elsewhere", err)
+		return fmt.Errorf("%w; restore to another directory", err)
 	}
 	if p.InBucket() {
 		return nil
 	}
 	switch inner, outer := isWithin(dir, p.At), isWithin(p.At, dir); {
 	case inner && outer:
-		return fmt.Errorf("%s is the folder of the backups; restore to a directory elsewhere", dir)
+		return fmt.Errorf("%s is the backup folder; restore to another directory", dir)
 	case inner:
-		return fmt.Errorf("%s is in the folder of the backups, %s; restore to a directory elsewhere", dir, p.At)
+		return fmt.Errorf("%s is inside the backup folder %s; restore to another directory", dir, p.At)
 	case outer:
-		return fmt.Errorf("%s contains the folder of the backups, %s; restore to a directory elsewhere", dir, p.At)
+		return fmt.Errorf("%s contains the backup folder %s; restore to another directory", dir, p.At)
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ func TestBackupsBesideTheData(t *testing.T) {
 	require.NoError(t, os.Symlink(at("disk"), at("disk-link")))
 	require.NoError(t, os.Symlink(at("backups"), at("backups-link")))
 	for folder, want := range map[string]string{
-		"disk/data": "is the data directory: name a folder beside it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
+		"disk/data": "is the data directory: choose a folder next to it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
 		"disk/data/backups": "is in the data directory", "link/snapshots": "is in the data directory", "link/none/none": "is in the data directory",
 		"disk": "contains the data directory", "disk-link": "contains the data directory",
-		"backups/20261122T103000Z-1f": "it is a backup, or in one", "backups-link/20261122T103000Z-1f/x/y": "it is a backup, or in one",
+		"backups/20261122T103000Z-1f": "it is a backup, or inside one", "backups-link/20261122T103000Z-1f/x/y": "it is a backup, or inside one",
 		"backups": "", "backups-link": "", "disk/data2": "", "disk/dat": "", "none/none": "", "disk/backups": "",
 	} {
 		for _, dir := range []string{"disk/data", "link", "disk-link/data"} {
@@ -42,9 +42,9 @@ func TestBackupsBesideTheData(t *testing.T) {
 	require.NoError(t, p.CheckBeside(at("disk/data")))
 
 	for dir, want := range map[string]string{
-		"backups": "is the folder of the backups", "backups-link": "is the folder of the backups", "backups/restored": "is in the folder of the backups",
-		"backups/20261122T103000Z-1f": "it is a backup, or in one", "backups/20261122T103000Z-1f/x": "it is a backup, or in one",
-		".": "contains the folder of the backups", "restored": "", "disk/restored": "",
+		"backups": "is the backup folder; restore to another directory", "backups-link": "is the backup folder; restore to another directory", "backups/restored": "is inside the backup folder",
+		"backups/20261122T103000Z-1f": "it is a backup, or inside one", "backups/20261122T103000Z-1f/x": "it is a backup, or inside one",
+		".": "contains the backup folder", "restored": "", "disk/restored": "",
 	} {
 		for _, from := range []string{"backups", "backups-link", "s3://bucket"} {
 			p := Place{At: from}
@@ -55,7 +55,7 @@ func TestBackupsBesideTheData(t *testing.T) {
 			}
 			if err := p.CheckRestoreTo(at(dir)); want != "" {
 				require.ErrorContains(t, err, want, dir)
-				require.ErrorContains(t, err, "restore to a directory elsewhere")
+				require.ErrorContains(t, err, "restore to another directory")
 			} else {
 				require.NoError(t, err, dir)
 			}

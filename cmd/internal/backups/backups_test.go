@@ -253,11 +253,11 @@ func TestSchedule(t *testing.T) {
 		now = now.Add(96 * time.Hour)
 		require.Zero(t, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP cassia_backups_total Backups of the schedule, by how they ended; one of a damaged store is a failure.
+# HELP cassia_backups_total Scheduled backups by result. The backup of a damaged store counts as failed.
 # TYPE cassia_backups_total counter
 cassia_backups_total{result="failure"} 0
 cassia_backups_total{result="success"} 3
-# HELP cassia_backup_last_success_timestamp_seconds When the newest whole backup was begun, this process' or an earlier one's; 0: there is none.
+# HELP cassia_backup_last_success_timestamp_seconds Start time of the newest complete backup, by this process or an earlier one, in Unix seconds; 0 if there is none.
 # TYPE cassia_backup_last_success_timestamp_seconds gauge
 cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 `), "cassia_backups_total", "cassia_backup_last_success_timestamp_seconds"))
@@ -267,7 +267,7 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 			require.Error(t, s.once(t.Context()))
 			broken.Store(false)
 			status = s.Status()
-			require.Contains(t, status.Runs[0].Error, "after up to 20 tries")
+			require.Contains(t, status.Runs[0].Error, "after up to 20 attempts")
 			require.False(t, status.Runs[0].Made)
 			require.Nil(t, status.Running)
 		}
@@ -302,8 +302,8 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	})
 	require.Error(t, s.once(t.Context()))
 	status := s.Status()
-	require.Regexp(t, "^folder of backups: .*not a directory$", status.Runs[0].Error)
-	require.Regexp(t, "^folder of backups: .*not a directory$", status.StoredError)
+	require.Regexp(t, "^backup folder: .*not a directory$", status.Runs[0].Error)
+	require.Regexp(t, "^backup folder: .*not a directory$", status.StoredError)
 }
 
 // TestScheduleRuns makes one backup, and ends with its context.
@@ -344,23 +344,23 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	for range 2 {
 		require.NoError(t, s.once(t.Context()))
 	}
-	require.NotContains(t, log.String(), "is its disk mounted?", "it is new, and older backups are removed by --keep")
+	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them", "it is new, and older backups are removed by --keep")
 	require.NoError(t, os.Rename(folder, folder+" unmounted"))
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	require.NoError(t, s.once(t.Context()))
-	require.Contains(t, log.String(), folder+" has none of the earlier backups, of which "+name(2)+" was the last: is its disk mounted?")
+	require.Contains(t, log.String(), folder+" has none of the earlier backups (the last one was "+name(2)+"); check that its disk is mounted. This backup shares no files with them")
 	log.Reset()
 	require.NoError(t, s.once(t.Context()))
-	require.NotContains(t, log.String(), "is its disk mounted?")
+	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them")
 	other := Place{At: folder + " elsewhere"}
 	require.Empty(t, other.Warning(o.Folder, x.taken()), "a folder that is new")
 }
 
 func TestPlaces(t *testing.T) {
 	p := Place{At: "folder", KeyFile: "x"}
-	require.ErrorContains(t, p.Validate(), "a key is for backups in a bucket")
+	require.ErrorContains(t, p.Validate(), "the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
 	p = Place{At: "s3://bucket/x", KeyFile: "nowhere"}
-	require.ErrorContains(t, p.Validate(), "the key of backups: open nowhere")
+	require.ErrorContains(t, p.Validate(), "backup key: open nowhere")
 	p = Place{At: "folder", Keep: pebble.Keep{Daily: -1}}
 	require.ErrorContains(t, p.Validate(), "negative")
 	p = Place{At: "s3://bucket/x?region=y"}

@@ -45,7 +45,7 @@ func TestBackupsOfACopy(t *testing.T) {
 			copied := restore("")
 			require.NoError(t, backup(original, p))
 			require.ErrorIs(t, backup(copied, p), pebble.ErrOtherCopy)
-			require.ErrorContains(t, backup(copied, p), "use another destination for this copy, or, if the other one is no longer used, run cassia backup --take-over once")
+			require.ErrorContains(t, backup(copied, p), "isn't part of this directory's history, and would be replaced over time. Use another destination for this copy, or, if the other copy is no longer used, run cassia backup --take-over once")
 			require.NoError(t, backup(original, p), "it goes on")
 			list, err := p.List(t.Context(), must(original.id(t.Context())))
 			require.NoError(t, err)

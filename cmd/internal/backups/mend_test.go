@@ -82,7 +82,7 @@ func TestMendFromBucket(t *testing.T) {
 		require.Empty(t, mended.Left)
 		require.Len(t, mended.Mended, 2, mended.Mended)
 		for _, text := range mended.Mended {
-			require.Contains(t, text, "that of backup "+name(1))
+			require.Contains(t, text, "from backup "+name(1))
 		}
 		got := print(t, damaged)
 		for _, ours := range []string{"SYNCED", "LOCK"} { // Written anew.

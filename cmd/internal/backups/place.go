@@ -29,18 +29,19 @@ type Place struct {
 
 // KeepFlags declares the flags that select which backups stay, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
-	cmd.Flag(prefix+"keep", "How many backups stay, the newest ones. Without any flag that begins so, all of them do.").Default("0").IntVar(&p.Keep.Last)
+	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no --backup.keep flag is set, all are kept.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {
 		period, periods string
 		into            *int
 	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
-		cmd.Flag(prefix+"keep-"+f.period, "For how many "+f.periods+" with backups the newest of each stays.").Default("0").IntVar(f.into)
+		cmd.Flag(prefix+"keep-"+f.period, "Number of "+f.periods+" for which to keep the newest backup of each.").Default("0").IntVar(f.into)
 	}
 }
 
 // KeyFlag declares the flag of the key, with a prefix before its name.
 func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
-	cmd.Flag(prefix+"key-file", "File with a key, as age-keygen writes it, that encrypts backups in a bucket. Without it they can't be restored: keep a copy elsewhere.").
+	cmd.Flag(prefix+"key-file", "File with a key, in the format of age-keygen, that encrypts backups in a bucket. Backups can't be restored without it; "+
+		"keep a copy elsewhere.").
 		PlaceHolder("FILE").StringVar(&p.KeyFile)
 }
 
@@ -51,7 +52,7 @@ func (p *Place) Validate() error {
 	}
 	if !s3.IsURL(p.At) {
 		if p.KeyFile != "" {
-			return errors.New("a key is for backups in a bucket (s3://…); folders aren't encrypted")
+			return errors.New("the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
 		}
 		return nil
 	}
@@ -146,7 +147,7 @@ func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error)
 	if p.KeyFile != "" {
 		var err error
 		if o.Key, err = objects.ReadKey(p.KeyFile); err != nil {
-			return nil, o, fmt.Errorf("the key of backups: %w", err)
+			return nil, o, fmt.Errorf("backup key: %w", err)
 		}
 	}
 	bucket, err := s3.Open(ctx, p.At)

@@ -29,7 +29,7 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	if list, err := pebble.Backups(p.At, store); err != nil || len(list) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has none of the earlier backups, of which %s was the last: is its disk mounted? This backup shares no files with them", p.At, last)
+	return fmt.Sprintf("%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup shares no files with them", p.At, last)
 }
 
 // Remember notes that a backup was made there.

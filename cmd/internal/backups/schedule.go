@@ -44,7 +44,7 @@ const (
 )
 
 // errDamaged means that a backup was made of a store that is damaged already.
-var errDamaged = errors.New("the store is damaged already; cassia check names what is missing")
+var errDamaged = errors.New("the store is already damaged; run cassia check to list the missing data")
 
 // Run is one try to make a backup.
 type Run struct {
@@ -204,7 +204,7 @@ func (s *Schedule) noteStored(found []pebble.DatedBackup, err error) {
 func (s *Schedule) measure(ctx context.Context, store string, found []pebble.DatedBackup) {
 	sizeOf, err := s.o.Place.Sizer(ctx, store)
 	if err != nil {
-		s.o.Logger.Warn("the sizes of backups aren't known", "backups", s.o.Place.String(), "err", oneLine(err))
+		s.o.Logger.Warn("can't determine the sizes of the backups", "backups", s.o.Place.String(), "err", oneLine(err))
 		return
 	}
 	newestWhole := true // as long as none was met
@@ -219,7 +219,7 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 				return
 			}
 			if err != nil {
-				s.o.Logger.Warn("the size of a backup isn't known", "backup", s.o.Place.Name(b.Name), "err", oneLine(err))
+				s.o.Logger.Warn("can't determine the size of a backup", "backup", s.o.Place.Name(b.Name), "err", oneLine(err))
 				if errors.Is(err, pebble.ErrBackup) {
 					continue // Another's may be.
 				}
@@ -287,18 +287,18 @@ func (s *Schedule) note(r Run, err error) {
 	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
 		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
 	for _, text := range r.unreadable {
-		s.o.Logger.Warn("a part of the backups can't be read", "backups", s.o.Place.String(), "err", text)
+		s.o.Logger.Warn("some of the backups can't be read", "backups", s.o.Place.String(), "err", text)
 	}
 	if r.Future != "" {
-		s.o.Logger.Warn("no older backup is removed, because one is of the future: the clock is wrong, or was", "backup", s.o.Place.Name(r.Future))
+		s.o.Logger.Warn("no older backup is removed, because the time of one backup is in the future; check this machine's clock", "backup", s.o.Place.Name(r.Future))
 	}
 	if err == nil {
 		s.metrics.runs.WithLabelValues(resultSuccess).Inc()
-		s.o.Logger.Info("made a backup", about...)
+		s.o.Logger.Info("backup completed", about...)
 		return
 	}
 	s.metrics.runs.WithLabelValues(resultFailure).Inc()
-	s.o.Logger.Error("a backup failed", append(about, "made", r.Made, "err", r.Error)...)
+	s.o.Logger.Error("backup failed", append(about, "made", r.Made, "err", r.Error)...)
 }
 
 func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (stats pebble.BackupStats, err error) {
@@ -312,12 +312,12 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 		return stats, fmt.Errorf("snapshot: %w", err)
 	}
 	if warning := s.o.Place.Warning(s.o.Folder, dir); warning != "" {
-		s.o.Logger.Warn("the folder of backups may be another one", "err", warning)
+		s.o.Logger.Warn("the backup folder may have changed", "err", warning)
 	}
 	stats, err = s.o.Place.Backup(ctx, dir, name, begun)
 	if err == nil {
 		if err := s.o.Place.Remember(s.o.Folder, name); err != nil {
-			s.o.Logger.Warn("where the backup is can't be noted", "err", oneLine(err))
+			s.o.Logger.Warn("can't record the location of the backup", "err", oneLine(err))
 		}
 	}
 	return stats, err

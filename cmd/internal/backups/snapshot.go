@@ -33,7 +33,7 @@ var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 const maxTurn = 10 * time.Minute
 
 // ErrNoClaim means that a process wants a snapshot for itself and hasn't claimed it in the folder where it would be made.
-var ErrNoClaim = errors.New("there is no claim for the snapshot where this server makes it: the command has another --storage.path")
+var ErrNoClaim = errors.New("the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
 
 // Claim is a snapshot that is removed when the work with it ends, however it ends.
 type Claim struct {
@@ -79,7 +79,7 @@ func Turn(ctx context.Context, folder string) (done func() error, err error) {
 		case !errors.Is(err, pebble.ErrLockHeld):
 			return nil, err
 		case time.Since(since) > maxTurn:
-			return nil, fmt.Errorf("another command makes a snapshot in %s for %s: %w", folder, maxTurn, err)
+			return nil, fmt.Errorf("another command is creating a snapshot in %s for %s: %w", folder, maxTurn, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func removeIfAbandoned(folder, name string) (removed bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("the snapshot of a process that has ended: %w", err)
+		return false, fmt.Errorf("snapshot of a process that has exited: %w", err)
 	}
 	return true, c.Remove()
 }
@@ -142,7 +142,7 @@ func (c *Claim) Remove() error {
 func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	dir := filepath.Join(folder, name)
 	if !claimable.MatchString(name) {
-		return fmt.Errorf("%q is no name of a snapshot: %w", name, ErrNoClaim)
+		return fmt.Errorf("invalid snapshot name %q: %w", name, ErrNoClaim)
 	}
 	if _, err := os.Stat(dir + claimSuffix); err != nil {
 		return fmt.Errorf("%w (%w)", ErrNoClaim, err)
@@ -154,7 +154,7 @@ func MakeClaimed(ctx context.Context, folder, name string, make func(dir string)
 	}
 	gone, removeErr := removeIfAbandoned(folder, name)
 	if gone && err == nil {
-		err = errors.New("the process that the snapshot was made for has ended")
+		err = errors.New("the process that requested the snapshot has exited")
 	} else if !gone { // It may live: a claim of another user's can't be locked.
 		removeErr = nil
 	}

@@ -95,7 +95,7 @@ func TestMakeClaimed(t *testing.T) {
 		c, err = ClaimSnapshot(t.Context(), folder, name)
 		require.NoError(t, err)
 		err = MakeClaimed(t.Context(), folder, name, func(dir string) error { return errors.Join(end(c), makeDir(dir)) })
-		require.ErrorContains(t, err, "the process that the snapshot was made for has ended")
+		require.ErrorContains(t, err, "the process that requested the snapshot has exited")
 		require.Empty(t, namesIn(t, folder))
 	}
 

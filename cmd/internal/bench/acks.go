@@ -12,7 +12,7 @@ import (
 )
 
 // ErrAckLog means that an ack log can't be read.
-var ErrAckLog = errors.New("bench: bad ack log")
+var ErrAckLog = errors.New("bench: invalid ack log")
 
 // Acks remembers which samples were acknowledged: one bit per sample. It is safe for use by several goroutines.
 type Acks struct {

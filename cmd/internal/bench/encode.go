@@ -36,7 +36,7 @@ func newEncoder(p Protocol, g *Generator) (encoder, error) {
 	case V2:
 		return &encoderV2{g: g, known: map[int]knownV2{}, ids: map[string]uint32{}}, nil
 	}
-	return nil, fmt.Errorf("bench: no remote write protocol %q, only %s and %s", p, V1, V2)
+	return nil, fmt.Errorf("bench: unknown remote write protocol %q; use %s or %s", p, V1, V2)
 }
 
 // Wire tags: the field's number and wire type of the messages' fields that are written by hand.

@@ -39,16 +39,15 @@ func (r Report) CPUPerMillion() float64 {
 
 // Write writes the report for people.
 func (r Report) Write(to io.Writer) error {
-	_, err := fmt.Fprintf(to, `samples       %d in %s (%.0f a second), %d requests of %.0f kB, %d failed tries
-acknowledged  after %s on average; 50%%: %s, 90%%: %s, 99%%: %s, longest: %s
-`, r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests, float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
+	_, err := fmt.Fprintf(to, "samples       %d in %s (%.0f/s), %d requests of %.0f kB, %d failed tries\nlatency       %s on average; 50%%: %s, 90%%: "+
+		"%s, 99%%: %s, max: %s\n", r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests, float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
 		short(r.AckMean), short(r.AckP50), short(r.AckP90), short(r.AckP99), short(r.AckMax))
 	if err == nil && r.ServerRSS > 0 {
-		_, err = fmt.Fprintf(to, "server        %.2f CPU seconds (%.3f for a million samples), %.0f MB of memory, %.0f at most\n",
+		_, err = fmt.Fprintf(to, "server        %.2f CPU seconds (%.3f per million samples), %.0f MB of memory, %.0f MB max\n",
 			r.ServerCPU.Seconds(), r.CPUPerMillion(), float64(r.ServerRSS)/1e6, float64(r.ServerPeakRSS)/1e6)
 	}
 	if err == nil && r.DirBytes > 0 {
-		_, err = fmt.Fprintf(to, "on disk       %.1f MB, %.2f bytes a sample of this run\n",
+		_, err = fmt.Fprintf(to, "on disk       %.1f MB, %.2f bytes per sample of this run\n",
 			float64(r.DirBytes)/1e6, float64(r.DirBytes)/max(float64(r.Samples), 1))
 	}
 	return err
@@ -104,7 +103,7 @@ func (r *run) progress(done <-chan struct{}) {
 		case <-ticker.C:
 		}
 		now := r.acks.Count()
-		fmt.Fprintf(r.Progress, "%6s  %5.1f%%  %d samples acknowledged, %.0f a second, %d failed tries\n",
+		fmt.Fprintf(r.Progress, "%6s  %5.1f%%  %d samples acknowledged, %.0f/s, %d failed tries\n",
 			time.Since(r.began).Round(time.Second), 100*float64(now)/float64(total), now,
 			float64(now-before)/r.ProgressEvery.Seconds(), r.errors.Load())
 		before = now

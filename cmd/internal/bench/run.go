@@ -15,7 +15,7 @@ import (
 )
 
 // ErrRefused means that the server won't take a request, however often it is sent.
-var ErrRefused = errors.New("bench: the server refused a request")
+var ErrRefused = errors.New("bench: the server rejected a request")
 
 // Options set where a workload goes, and how.
 type Options struct {
@@ -204,7 +204,7 @@ func (r *run) deliver(ctx context.Context, body []byte, headers map[string]strin
 			return 0, err
 		}
 		if time.Now().After(giveUp) {
-			return 0, fmt.Errorf("tried for %s: %w", r.RetryFor, err)
+			return 0, fmt.Errorf("gave up after %s: %w", r.RetryFor, err)
 		}
 		if err := wait(ctx, max(pause, min(again, lastPause))); err != nil {
 			return 0, err

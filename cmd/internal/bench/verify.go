@@ -54,7 +54,7 @@ type Finding struct {
 func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
 
 func (f Finding) String() string {
-	return fmt.Sprintf("%d samples acknowledged, %d there, %d missing, %d wrong\n%s",
+	return fmt.Sprintf("%d samples acknowledged, %d found, %d missing, %d wrong\n%s",
 		f.Acknowledged, f.Seen, f.Missing, f.Wrong, strings.Join(f.Examples, "\n"))
 }
 
@@ -127,13 +127,13 @@ func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 		ls := labelsFrom(series.Labels).String()
 		if answered[ls] {
 			v.found.Wrong++
-			v.found.example("the series is there twice: %s", ls)
+			v.found.example("duplicate series: %s", ls)
 		}
 		answered[ls] = true
 		i, ok := byLabels[ls]
 		if !ok {
 			v.found.Wrong++
-			v.found.example("there is a series that was never sent: %s", ls)
+			v.found.example("series that was never sent: %s", ls)
 			continue
 		}
 		v.compare(i, ls, series, seen)
@@ -169,11 +169,11 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 		switch {
 		case !ok || k < seen.from:
 			v.found.Wrong++
-			v.found.example("a sample that was never sent: %s at %d", ls, t)
+			v.found.example("sample that was never sent: %s at %d", ls, t)
 			return 0, false
 		case seen.has(i, k):
 			v.found.Wrong++
-			v.found.example("there twice: %s at %d (step %d; the series has %d samples and %d histograms)", ls, t, k,
+			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)", ls, t, k,
 				len(series.Samples), len(series.Histograms))
 			return 0, false
 		}
@@ -265,7 +265,7 @@ func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]
 		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status, bytes.TrimSpace(body[:min(len(body), 1000)]))
 	}
 	if n, err := snappy.DecodedLen(body); err != nil || n > maxReadBytes {
-		return nil, fmt.Errorf("bench: remote read: an answer of %d bytes: %w", n, err)
+		return nil, fmt.Errorf("bench: remote read: response of %d bytes: %w", n, err)
 	}
 	body, err = snappy.Decode(nil, body)
 	if err != nil {

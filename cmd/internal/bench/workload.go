@@ -7,7 +7,7 @@ import (
 )
 
 // ErrWorkload means that a workload's settings don't go together.
-var ErrWorkload = errors.New("bench: bad workload")
+var ErrWorkload = errors.New("bench: invalid workload")
 
 // Workload describes generated samples. It is all that is needed to compute every sample again.
 type Workload struct {
@@ -48,13 +48,13 @@ func (w Workload) Validate() error {
 		say string
 	}{
 		{w.Series > 0 && w.Series <= MaxSeries, fmt.Sprintf("series must be 1 to %d", MaxSeries)},
-		{w.Steps > 0 && w.Steps <= MaxSteps, fmt.Sprintf("samples a series must be 1 to %d", MaxSteps)},
+		{w.Steps > 0 && w.Steps <= MaxSteps, fmt.Sprintf("samples per series must be 1 to %d", MaxSteps)},
 		{w.IntervalMs > 0, "the interval must be at least 1ms"},
-		{w.ChurnPerHour >= 0 && w.ChurnPerHour <= 60, "churn must be 0 to 60 an hour"},
+		{w.ChurnPerHour >= 0 && w.ChurnPerHour <= 60, "churn must be 0 to 60 per hour"},
 		{w.Histograms >= 0 && w.Odd >= 0 && w.Histograms+w.Odd <= SeriesPerTarget,
-			fmt.Sprintf("at most %d series of a target can be special", SeriesPerTarget)},
+			fmt.Sprintf("at most %d series per target can be native histograms or special values", SeriesPerTarget)},
 		{w.LatePercent >= 0 && w.LatePercent <= 100, "late must be 0 to 100 percent"},
-		{w.LateSteps >= 0 && (w.LatePercent == 0 || w.LateSteps > 0), "late samples need a number of steps"},
+		{w.LateSteps >= 0 && (w.LatePercent == 0 || w.LateSteps > 0), "late samples need --late-steps"},
 		{w.ExtraLabels >= 0 && w.ExtraLabels <= MaxExtraLabels, fmt.Sprintf("at most %d extra labels", MaxExtraLabels)},
 	} {
 		if !c.ok {

@@ -21,6 +21,16 @@ func FreeAddress(t *testing.T) string {
 	return out
 }
 
+// Binary returns the path of a program, see promrig.Binary, and skips the test if the program is missing.
+func Binary(t testing.TB, variable, name string) string {
+	t.Helper()
+	path, err := promrig.Binary(variable, name)
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
 // ReadyWithin bounds how long a program takes to start, StopWithin how long it takes to end, and Patience how long tests wait
 // for anything else that takes moments. They are long enough for a busy machine.
 const (

@@ -35,7 +35,7 @@ func TestUsageInGroups(t *testing.T) {
 	require.Error(t, err) // It has printed, and was not ended.
 	text := out.String()
 	for _, want := range []string{
-		"usage: prog <command> [<flags>]\n\nDoes things.\n\nRun a server and look after it:\n  serve  Runs.\n",
+		"usage: prog <command> [<flags>]\n\nDoes things.\n\nRun and operate a server:\n  serve  Runs.\n",
 		"  import blocks  TSDB blocks.\n", "\n  odd   Does something else.\n", "\nTopics: one\n",
 	} {
 		require.Contains(t, text, want)
@@ -118,5 +118,5 @@ func TestCompletion(t *testing.T) {
 			require.NoError(t, err, "%s: %s", shell, said)
 		}
 	}
-	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"), `no completion for "tcsh", only for bash, zsh, fish`)
+	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"), `no completion for "tcsh"; supported shells: bash, zsh, fish`)
 }

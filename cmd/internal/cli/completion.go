@@ -51,7 +51,7 @@ complete -c NAME -a '(__NAME_complete)'
 func Completion(w io.Writer, app *kingpin.ApplicationModel, shell string) error {
 	script, ok := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[shell]
 	if !ok {
-		return fmt.Errorf("no completion for %q, only for %s", shell, strings.Join(Shells, ", "))
+		return fmt.Errorf("no completion for %q; supported shells: %s", shell, strings.Join(Shells, ", "))
 	}
 	_, err := io.WriteString(w, strings.ReplaceAll(script, "NAME", app.Name))
 	return err

@@ -12,8 +12,8 @@ import (
 // FlagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
 func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
 	var b strings.Builder
-	b.WriteString("# Flags\n\nThis page is written from the program. Boolean flags are switched off by `--no-` before their names. " +
-		"`cassia COMMAND --help` shows the same on a terminal.\n\n## Flags of serve\n")
+	b.WriteString("# Flags\n\nThis page is generated from the program. Boolean flags are disabled with the prefix `--no-`. `cassia COMMAND " +
+		"--help` prints the same text.\n\n## Flags of serve\n")
 	commands := app.FlattenedCommands()
 	serve := commands[slices.IndexFunc(commands, func(c *kingpin.CmdModel) bool { return c.FullCommand == "serve" })]
 	shared := map[string]bool{}
@@ -23,7 +23,7 @@ func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
 			shared[f.Name] = true
 		}
 	}
-	b.WriteString("\n## Flags of other commands\n\nWhere a command has flags of `serve`, they mean the same and stand only above.\n")
+	b.WriteString("\n## Flags of other commands\n\nFlags that a command shares with `serve` have the same meaning and are listed only above.\n")
 	for _, group := range CommandGroups(app) {
 		for _, c := range group.Commands {
 			if c == serve || c.FullCommand == "serve" {
@@ -56,15 +56,15 @@ func flagTable(flags []*kingpin.FlagModel) string {
 		} else if len(f.Default) > 0 && f.Default[0] != "" {
 			fallback = "`" + strings.ReplaceAll(strings.Join(f.Default, ", "), "|", `\|`) + "`"
 		} else if f.Required {
-			fallback = "must be given"
+			fallback = "required"
 		} else if f.IsBoolFlag() {
 			fallback = "off"
 		}
 		if f.IsBoolFlag() {
 			fallback = strings.NewReplacer("`true`", "on", "`false`", "off").Replace(fallback)
 		}
-		if isCumulative(f.Value) && !strings.Contains(help, "repeated") {
-			help += " Can be repeated."
+		if isCumulative(f.Value) && !strings.Contains(help, "Repeatable") {
+			help += " Repeatable."
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, cell(help))
 	}

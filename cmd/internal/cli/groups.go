@@ -24,8 +24,8 @@ var commandGroups = []struct {
 	title string
 	names []string
 }{
-	{"Run a server and look after it", []string{"serve", "check", "doctor", "healthcheck", "backup", "restore"}},
-	{"Bring history, and take it elsewhere", []string{"import", "export"}},
+	{"Run and operate a server", []string{"serve", "check", "doctor", "healthcheck", "backup", "restore"}},
+	{"Import and export samples", []string{"import", "export"}},
 	{"Maintenance", []string{"retention", "relabel", "downsample", "inspect", "schema"}},
 	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},
 }
@@ -77,13 +77,13 @@ var flagGroups = []struct {
 	{"Retention", []string{"retention."}},
 	{"Queries", []string{"query.", "remote-read.", "enable-feature"}},
 	{"Tenants", []string{"tenants.", "limits.", "auth."}},
-	{"Pairs of Prometheus (HA)", []string{"ha."}},
+	{"High availability (pairs of Prometheus)", []string{"ha."}},
 	{"Rules and alerts", []string{"rule.", "alertmanager."}},
 	{"Writes", []string{"write.", "otlp.", "metadata."}},
 	{"Backup", []string{"backup."}},
 	{"Cassandra", []string{"cassandra."}},
 	{"KairosDB", []string{"kairosdb."}},
-	{"Log, and Cassia's own metrics", []string{"log.", "self-monitoring"}},
+	{"Log and Cassia's own metrics", []string{"log.", "self-monitoring"}},
 	{generalFlags, []string{"help", "version"}},
 }
 

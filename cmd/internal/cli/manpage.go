@@ -38,19 +38,19 @@ func ManPage(w io.Writer, app *kingpin.ApplicationModel, version string, variabl
 			}
 		}
 	}
-	b.WriteString(".SH OPTIONS\nEvery command has these:\n")
+	b.WriteString(".SH OPTIONS\nAll commands accept these options:\n")
 	for _, f := range app.Flags {
 		if !f.Hidden {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(flagSyntax(f)), roff(f.Help))
 		}
 	}
-	b.WriteString(".SH \"EXIT STATUS\"\n0 if the command did what was asked, 1 if it failed or found something wrong.\n")
+	b.WriteString(".SH \"EXIT STATUS\"\n0 on success, 1 if the command failed or reported an error.\n")
 	b.WriteString(".SH ENVIRONMENT\n")
 	for _, v := range variables {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(v.Name), roff(v.Effect))
 	}
 	if len(topics) > 0 {
-		fmt.Fprintf(&b, ".SH \"SEE ALSO\"\n.B %s help\n.I topic\nprints a page of the manual; a server shows it at /manual. Topics: %s.\n", app.Name, roff(strings.Join(topics, ", ")))
+		fmt.Fprintf(&b, ".SH \"SEE ALSO\"\n.B %s help\n.I topic\nprints a page of the manual. A server shows the manual at /manual. Topics: %s.\n", app.Name, roff(strings.Join(topics, ", ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

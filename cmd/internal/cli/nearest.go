@@ -65,7 +65,7 @@ type UnknownTopic struct {
 }
 
 // Error implements error.
-func (e UnknownTopic) Error() string { return fmt.Sprintf("no command and no topic %q", e.Name) }
+func (e UnknownTopic) Error() string { return fmt.Sprintf("unknown command or topic %q", e.Name) }
 
 // flagNames returns what may stand after the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {

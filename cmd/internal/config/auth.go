@@ -35,14 +35,14 @@ func (c *Config) checkAuth() error {
 			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
 		}
 		if yaml.Unmarshal(text, &c.locks) != nil { // exporter-toolkit has found nothing wrong with it.
-			return flagError("web.config.file", c.WebConfigFile, "can't be read as YAML")
+			return flagError("web.config.file", c.WebConfigFile, "isn't valid YAML")
 		}
 	}
 	if c.AuthFile == "" {
 		return nil
 	}
 	if len(c.locks.Users) > 0 {
-		return flagError("auth.file", c.AuthFile, "--web.config.file has basic_auth_users, too; move them to this file")
+		return flagError("auth.file", c.AuthFile, "--web.config.file also has basic_auth_users; move them to this file")
 	}
 	var err error
 	if c.Auth, err = auth.Open(c.AuthFile); err != nil {
@@ -67,13 +67,15 @@ func (c *Config) authWarnings() (out []string) {
 	}
 	at := strings.Join(public, " ")
 	if !c.AuthRequired() {
-		out = append(out, "other machines may reach this server at "+at+", and it asks nobody for a password; see --auth.file, or listen on 127.0.0.1")
+		out = append(out, "this server is reachable from other machines at "+at+" without authentication; set --auth.file, or listen on 127.0.0.1")
 	}
 	if c.passwords() && !c.locks.encrypts() {
-		out = append(out, "passwords and tokens come over the network at "+at+" as they are; see --web.config.file for TLS, or let only a proxy that encrypts reach it")
+		out = append(out, "passwords and tokens are sent unencrypted at "+at+
+			"; enable TLS with --web.config.file, or allow connections only from an encrypting proxy")
 	}
 	if c.Auth == nil && c.AdminAPI && len(out) == 0 {
-		out = append(out, "whoever is let in at "+at+" may change and delete what any tenant has stored (--web.enable-admin-api); see --auth.file for roles")
+		out = append(out, "every client authenticated at "+at+
+			" may change and delete samples of all tenants (--web.enable-admin-api); set --auth.file to give users roles")
 	}
 	return out
 }

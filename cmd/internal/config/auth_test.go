@@ -43,7 +43,7 @@ func TestExampleOfUsers(t *testing.T) {
 func TestLocksThatDontFit(t *testing.T) {
 	users := writeFile(t, "web.yml", "basic_auth_users: {a: $2a$04$012345678901234567890u012345678901234567890123456789.}\n")
 	_, err := parse(t, "--auth.file="+exampleLocks+"auth.yml", "--web.config.file="+users)
-	require.EqualError(t, err, "--auth.file="+exampleLocks+"auth.yml: --web.config.file has basic_auth_users, too; move them to this file")
+	require.EqualError(t, err, "--auth.file="+exampleLocks+"auth.yml: --web.config.file also has basic_auth_users; move them to this file")
 	_, err = parse(t, "--auth.file=/no/such/file")
 	require.EqualError(t, err, "--auth.file=/no/such/file: no such file or directory")
 }
@@ -51,7 +51,7 @@ func TestLocksThatDontFit(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	users := "--web.config.file=" + writeFile(t, "users.yml", "basic_auth_users: {a: $2a$04$012345678901234567890u012345678901234567890123456789.}\n")
 	auth := "--auth.file=" + exampleLocks + "auth.yml"
-	const public, nobody, plain, admin = "--web.listen-address=:9201", "asks nobody for a password", "as they are", "any tenant"
+	const public, nobody, plain, admin = "--web.listen-address=:9201", "without authentication; set --auth.file, or listen on 127.0.0.1", "unencrypted", "all tenants"
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -63,7 +63,7 @@ func TestWarnings(t *testing.T) {
 		{[]string{public, users}, []string{plain}},
 		{[]string{public, auth}, []string{plain}},
 		{[]string{public, auth, "--web.enable-admin-api"}, []string{plain}},
-		{[]string{"--web.listen-address=127.0.0.1:9201", "--storage.head-bytes=1TiB"}, []string{"--storage.head-bytes=1TiB and "}},
+		{[]string{"--web.listen-address=127.0.0.1:9201", "--storage.head-bytes=1TiB"}, []string{"--storage.head-bytes=1TiB and --storage.cache-bytes="}},
 		{[]string{"--web.listen-address=127.0.0.1:9201", "--storage.head-bytes=1GiB"}, nil},
 	} {
 		conf, err := parse(t, c.args...)

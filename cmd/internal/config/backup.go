@@ -20,8 +20,9 @@ type Backup struct {
 
 // backupFlags declares the flags.
 func backupFlags(cmd *kingpin.CmdClause, b *Backup) {
-	cmd.Flag("backup.to", "Folder, or bucket as s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION, that gets backups of the directory. Default: none are made.").StringVar(&b.Place.At)
-	cmd.Flag("backup.every", "How long after a backup the next one is made.").Default("1h").StringVar(&b.every)
+	cmd.Flag("backup.to", "Where to back up the data directory: a folder, or a bucket as "+
+		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION. Default: no backups.").StringVar(&b.Place.At)
+	cmd.Flag("backup.every", "Interval between backups.").Default("1h").StringVar(&b.every)
 	b.Place.KeepFlags(cmd, "backup.")
 	b.Place.KeyFlag(cmd, "backup.")
 }
@@ -34,12 +35,12 @@ func (c *Config) checkBackup() error {
 	err := b.Place.Validate()
 	if b.Place.At == "" {
 		if b.Place.KeyFile != "" || !b.Place.Keep.All() {
-			return errors.New("--backup.key-file and --backup.keep… need --backup.to")
+			return errors.New("--backup.key-file and the --backup.keep flags need --backup.to")
 		}
 		return nil
 	}
 	if c.Kind != EnginePebble {
-		return flagError("backup.to", b.Place.String(), "is for a directory; over Cassandra, docker/cassandra/snapshot saves what its nodes have")
+		return flagError("backup.to", b.Place.String(), "applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot")
 	}
 	if err == nil {
 		err = b.Place.CheckBeside(c.Path)

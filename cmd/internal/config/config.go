@@ -98,46 +98,57 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
 	parts := PartsOf(bound(memory))
 
-	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
-	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
-	cmd.Flag("auth.file", "YAML file of the users: their passwords, tokens or certificates (as hashes or names), their roles and tenants. It is read again upon SIGHUP. Default: everybody may do everything.").StringVar(&c.AuthFile)
-	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
-	cmd.Flag("limits.file", "YAML file with what tenants may use: rates, series, sizes, queries. Read again by SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
-	cmd.Flag("write.relabel-file", "YAML file with write_relabel_configs, as in prometheus.yml, for all tenants and for single ones: they drop and change series as they come in. Read again by SIGHUP and POST /-/reload.").StringVar(&c.RelabelFile)
-	cmd.Flag("tenants.federation", "Let requests that read name several tenants, as a|b.").BoolVar(&c.Federation)
-	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads files again as the signal SIGHUP does.").BoolVar(&c.Lifecycle)
-	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
-	cmd.Flag("web.cors.origin", "Regular expression of the origins whose pages may read answers of the query API, from beginning to end, such as https?://grafana\\.example\\.org. Never with a browser's passwords, and no foreign page may change anything.").
+	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Repeatable.").Default(":9201").StringsVar(&c.ListenAddresses)
+	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the format of the Prometheus exporter-toolkit.").StringVar(&c.WebConfigFile)
+	cmd.Flag("auth.file", "YAML file of users: their passwords, tokens or certificates (as hashes or names), roles and tenants. Reloaded on "+
+		"SIGHUP. Default: no authentication; every request is allowed.").StringVar(&c.AuthFile)
+	cmd.Flag("web.enable-admin-api", "Enable the admin API: POST /-/seal and other requests that change data.").BoolVar(&c.AdminAPI)
+	cmd.Flag("limits.file", "YAML file with limits per tenant: rates, series, sizes and queries. Reloaded on SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
+	cmd.Flag("write.relabel-file", "YAML file with write_relabel_configs, as in prometheus.yml, for all tenants or for one tenant. The rules drop or change "+
+		"incoming series. Reloaded on SIGHUP and POST /-/reload.").StringVar(&c.RelabelFile)
+	cmd.Flag("tenants.federation", "Allow queries over more than one tenant, named as a|b.").BoolVar(&c.Federation)
+	cmd.Flag("web.enable-lifecycle", "Enable POST /-/reload, which reloads configuration files as SIGHUP does.").BoolVar(&c.Lifecycle)
+	cmd.Flag("web.external-url", "URL under which Cassia is reachable from outside. Default: the host name with the port of the first listen address.").StringVar(&c.externalURL)
+	cmd.Flag("web.cors.origin", "CORS: regular expression, matched in full, for origins whose pages may read responses of the query API, such as "+
+		"https?://grafana\\.example\\.org. Credentials are never allowed, and other origins can't make changes.").
 		Default(".*").StringVar(&c.corsOrigin)
 
-	bytesFlag(cmd, "memory.max-bytes", "Memory that this process may use in all; what other flags bound is part of it. Queries wait, and are refused, before it is reached. Default: 60% of the machine's memory, or of the control group's.", bound(memory), &c.Memory)
-	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
+	bytesFlag(cmd, "memory.max-bytes", "Maximum memory of this process, which includes the limits set by other flags. Near the limit, queries wait or fail. "+
+		"Default: 60% of the memory of the machine, or of its cgroup.", bound(memory), &c.Memory)
+	cmd.Flag("target", "Role of this process in a cluster: write receives samples, read answers queries, downsample seals, all does everything.").
 		Default("all").StringVar(&c.Target)
-	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; for a new one 4, over Cassandra 16. See cassia schema set-period.").IntVar(&c.Partitions)
-	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. Default: as the store has it; 2h for a new one. See cassia schema set-period.").StringVar(&c.slot)
-	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
-	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused, and a quarter above it samples of known ones. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
-	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
+	cmd.Flag("storage.partitions", "Number of staging partitions, which share the work of sealing. Default: unchanged in an existing store; in a new one 4, "+
+		"or 16 on Cassandra. To change it, see cassia schema set-period.").IntVar(&c.Partitions)
+	cmd.Flag("storage.slot", "Width of a slot, the unit of sealing: a multiple of 1h that divides 24h. Default: unchanged in an existing store; 2h in "+
+		"a new one. To change it, see cassia schema set-period.").StringVar(&c.slot)
+	cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").StringVar(&c.settle)
+	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; a quarter "+
+		"above it, all samples are. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
+	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: half for blocks, half for series indexes. Default: an eighth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
-	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
-	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory. Default: 50000000, or as many as a quarter of --memory.max-bytes holds.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
-	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
-	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
-	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
-	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of bytes of labels that its functions may make. Default: an eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
-	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
-	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples a series may move the edges of windows to those of rollups, by at most a hundredth of the range and with an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
-	cmd.Flag("remote-read.rollups", "What remote read answers where raw samples have expired: expand makes samples of rollups, refuse answers 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
-	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
-	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
+	cmd.Flag("query.timeout", "Maximum duration of a query before it is aborted.").Default("2m").StringVar(&c.timeout)
+	cmd.Flag("query.max-samples", "Maximum number of samples that a query may load into memory. Default: 50000000, or the number that fits into a quarter "+
+		"of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
+	cmd.Flag("query.max-concurrency", "Maximum number of concurrent queries.").Default("20").IntVar(&c.MaxConcurrency)
+	cmd.Flag("query.lookback-delta", "Lookback delta: maximum age of a sample that an instant selector returns.").Default("5m").StringVar(&c.lookback)
+	cmd.Flag("query.log-slower-than", "Log queries that take longer than this; 0 disables the slow query log.").Default("10s").StringVar(&c.slower)
+	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of label bytes that its functions may create. Default: an "+
+		"eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
+	bytesFlag(cmd, "query.unread-bytes", "Maximum memory for query results until clients have read them. Above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
+	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples per series may snap window edges to "+
+		"rollup buckets. Edges move by at most 1% of the range, and the response has an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
+	cmd.Flag("remote-read.rollups", "How remote read handles time ranges whose raw samples have expired: expand reconstructs samples from rollups, refuse returns 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
+	cmd.Flag("query.counter-suffix", "Suffix of metrics that only have a sum: of their rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only foo_sum "+
+		"exists. Repeatable.").StringsVar(&c.CounterSuffixes)
+	cmd.Flag("enable-feature", "Comma-separated names of optional PromQL features to enable, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)
 	rulesFlags(cmd, &c.Rules)
 	metadataFlags(cmd, &c.Metadata)
 	backupFlags(cmd, &c.Backup)
-	cmd.Flag("self-monitoring", "Store Cassia's own metrics, every 15s, as the tenant cassia. --no-self-monitoring turns it off.").Default("true").BoolVar(&c.SelfMonitoring)
+	cmd.Flag("self-monitoring", "Store Cassia's own metrics every 15s in the tenant cassia. --no-self-monitoring disables it.").Default("true").BoolVar(&c.SelfMonitoring)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)

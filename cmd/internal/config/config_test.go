@@ -88,11 +88,11 @@ func TestBadValues(t *testing.T) {
 		"--web.config.file=/no/such/file":        "no such file",
 		"--web.config.file=" + broken:            "cannot",
 		"--web.external-url=cassia":              "must be a URL such as https://cassia.example.org",
-		"--web.external-url=https://x/y":         "must have no path: Cassia serves at the root",
+		"--web.external-url=https://x/y":         "must have no path, because Cassia is served at the root",
 		"--web.cors.origin=(":                    "must be a regular expression",
-		"--storage.engine=scylla":                "unknown engine, must be pebble or cassandra",
+		"--storage.engine=scylla":                "unknown engine; must be pebble or cassandra",
 		"--target=compact":                       "must be all, write, read or downsample",
-		"--target=read":                          "a directory belongs to one process",
+		"--target=read":                          "a data directory allows only one process",
 		"--storage.partitions=5000":              "must be a number from 1 to 4096",
 		"--storage.slot=5h":                      "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
 		"--storage.slot=90m":                     "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
@@ -100,12 +100,12 @@ func TestBadValues(t *testing.T) {
 		"--storage.slot=two hours":               "must be a duration such as 90s, 15m, 2h, 30d or 1y",
 		"--storage.settle=-1m":                   "must be a duration",
 		"--storage.settle=2d":                    "from 0s to 1d",
-		"--retention.raw=2h":                     "must be at least 1d, or 0 to keep samples for ever",
-		"--retention.5m=5d":                      "must not be shorter than that of raw samples, 30d",
+		"--retention.raw=2h":                     "must be at least 1d, or 0 to keep samples forever",
+		"--retention.5m=5d":                      "must not be shorter than the retention of raw samples, 30d",
 		"--retention.1h=soon":                    "must be a duration",
-		"--retention.1h=60d":                     "must not be shorter than that of 5m rollups",
-		"--ha.cluster-label=__name__":            "must be the name of a label",
-		"--ha.replica-label=cluster":             "must not be the label of the cluster",
+		"--retention.1h=60d":                     "must not be shorter than the retention of 5m rollups",
+		"--ha.cluster-label=__name__":            "must be a label name",
+		"--ha.replica-label=cluster":             "must differ from the cluster label",
 		"--ha.failover-timeout=10ms":             "from 1s to 10m",
 		"--ha.failover-timeout=x":                "must be a duration",
 		"--ha.held-bytes=1":                      "from 16MiB to 1PiB",
@@ -121,7 +121,7 @@ func TestBadValues(t *testing.T) {
 		"--query.max-samples=0":                  "must be a number from 1 to 1000000000000",
 		"--query.max-concurrency=-1":             "must be a number from 1 to 10000",
 		"--query.max-bytes=1000":                 "from 1MiB to 1PiB",
-		"--enable-feature=exemplar-storage":      "unknown feature, there are promql-binop-fill-modifiers, promql-delayed-name-removal,",
+		"--enable-feature=exemplar-storage":      "unknown feature; the features are promql-binop-fill-modifiers, promql-delayed-name-removal,",
 		"--enable-feature=promql-per-step-stat,": "unknown feature",
 	} {
 		_, err := parse(t, arg)
@@ -131,12 +131,12 @@ func TestBadValues(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n")
 	}
 	for arg, want := range map[string]string{
-		"--storage.head-bytes=lots": `"lots" isn't a number of bytes such as 512MiB or 4GiB`,
+		"--storage.head-bytes=lots": `"lots" isn't a size such as 512MiB or 4GiB`,
 		"--query.max-samples=many":  "many",
 		"--log.level=loud":          "loud",
 		"--log.format=xml":          "xml",
 		"--no-such-flag":            "no-such-flag",
-		"--storage.path=":           "--storage.path must name a directory",
+		"--storage.path=":           "--storage.path must be a directory",
 		"--storage.today=yesterday": "must be a date such as 2026-05-31",
 	} {
 		_, err := parse(t, arg)
@@ -220,10 +220,10 @@ func TestCassandra(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--cassandra.hosts=a:b":                   "the port must be a number",
 		"--cassandra.keyspace=My-Keyspace":        "keyspace \"My-Keyspace\"",
-		"--cassandra.consistency=MOST":            "consistency \"MOST\" is unknown",
+		"--cassandra.consistency=MOST":            "unknown consistency level \"MOST\"",
 		"--cassandra.replication=many":            "many",
 		"--cassandra.password-file=/no/such/file": "no such file",
-		"--cassandra.password-file=" + password:   "there is no --cassandra.username",
+		"--cassandra.password-file=" + password:   "--cassandra.username is missing",
 		"--cassandra.tls-ca=ca.pem":               "TLS isn't enabled",
 		"--cassandra.timeout=1ms":                 "from 100ms to 10m",
 	} {

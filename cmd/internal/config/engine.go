@@ -40,27 +40,29 @@ type Engine struct {
 func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	e := &Engine{Cassandra: cassandra.DefaultOptions()}
 	o := &e.Cassandra
-	cmd.Flag("storage.engine", "What keeps the data: pebble, in a directory of this machine, or cassandra, in a cluster that any number of processes share.").
+	cmd.Flag("storage.engine", "Storage engine: pebble uses a directory on this machine; cassandra uses a cluster that any number of processes share.").
 		Default(EnginePebble).StringVar(&e.Kind)
-	cmd.Flag("storage.path", "Directory of the data, for pebble.").Default("data").StringVar(&e.Path)
-	cmd.Flag("storage.today", "Today's date, as 2026-05-31, for pebble: a clock that says the same is believed, however long the machine was off. For one start.").StringVar(&e.today)
-	cmd.Flag("cassandra.hosts", "Nodes to begin with, as host or host:port with commas between, best all of one data center; they name the others.").
+	cmd.Flag("storage.path", "Data directory of the pebble engine.").Default("data").StringVar(&e.Path)
+	cmd.Flag("storage.today", "Today's date, such as 2026-05-31, to confirm that the machine's clock is right after a long downtime (pebble engine). "+
+		"If the clock shows this date, it is trusted. Applies to one start.").StringVar(&e.today)
+	cmd.Flag("cassandra.hosts", "Initial contact points of the Cassandra cluster: comma-separated host or host:port, preferably of one data center. The "+
+		"other nodes are discovered.").
 		Default("127.0.0.1:9042").StringsVar(&e.hosts)
-	cmd.Flag("cassandra.keyspace", "Keyspace of the tables.").Default(o.Keyspace).StringVar(&o.Keyspace)
-	cmd.Flag("cassandra.replication", "Copies to keep, where the keyspace is created: a number for every data center, or dc1:3,dc2:3. Default: one a node, at most 3.").StringVar(&o.Replication)
-	cmd.Flag("cassandra.consistency", "How many copies must be written, and are read, before an answer: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").
+	cmd.Flag("cassandra.keyspace", "Cassandra keyspace.").Default(o.Keyspace).StringVar(&o.Keyspace)
+	cmd.Flag("cassandra.replication", "Replication factor of a new keyspace: a number for every data center, or dc1:3,dc2:3. Default: the number of nodes, at most 3.").StringVar(&o.Replication)
+	cmd.Flag("cassandra.consistency", "Consistency level of reads and writes: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").
 		Default(o.Consistency).StringVar(&o.Consistency)
-	cmd.Flag("cassandra.local-dc", "Data center whose nodes are talked to. Default: that of the first host that answers.").StringVar(&o.LocalDC)
-	cmd.Flag("cassandra.username", "User to log in as.").StringVar(&o.Username)
-	cmd.Flag("cassandra.password-file", "File that holds the user's password. Or set the environment variable "+passwordVariable+".").StringVar(&e.passwordFile)
-	cmd.Flag("cassandra.tls", "Encrypt connections.").BoolVar(&o.TLS.Enabled)
-	cmd.Flag("cassandra.tls-ca", "File with the certificates that sign the nodes'. Default: the system's.").StringVar(&o.TLS.CAFile)
-	cmd.Flag("cassandra.tls-cert", "File with the certificate that this process shows.").StringVar(&o.TLS.CertFile)
-	cmd.Flag("cassandra.tls-key", "File with its key.").StringVar(&o.TLS.KeyFile)
-	cmd.Flag("cassandra.tls-server-name", "Name that the nodes' certificates are for. Default: each node's address.").StringVar(&o.TLS.ServerName)
-	cmd.Flag("cassandra.tls-skip-verify", "Take any certificate.").BoolVar(&o.TLS.SkipVerify)
-	cmd.Flag("cassandra.timeout", "How long one request to the cluster may take, its retries included.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
-	cmd.Flag("cassandra.create-schema", "Create the keyspace and the tables that are missing; with --no-cassandra.create-schema, say what is missing and end.").
+	cmd.Flag("cassandra.local-dc", "Data center to connect to. Default: the data center of the first host that responds.").StringVar(&o.LocalDC)
+	cmd.Flag("cassandra.username", "User name for Cassandra.").StringVar(&o.Username)
+	cmd.Flag("cassandra.password-file", "File with the password of that user. Alternatively, set the environment variable "+passwordVariable+".").StringVar(&e.passwordFile)
+	cmd.Flag("cassandra.tls", "Use TLS.").BoolVar(&o.TLS.Enabled)
+	cmd.Flag("cassandra.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
+	cmd.Flag("cassandra.tls-cert", "File with the client certificate of this process.").StringVar(&o.TLS.CertFile)
+	cmd.Flag("cassandra.tls-key", "File with the key of the client certificate.").StringVar(&o.TLS.KeyFile)
+	cmd.Flag("cassandra.tls-server-name", "Server name in the certificates of the nodes. Default: the address of each node.").StringVar(&o.TLS.ServerName)
+	cmd.Flag("cassandra.tls-skip-verify", "Don't verify the certificates of the nodes.").BoolVar(&o.TLS.SkipVerify)
+	cmd.Flag("cassandra.timeout", "Request timeout, including retries.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
+	cmd.Flag("cassandra.create-schema", "Create the keyspace and missing tables. With --no-cassandra.create-schema, list the missing tables and exit.").
 		Default("true").BoolVar(&o.CreateSchema)
 	return e
 }
@@ -68,11 +70,11 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 // Validate checks what the flags were set to, and reads the password.
 func (e *Engine) Validate() error {
 	if e.Kind != EnginePebble && e.Kind != EngineCassandra {
-		return flagError("storage.engine", e.Kind, "unknown engine, must be pebble or cassandra")
+		return flagError("storage.engine", e.Kind, "unknown engine; must be pebble or cassandra")
 	}
 	if e.Kind == EnginePebble {
 		if e.Path == "" {
-			return errors.New("--storage.path must name a directory")
+			return errors.New("--storage.path must be a directory")
 		}
 		if e.today != "" {
 			var err error
@@ -110,7 +112,7 @@ func (e *Engine) readPassword() error {
 	}
 	if e.Cassandra.Username == "" {
 		if e.passwordFile != "" {
-			return flagError("cassandra.password-file", e.passwordFile, "there is no --cassandra.username that it is for")
+			return flagError("cassandra.password-file", e.passwordFile, "--cassandra.username is missing")
 		}
 		e.Cassandra.Password = ""
 	}

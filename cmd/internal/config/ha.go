@@ -25,13 +25,16 @@ type HA struct {
 
 // haFlags declares the flags.
 func haFlags(cmd *kingpin.CmdClause, h *HA) {
-	cmd.Flag("ha.enabled", "Store the samples of one of several replicas of a Prometheus, which are told apart by --ha.replica-label, and leave that label out.").BoolVar(&h.Enabled)
-	cmd.Flag("ha.tenant", "As --ha.enabled, for this tenant only. Can be repeated.").StringsVar(&h.Tenants)
-	cmd.Flag("ha.cluster-label", "External label that the replicas have in common.").Default("cluster").StringVar(&h.ClusterLabel)
-	cmd.Flag("ha.replica-label", "External label that tells the replicas apart.").Default("__replica__").StringVar(&h.ReplicaLabel)
-	cmd.Flag("ha.failover-timeout", "How long the elected replica may not be heard before another is elected. Longer than the time between two requests of a replica.").Default("30s").StringVar(&h.failover)
-	bytesFlag(cmd, "ha.held-bytes", "Maximum number of bytes, on disk, that this process holds of replicas that aren't elected; of one cluster a quarter of it. Above it, they are told to try again.", 1<<30, &h.HeldBytes)
-	cmd.Flag("ha.max-clusters", "Maximum number of clusters of replicas that a tenant may have.").Default("100").IntVar(&h.Clusters)
+	cmd.Flag("ha.enabled", "Deduplicate pairs of Prometheus: store the samples of only one of the replicas, and drop the label --ha.replica-label, "+
+		"which distinguishes them.").BoolVar(&h.Enabled)
+	cmd.Flag("ha.tenant", "Deduplicate pairs of Prometheus as --ha.enabled does, for this tenant only. Repeatable.").StringsVar(&h.Tenants)
+	cmd.Flag("ha.cluster-label", "External label that all replicas of a pair share.").Default("cluster").StringVar(&h.ClusterLabel)
+	cmd.Flag("ha.replica-label", "External label that distinguishes the replicas of a pair.").Default("__replica__").StringVar(&h.ReplicaLabel)
+	cmd.Flag("ha.failover-timeout", "Failover timeout: how long the elected replica may send nothing before another one is elected. Must exceed the interval "+
+		"between two requests of a replica.").Default("30s").StringVar(&h.failover)
+	bytesFlag(cmd, "ha.held-bytes", "Maximum disk space for samples of replicas that are not elected; one cluster may use a quarter of it. Above it, those "+
+		"replicas get an error and retry.", 1<<30, &h.HeldBytes)
+	cmd.Flag("ha.max-clusters", "Maximum number of replica clusters per tenant.").Default("100").IntVar(&h.Clusters)
 }
 
 // On reports whether a tenant's replicas are distinguished.
@@ -44,11 +47,11 @@ func (c *Config) checkHA() error {
 	h := &c.HA
 	for _, l := range []struct{ flag, value string }{{"ha.cluster-label", h.ClusterLabel}, {"ha.replica-label", h.ReplicaLabel}} {
 		if !model.UTF8Validation.IsValidLabelName(l.value) || l.value == model.MetricNameLabel {
-			return flagError(l.flag, l.value, "must be the name of a label")
+			return flagError(l.flag, l.value, "must be a label name")
 		}
 	}
 	if h.ClusterLabel == h.ReplicaLabel {
-		return flagError("ha.replica-label", h.ReplicaLabel, "must not be the label of the cluster")
+		return flagError("ha.replica-label", h.ReplicaLabel, "must differ from the cluster label")
 	}
 	return duration("ha.failover-timeout", h.failover, false, &h.Failover)
 }

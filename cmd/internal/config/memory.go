@@ -142,9 +142,9 @@ func (c *Config) memoryWarnings() []string {
 	if c.HeadBytes+c.CacheBytes <= c.Memory {
 		return nil
 	}
-	text := func(n int64) string { return units.Base2Bytes(n >> 20 << 20).String() }
-	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s are more than --memory.max-bytes=%s: queries are refused before new series are",
-		text(c.HeadBytes), text(c.CacheBytes), text(c.Memory))}
+	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s together exceed --memory.max-bytes=%s: queries will fail before "+
+		"new series are rejected",
+		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory))}
 }
 
 // part rounds down to whole 32 MiB, or to whole MiB where the memory is small, so that --help shows a short number.
@@ -165,7 +165,20 @@ func bound(memory int64) int64 {
 // bytesValue is a flag's number of bytes: plain, or with a unit such as MiB or GiB.
 type bytesValue int64
 
-func (b *bytesValue) String() string { return units.Base2Bytes(*b).String() }
+func (b *bytesValue) String() string { return bytesText(int64(*b)) }
+
+// bytesText returns a size in one unit, rounded to one decimal, as in 5.9GiB.
+func bytesText(n int64) string {
+	for _, unit := range []struct {
+		name string
+		size int64
+	}{{"EiB", 1 << 60}, {"PiB", 1 << 50}, {"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= unit.size {
+			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64), ".0") + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}
 
 // Get implements kingpin.Getter.
 func (b *bytesValue) Get() any { return int64(*b) }
@@ -177,14 +190,19 @@ func (b *bytesValue) Set(s string) error {
 	}
 	n, err := units.ParseBase2Bytes(s)
 	if err != nil {
-		return fmt.Errorf("%q isn't a number of bytes such as 512MiB or 4GiB", s)
+		return fmt.Errorf("%q isn't a size such as 512MiB or 4GiB", s)
 	}
 	*b = bytesValue(n)
 	return nil
 }
 
 func bytesFlag(cmd *kingpin.CmdClause, name, help string, value int64, into *int64) *kingpin.FlagClause {
-	f := cmd.Flag(name, help).Default(units.Base2Bytes(value).String())
+	text := bytesText(value)
+	exact := text
+	if parsed, err := units.ParseBase2Bytes(text); err != nil || int64(parsed) != value {
+		exact = strconv.FormatInt(value, 10) // text is rounded
+	}
+	f := cmd.Flag(name, help).Default(exact).PlaceHolder(text)
 	f.SetValue((*bytesValue)(into))
 	return f
 }

@@ -50,9 +50,12 @@ func (l *sourceList) IsCumulative() bool { return true }
 
 // metadataFlags declares the flags.
 func metadataFlags(cmd *kingpin.CmdClause, m *Metadata) {
-	cmd.Flag("metadata.from", "URL of a Prometheus that is asked every two minutes for type, unit and help of the metrics that it scrapes, such as http://prometheus:9090, or tenant=URL for metrics of a tenant. Can be repeated. For senders of remote write 2.0 without metadata.").
+	cmd.Flag("metadata.from", "URL of a Prometheus from which to fetch metric metadata (type, unit and help) every two minutes, such as "+
+		"http://prometheus:9090, or tenant=URL for the metrics of one tenant. Needed for senders of remote write 2.0 without "+
+		"metadata. Repeatable.").
 		PlaceHolder("URL").SetValue(&m.sources)
-	cmd.Flag(MetadataConfigFlag, "How to log in at the servers of --metadata.from, and whom to trust: Prometheus' HTTP client configuration, as promtool's --http.config.file.").
+	cmd.Flag(MetadataConfigFlag, "Prometheus HTTP client configuration file (as for promtool): how to log in to the servers of --metadata.from, and which "+
+		"certificates to trust.").
 		PlaceHolder("FILE").StringVar(&m.HTTPConfigFile)
 }
 
@@ -66,7 +69,7 @@ func (c *Config) checkMetadata() error {
 		return nil
 	}
 	if c.Target != "all" && c.Target != "write" {
-		return flagError("metadata.from", m.sources.String(), fmt.Sprintf("a process with --target=%s stores nothing that comes in; give it to one with all or write", c.Target))
+		return flagError("metadata.from", m.sources.String(), fmt.Sprintf("a process with --target=%s doesn't receive samples; set it on a process with all or write", c.Target))
 	}
 	return nil
 }

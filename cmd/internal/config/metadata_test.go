@@ -22,7 +22,7 @@ func TestMetadataFlags(t *testing.T) {
 		"--metadata.from=a/b=http://ops:secret@x":                                      "--metadata.from: ",
 		"--metadata.from=http://ops:secret@[":                                          "must be a URL such as",
 		"--metadata.http.config.file=x":                                                "needs --metadata.from",
-		"--metadata.from=http://ops:secret@a --target=read --storage.engine=cassandra": "stores nothing that comes in",
+		"--metadata.from=http://ops:secret@a --target=read --storage.engine=cassandra": "doesn't receive samples; set it on a process with all or write",
 	} {
 		_, _, err := parseRules(t, strings.Fields(flags)...)
 		require.ErrorContains(t, err, told, flags)

@@ -11,14 +11,14 @@ import (
 
 // otlpFlags declares what Prometheus has in the section otlp of its configuration, by the same words.
 func otlpFlags(cmd *kingpin.CmdClause, t *otlp.Translation) {
-	cmd.Flag("otlp.translation-strategy", "What becomes of OpenTelemetry's names, as in Prometheus: one of "+strings.Join(otlp.Strategies(), ", ")+".").
+	cmd.Flag("otlp.translation-strategy", "How OTLP metric and label names are translated, as in Prometheus: one of "+strings.Join(otlp.Strategies(), ", ")+".").
 		Default(otlp.Strategies()[0]).StringVar(&t.Strategy)
-	cmd.Flag("otlp.promote-resource-attribute", "Resource attribute that becomes a label of every series of OTLP. Can be repeated.").StringsVar(&t.PromoteResourceAttributes)
-	cmd.Flag("otlp.promote-all-resource-attributes", "Make labels of all resource attributes.").BoolVar(&t.PromoteAllResourceAttributes)
-	cmd.Flag("otlp.ignore-resource-attribute", "Resource attribute that isn't promoted, where all are. Can be repeated.").StringsVar(&t.IgnoreResourceAttributes)
-	cmd.Flag("otlp.keep-identifying-resource-attributes", "Keep service.name, service.namespace and service.instance.id in target_info.").BoolVar(&t.KeepIdentifyingResourceAttributes)
-	cmd.Flag("otlp.convert-histograms-to-nhcb", "Store explicit histograms of OTLP as native histograms with custom buckets.").BoolVar(&t.ConvertHistogramsToNHCB)
-	cmd.Flag("otlp.promote-scope-metadata", "Make labels of a scope's name, version, schema URL and attributes.").BoolVar(&t.PromoteScopeMetadata)
+	cmd.Flag("otlp.promote-resource-attribute", "OTLP resource attribute to promote to a label on every series. Repeatable.").StringsVar(&t.PromoteResourceAttributes)
+	cmd.Flag("otlp.promote-all-resource-attributes", "Promote all OTLP resource attributes to labels.").BoolVar(&t.PromoteAllResourceAttributes)
+	cmd.Flag("otlp.ignore-resource-attribute", "With --otlp.promote-all-resource-attributes: resource attribute not to promote. Repeatable.").StringsVar(&t.IgnoreResourceAttributes)
+	cmd.Flag("otlp.keep-identifying-resource-attributes", "Keep the attributes service.name, service.namespace and service.instance.id in target_info.").BoolVar(&t.KeepIdentifyingResourceAttributes)
+	cmd.Flag("otlp.convert-histograms-to-nhcb", "Convert explicit-bucket histograms of OTLP to native histograms with custom buckets.").BoolVar(&t.ConvertHistogramsToNHCB)
+	cmd.Flag("otlp.promote-scope-metadata", "Promote the name, version, schema URL and attributes of OTLP scopes to labels.").BoolVar(&t.PromoteScopeMetadata)
 }
 
 func (c *Config) checkOTLP() error {

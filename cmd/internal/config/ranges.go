@@ -146,7 +146,7 @@ func (r valueRange) mustBe() string {
 func (r valueRange) text(v float64) string {
 	switch r.kind {
 	case sized:
-		return units.Base2Bytes(v).String()
+		return bytesText(int64(v))
 	case lasting:
 		return model.Duration(v).String()
 	case brief:

@@ -30,7 +30,7 @@ func TestRelabelFile(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"write_relabel_configs: [{action: burn}]":          "burn",
-		strings.Repeat("# much\n", relabeling.MaxFile/7+1): "are read",
+		strings.Repeat("# much\n", relabeling.MaxFile/7+1): "the maximum is",
 	} {
 		write(text)
 		_, err = c.LoadRelabeling()

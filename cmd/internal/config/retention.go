@@ -32,11 +32,11 @@ func (r Retention) String() string {
 
 func describeKeep(k storage.Keep) string {
 	if k.Raw == 0 {
-		return "for ever"
+		return "forever"
 	}
 	words := func(d time.Duration) string {
 		if d == 0 {
-			return "for ever"
+			return "forever"
 		}
 		return model.Duration(d).String()
 	}
@@ -65,10 +65,10 @@ const (
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
-	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(&t.raw)
-	cmd.Flag("retention.5m", "How long 5m rollups are kept. Default: 1y, or as long as raw samples.").StringVar(&t.fiveMinutes)
-	cmd.Flag("retention.1h", "How long 1h rollups are kept. Default: 5y, or as long as 5m rollups.").StringVar(&t.oneHour)
-	cmd.Flag("retention.file", "YAML file with the retention of tenants, and of classes of series. Default: there are none.").StringVar(&t.file)
+	cmd.Flag("retention.raw", "Retention of raw samples, such as 30d or 1y. 0 keeps them forever.").Default("30d").StringVar(&t.raw)
+	cmd.Flag("retention.5m", "Retention of 5m rollups. Default: 1y, or the retention of raw samples if that is longer.").StringVar(&t.fiveMinutes)
+	cmd.Flag("retention.1h", "Retention of 1h rollups. Default: 5y, or the retention of 5m rollups if that is longer.").StringVar(&t.oneHour)
+	cmd.Flag("retention.file", "YAML file with retentions per tenant and per class of series. Default: none.").StringVar(&t.file)
 }
 
 // RetentionFlags declares the retention for a command that needs no more of a server's flags. The returned
@@ -84,7 +84,7 @@ func (t *retentionText) parse() (r Retention, err error) {
 		return r, err
 	}
 	if r.Raw > 0 && r.Raw < 24*time.Hour {
-		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples for ever")
+		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples forever")
 	}
 	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention, "raw samples", r.Raw); err != nil {
 		return r, err
@@ -108,9 +108,9 @@ func coarser(flag, text string, usual time.Duration, of string, kept time.Durati
 	}
 	switch {
 	case kept == 0 && d != 0:
-		return 0, flagError(flag, text, of+" are kept for ever, so these must be, too: 0")
+		return 0, flagError(flag, text, "must be 0, because "+of+" are kept forever")
 	case d != 0 && d < kept:
-		return 0, flagError(flag, text, "must not be shorter than that of "+of+", "+model.Duration(kept).String())
+		return 0, flagError(flag, text, "must not be shorter than the retention of "+of+", "+model.Duration(kept).String())
 	}
 	return d, nil
 }

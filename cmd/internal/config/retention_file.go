@@ -68,7 +68,7 @@ func (r *Retention) loadRetentionFile(name string) error {
 		return flagError("retention.file", name, oneLine(err))
 	}
 	if len(text) > maxRetentionFile {
-		return flagError("retention.file", name, "is larger than 1MiB")
+		return flagError("retention.file", name, "is larger than 1 MiB")
 	}
 	if err := r.parseFile(text); err != nil {
 		return flagError("retention.file", name, oneLine(err))
@@ -100,7 +100,7 @@ func (r *Retention) parseFile(text []byte) error {
 		r.Tenants[name] = keep
 	}
 	if n := len(file.Classes); n > storage.MaxClasses {
-		return fmt.Errorf("there are %d classes, at most %d can be", n, storage.MaxClasses)
+		return fmt.Errorf("has %d classes; the maximum is %d", n, storage.MaxClasses)
 	}
 	for i := range file.Classes {
 		c, err := file.Classes[i].parse(*r)
@@ -108,7 +108,7 @@ func (r *Retention) parseFile(text []byte) error {
 			return err
 		}
 		if slices.ContainsFunc(r.Classes, func(x storage.Class) bool { return x.Name == c.Name }) {
-			return fmt.Errorf("two classes are named %q", c.Name)
+			return fmt.Errorf("the class name %q is used twice", c.Name)
 		}
 		r.Classes = append(r.Classes, c)
 	}
@@ -139,13 +139,13 @@ func sortedKeys[T any](m map[string]T) []string {
 // what they are made of.
 func (t retentionFields) parse(usual Retention) (keep storage.Keep, err error) {
 	if t.Raw == "" {
-		return keep, errors.New("raw is missing: how long samples are kept, such as 7d")
+		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")
 	}
 	if keep.Raw, err = fileDuration("raw", t.Raw); err != nil {
 		return keep, err
 	}
 	if keep.Raw > 0 && keep.Raw < 24*time.Hour {
-		return keep, fmt.Errorf("raw: %s must be at least 1d, or 0 to keep samples for ever", t.Raw)
+		return keep, fmt.Errorf("raw: %s must be at least 1d, or 0 to keep samples forever", t.Raw)
 	}
 	if keep.FiveMinutes, err = coarserInFile("5m", t.FiveMinutes, usual.FiveMinutes, "raw", keep.Raw); err != nil {
 		return keep, err
@@ -166,7 +166,7 @@ func coarserInFile(key, text string, usual time.Duration, finerKey string, finer
 	case err != nil:
 		return 0, err
 	case d != 0 && (finer == 0 || d < finer):
-		kept := "for ever"
+		kept := "forever"
 		if finer > 0 {
 			kept = model.Duration(finer).String()
 		}
@@ -178,7 +178,7 @@ func coarserInFile(key, text string, usual time.Duration, finerKey string, finer
 func fileDuration(key, text string) (time.Duration, error) {
 	d, err := model.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q must be a duration such as 30d or 1y, or 0 for ever", key, text)
+		return 0, fmt.Errorf("%s: %q must be a duration such as 30d or 1y, or 0 to keep samples forever", key, text)
 	}
 	return time.Duration(d), nil
 }
@@ -186,7 +186,7 @@ func fileDuration(key, text string) (time.Duration, error) {
 func (t *classText) parse(usual Retention) (storage.Class, error) {
 	c := storage.Class{Name: t.Name}
 	if !className.MatchString(t.Name) {
-		return c, fmt.Errorf("class %q: a name is 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
+		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
 	}
 	var selectors []string
 	switch t.Match.Kind {
@@ -198,7 +198,7 @@ func (t *classText) parse(usual Retention) (storage.Class, error) {
 		}
 	}
 	if len(selectors) == 0 {
-		return c, fmt.Errorf("class %q: match is missing: a selector such as '{job=\"ci\"}', or a list of them", t.Name)
+		return c, fmt.Errorf(`class %q: match is missing; set a selector such as '{job="ci"}', or a list of selectors`, t.Name)
 	}
 	for _, text := range selectors {
 		ms, err := parseSelector(text)
@@ -217,7 +217,7 @@ func (t *classText) parse(usual Retention) (storage.Class, error) {
 	return c, nil
 }
 
-var errMatchesAll = errors.New("takes every series: that is what --retention.raw, --retention.5m and --retention.1h are for")
+var errMatchesAll = errors.New("matches every series; use --retention.raw, --retention.5m and --retention.1h instead")
 
 func parseSelector(text string) ([]*labels.Matcher, error) {
 	return promql.NewParser(parser.Options{}).ParseMetricSelector(text)

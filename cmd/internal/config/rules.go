@@ -30,11 +30,12 @@ type Rules struct {
 
 // rulesFlags declares the flags.
 func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
-	cmd.Flag("rule.files", "Rule files of Prometheus, as a pattern such as rules/*.yml, or tenant=rules/*.yml for those of a tenant. Can be repeated. Read again by SIGHUP and POST /-/reload.").StringsVar(&r.files)
-	cmd.Flag("rule.evaluation-interval", "How often groups of rules are evaluated that don't say it themselves.").Default("1m").StringVar(&r.interval)
-	cmd.Flag("rule.external-label", "Label name=value that alerts get which are sent, and that templates in rules know as an external label. Can be repeated.").StringsVar(&r.external)
-	cmd.Flag("alertmanager.url", "URL of an Alertmanager that gets alerts; it may hold user:password. Can be repeated.").SetValue(&r.alertmanagers)
-	cmd.Flag("alertmanager.bearer-token-file", "File with a token that is shown to Alertmanagers whose URL has no user.").StringVar(&r.BearerFile)
+	cmd.Flag("rule.files", "Prometheus rule files to evaluate: a pattern such as rules/*.yml, or tenant=rules/*.yml for the rules of one tenant. "+
+		"Repeatable. Reloaded on SIGHUP and POST /-/reload.").StringsVar(&r.files)
+	cmd.Flag("rule.evaluation-interval", "Evaluation interval of rule groups that don't set one.").Default("1m").StringVar(&r.interval)
+	cmd.Flag("rule.external-label", "External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule templates. Repeatable.").StringsVar(&r.external)
+	cmd.Flag("alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.").SetValue(&r.alertmanagers)
+	cmd.Flag("alertmanager.bearer-token-file", "File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
 }
 
 // urlList are URLs of a flag that is shown without passwords.
@@ -81,7 +82,7 @@ func (c *Config) checkRules() error {
 			return flagError("rule.external-label", text, "must be name=value")
 		}
 		if _, twice := external[name]; twice {
-			return flagError("rule.external-label", text, "this label has a value already")
+			return flagError("rule.external-label", text, "the label already has a value")
 		}
 		external[name] = value
 	}
@@ -93,7 +94,7 @@ func (c *Config) checkRules() error {
 	}
 	r.Alertmanagers = r.alertmanagers
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
-		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, and so can't evaluate rules; give it to one with all or read", c.Target))
+		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
 	}
 	return nil
 }

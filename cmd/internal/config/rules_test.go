@@ -39,8 +39,8 @@ func TestRulesFlags(t *testing.T) {
 	require.NotContains(t, shown, "secret")
 
 	for flags, told := range map[string]string{
-		"--rule.files=":                                                "no files are named",
-		"--rule.files=a/b=c.yml":                                       "must be tenant=glob",
+		"--rule.files=":                                                "the pattern is empty",
+		"--rule.files=a/b=c.yml":                                       "must be tenant=pattern, or a pattern without =",
 		"--rule.evaluation-interval=0s":                                "from 1s to 1y",
 		"--rule.evaluation-interval=10ms":                              "from 1s to 1y",
 		"--rule.external-label=zone":                                   "must be name=value",
@@ -56,5 +56,5 @@ func TestRulesFlags(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "secret")
 	_, _, err = parseRules(t, "--rule.external-label=a=1", "--rule.external-label=a=2")
-	require.ErrorContains(t, err, "has a value already")
+	require.ErrorContains(t, err, "the label already has a value")
 }

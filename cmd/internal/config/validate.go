@@ -83,7 +83,7 @@ func (c *Config) checkExternalURL() error {
 		return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org")
 	}
 	if strings.Trim(u.Path, "/") != "" {
-		return flagError("web.external-url", c.externalURL, "must have no path: Cassia serves at the root")
+		return flagError("web.external-url", c.externalURL, "must have no path, because Cassia is served at the root")
 	}
 	u.Path = ""
 	c.ExternalURL = u
@@ -100,7 +100,7 @@ func (c *Config) checkStorage() error {
 		return flagError("target", c.Target, "must be all, write, read or downsample")
 	}
 	if c.Target != "all" && c.Kind == EnginePebble {
-		return flagError("target", c.Target, "a directory belongs to one process, which must do all; see --storage.engine=cassandra")
+		return flagError("target", c.Target, "a data directory allows only one process, which must be all; to share a store, use --storage.engine=cassandra")
 	}
 	c.AnySettings = c.slot == "" && c.Partitions == 0
 	if c.slot == "" {
@@ -154,7 +154,7 @@ func duration(flag, value string, zero bool, into *time.Duration) error {
 		return flagError(flag, value, "must be a duration such as 90s, 15m, 2h, 30d or 1y")
 	}
 	if d == 0 && !zero {
-		return flagError(flag, value, "must be longer than 0")
+		return flagError(flag, value, "must be greater than 0")
 	}
 	*into = time.Duration(d)
 	return nil

@@ -43,14 +43,15 @@ func Clocks(clocks []Clock) []Finding {
 	first, last := all[0], all[len(all)-1]
 	apart := last.Ahead - first.Ahead
 	if apart <= clockNote {
-		return []Finding{ok("no clock of a node, a process or this machine is more than %s off the others", about(clockNote))}
+		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s", about(clockNote))}
 	}
-	f := Finding{Note, fmt.Sprintf("the clock of %s is %s ahead of that of %s", last.Who, about(apart), first.Who),
-		"samples more than 10 minutes ahead of both clocks are rejected, and slots are sealed when a clock says so",
-		"let NTP or PTP set the clocks of all machines: chronyc tracking, or timedatectl"}
+	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who, about(apart), first.Who),
+		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots are sealed",
+		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {
 	case apart > clockError:
-		f.Level, f.Why = Error, "a process whose clock differs from the cluster's by more than 6 h takes no samples; from a day on, samples could be missed"
+		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all samples; from a day on, samples can "+
+			"be missing from queries"
 	case apart > clockWarning:
 		f.Level = Warning
 	}

@@ -29,8 +29,8 @@ type ClusterOptions struct {
 func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	found := reachability(f, o)
 	if f.Replication == nil {
-		return append(found, append(commitlog(f, 0), Finding{Warning, fmt.Sprintf("there is no keyspace %s", o.Keyspace),
-			"nothing is stored yet, or the name is another one", "start `cassia serve`, or make it by hand: cassia schema --cassandra.keyspace=" + o.Keyspace + " | cqlsh"})...)
+		return append(found, append(commitlog(f, 0), Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
+			"nothing is stored yet, or the keyspace has another name", "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" + o.Keyspace + " | cqlsh"})...)
 	}
 	found = append(found, consistency(f, o)...)
 	found = append(found, commitlog(f, needOf("LOCAL_QUORUM", f).copies)...)
@@ -57,30 +57,30 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	schemas, releases = slices.Compact(schemas), slices.Compact(releases)
 	total := len(f.Nodes)
 	if len(down) == 0 {
-		found = append(found, ok("every node of data center %s answers (%d of %d); Cassandra %s", f.Cluster.LocalDC, total, total, strings.Join(releases, ", ")))
+		found = append(found, ok("all nodes of data center %s are up (%d of %d); Cassandra %s", f.Cluster.LocalDC, total, total, strings.Join(releases, ", ")))
 	} else {
 		spare := 0
 		if f.Replication != nil {
 			spare = needOf(o.Consistency, f).survives()
 		}
-		missing := Finding{Warning, fmt.Sprintf("%d of %s don't answer: %s", len(down), plural(total, "node"), listed(down)),
-			"writes and queries go on, for enough copies are elsewhere; of the next nodes to fail, some would stop them",
+		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down), plural(total, "node"), listed(down)),
+			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
 			"nodetool status; the node's system.log"}
 		if total-countUp(f) > spare {
-			missing.Level, missing.Why = Error, "too few copies of some rows can be reached: their writes and queries fail until nodes are back"
+			missing.Level, missing.Why = Error, "too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
 		}
 		found = append(found, missing)
 	}
 	if len(schemas) > 1 {
-		found = append(found, Finding{Warning, fmt.Sprintf("the nodes know %d different schemas", len(schemas)),
-			"requests to a node that lacks a table fail", "nodetool describecluster; restart the nodes that are alone with their version"})
+		found = append(found, Finding{Warning, fmt.Sprintf("the nodes have %d different schema versions", len(schemas)),
+			"requests to a node that is missing a table fail", "nodetool describecluster; restart the nodes whose version differs"})
 	}
 	if len(releases) > 1 {
 		found = append(found, Finding{Note, "the nodes run different releases: " + strings.Join(releases, ", "),
-			"that is for the time of an upgrade only; the schema can't be changed meanwhile", "upgrade the rest"})
+			"mixed releases are only supported during an upgrade, and the schema can't change until it is complete", "upgrade the remaining nodes"})
 	}
 	if len(odd) > 0 {
-		found = append(found, Finding{Note, "some facts are missing: " + listed(odd), "", "grant the user SELECT on keyspace system_views, or look with nodetool"})
+		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "", "grant the user SELECT on the keyspace system_views, or use nodetool"})
 	}
 	return found
 }
@@ -110,26 +110,29 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 		if len(synced) == 0 {
 			return nil // No node answered.
 		}
-		return []Finding{ok("commitlog_sync is %s on every node that answers: acknowledged samples are on its disk", strings.Join(slices.Compact(synced), ", "))}
+		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk", strings.Join(slices.Compact(synced), ", "))}
 	}
 	slices.Sort(periodic)
-	level, why := Warning, "what was acknowledged in up to 10 s before is gone from a node that is killed or loses power; where several do at once, from all copies"
+	level, why := Warning, "when a node is killed or loses power, it loses the last 10 s of acknowledged samples; if nodes fail together, all "+
+		"copies of these samples are lost"
 	if copies <= 1 {
-		level, why = Error, "what was acknowledged in up to 10 s before is gone when the node is killed or loses power, and there is no other copy"
+		level, why = Error, "when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there is no other copy"
 	}
 	return []Finding{{level, "commitlog_sync is periodic on " + listed(periodic), why,
-		"in cassandra.yaml of these nodes, which are then restarted one by one:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms\nand without the line commitlog_sync_period"}}
+		"in cassandra.yaml of these nodes, then restart them one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: " +
+			"10ms\nand remove the line commitlog_sync_period"}}
 }
 
 // whyOption is the purpose of an option of a table.
 var whyOption = map[string]string{
-	"":                  "requests for it fail",
-	"compaction":        "files of the wrong kind are merged: space comes back late or never, and reads open more files",
-	"compaction_window": "files don't expire whole, or there are too many of them; the width is made from --retention.raw, which must be the one that `cassia serve` has",
-	"compression":       "the table takes more room on the disk",
-	"gc_grace_seconds":  "longer: reads pass over more deletes. Shorter: a copy that missed a delete may bring rows back",
-	"read_repair":       "a query may see less than the one before it",
-	"comment":           "Cassia knows the version of the tables by it",
+	"":           "requests to it fail",
+	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open more files",
+	"compaction_window": "files don't expire as a whole, or there are too many of them. The width is computed from --retention.raw, so use the " +
+		"same value as `cassia serve`",
+	"compression":      "the table uses more disk space",
+	"gc_grace_seconds": "if longer, reads scan more tombstones; if shorter, a replica that missed a delete can bring rows back",
+	"read_repair":      "a query may not see samples that an earlier query returned",
+	"comment":          "Cassia reads the version of the tables from it",
 }
 
 // schema reports how the tables differ from those of this release.
@@ -149,7 +152,7 @@ func schema(f *cassandra.Facts) (found []Finding) {
 		found = append(found, Finding{level, fmt.Sprintf("table %s: %s", d.Table, d.What), whyOption[d.Option], do})
 	}
 	if len(found) == 0 {
-		found = append(found, ok("the tables are as this release makes them"))
+		found = append(found, ok("the tables match this release"))
 	}
 	return found
 }
@@ -186,22 +189,22 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		if w.value <= wideMiB {
 			continue
 		}
-		do := fmt.Sprintf("nodetool tablestats %s.%s; which ones it is stands in the system.log of %s: grep 'Writing large partition'", o.Keyspace, w.table, w.node)
+		do := fmt.Sprintf("nodetool tablestats %s.%s; to see which partitions, search the system.log of %s: grep 'Writing large partition'", o.Keyspace, w.table, w.node)
 		switch w.table {
 		case "stage", "defined":
 			do = fmt.Sprintf("cassia schema set-period --partitions=%s", morePartitions(o.Partitions, w.value))
 		case "raw":
-			do += "\nthe rows of a metric are divided anew in the next window; what is there expires as it is"
+			do += "\nthe rows of a metric are split again from the next window on; existing rows expire unchanged"
 		}
 		found = append(found, Finding{Warning, fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
-			fmt.Sprintf("above %d MiB reads, compactions and repairs of a partition take memory and time", wideMiB), do})
+			fmt.Sprintf("above %d MiB, reads, compactions and repairs of a partition need much memory and time", wideMiB), do})
 	}
 	switch {
 	case len(found) > 0 || len(worst) == 0:
 	case worst[0].value <= 1:
-		found = append(found, ok("no partition on a disk is larger than 1 MiB"))
+		found = append(found, ok("no partition is larger than 1 MiB on disk"))
 	default:
-		found = append(found, ok("the largest partition, of table %s, has %.0f MiB", worst[0].table, worst[0].value))
+		found = append(found, ok("the largest partition, in table %s, is %.0f MiB", worst[0].table, worst[0].value))
 	}
 	return found
 }
@@ -210,7 +213,7 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 // doubled some times.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {
-		return "N, with a multiple of what `cassia inspect` shows"
+		return "N, a multiple of the number that `cassia inspect` shows"
 	}
 	n := partitions
 	for ; mib > wideMiB/2 && n < 4096; mib /= 2 {
@@ -224,23 +227,23 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	most := tableMax(f, func(t cassandra.TableFacts) float64 { return t.MaxTombstonesPerRead })
 	for _, w := range most {
 		if w.value >= tooManyTombstones {
-			found = append(found, Finding{Error, fmt.Sprintf("a read of table %s passed over %.0f deleted rows, on %s", w.table, w.value, w.node),
-				"Cassandra refuses reads that pass over 100,000", tombstonesDo(o, w.table)})
+			found = append(found, Finding{Error, fmt.Sprintf("a read of table %s scanned %.0f tombstones, on %s", w.table, w.value, w.node),
+				"Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
 		}
 	}
 	usual := tableMax(f, func(t cassandra.TableFacts) float64 { return t.TombstonesPerRead })
 	for _, w := range usual {
 		if w.value > manyTombstones {
-			found = append(found, Finding{Warning, fmt.Sprintf("one in 100 reads of table %s passes over %.0f deleted rows or more, on %s", w.table, w.value, w.node),
-				"such reads are slow, and from 100,000 on Cassandra refuses them", tombstonesDo(o, w.table)})
+			found = append(found, Finding{Warning, fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s", w.table, w.value, w.node),
+				"such reads are slow, and Cassandra aborts them from 100,000 tombstones on", tombstonesDo(o, w.table)})
 		}
 	}
 	if len(found) == 0 && len(most) > 0 {
-		found = append(found, ok("the most deleted rows that a read passed over are %.0f, in table %s", most[0].value, most[0].table))
+		found = append(found, ok("max tombstones scanned by a read: %.0f, in table %s", most[0].value, most[0].table))
 	}
 	return found
 }
 
 func tombstonesDo(o ClusterOptions, table string) string {
-	return fmt.Sprintf("see that gc_grace_seconds and the compaction are as above, then on every node:\nnodetool compact %s %s", o.Keyspace, table)
+	return fmt.Sprintf("make sure that gc_grace_seconds and the compaction match the findings above, then run on every node:\nnodetool compact %s %s", o.Keyspace, table)
 }

@@ -60,17 +60,17 @@ func TestCluster(t *testing.T) {
 		do          string
 	}{
 		{name: "healthy", facts: facts(3, 3, nil)},
-		{name: "one node", facts: facts(1, 1, nil), level: Note, what: "the cluster is a single node", do: "'dc1': 3}"},
-		{name: "one node down", facts: facts(3, 3, down(1)), level: Warning, what: "1 of 3 nodes don't answer: 10.0.0.2:9042", do: "nodetool status"},
-		{name: "two nodes down", facts: facts(3, 3, down(0, 1)), level: Error, what: "2 of 3 nodes don't answer"},
+		{name: "one node", facts: facts(1, 1, nil), level: Note, what: "the cluster has a single node", do: "'dc1': 3}"},
+		{name: "one node down", facts: facts(3, 3, down(1)), level: Warning, what: "1 of 3 nodes don't respond: 10.0.0.2:9042", do: "nodetool status"},
+		{name: "two nodes down", facts: facts(3, 3, down(0, 1)), level: Error, what: "2 of 3 nodes don't respond"},
 		{name: "down and one copy", facts: facts(3, 1, down(2)), level: Error, what: "1 of 3 nodes"},
-		{name: "one copy on three", facts: facts(3, 1, nil), level: Warning, what: "keeps 1 copy in data center dc1, and consistency LOCAL_QUORUM asks for 1", do: "'dc1': 3}"},
-		{name: "two copies", facts: facts(3, 2, nil), level: Warning, what: "keeps 2 copies in data center dc1, and consistency LOCAL_QUORUM asks for 2", do: "ALTER KEYSPACE ks WITH"},
-		{name: "quorum out of reach", facts: facts(1, 3, nil), level: Error, what: "there are 1 place", do: "LOCAL_QUORUM"},
-		{name: "ONE", facts: facts(3, 3, nil), consistency: "ONE", level: Warning, what: "consistency ONE writes 1 and reads 1 of 3 copies", do: "--cassandra.consistency=LOCAL_QUORUM"},
+		{name: "one copy on three", facts: facts(3, 1, nil), level: Warning, what: "keeps 1 copy in data center dc1, and consistency level LOCAL_QUORUM needs 1", do: "'dc1': 3}"},
+		{name: "two copies", facts: facts(3, 2, nil), level: Warning, what: "keeps 2 copies in data center dc1, and consistency level LOCAL_QUORUM needs 2", do: "ALTER KEYSPACE ks WITH"},
+		{name: "quorum out of reach", facts: facts(1, 3, nil), level: Error, what: "at most 1 can exist", do: "LOCAL_QUORUM"},
+		{name: "ONE", facts: facts(3, 3, nil), consistency: "ONE", level: Warning, what: "consistency level ONE writes 1 and reads 1 of 3 copies", do: "--cassandra.consistency=LOCAL_QUORUM"},
 		{name: "LOCAL_ONE of one copy", facts: facts(1, 1, nil), consistency: "LOCAL_ONE", level: Note, what: "a single node"},
-		{name: "ALL", facts: facts(3, 3, nil), consistency: "ALL", level: Warning, what: "asks for 3", do: "ALTER KEYSPACE"},
-		{name: "THREE of two", facts: facts(3, 2, nil), consistency: "THREE", level: Error, what: "asks for 3"},
+		{name: "ALL", facts: facts(3, 3, nil), consistency: "ALL", level: Warning, what: "needs 3", do: "ALTER KEYSPACE"},
+		{name: "THREE of two", facts: facts(3, 2, nil), consistency: "THREE", level: Error, what: "needs 3"},
 		{name: "copies by replication_factor", facts: facts(3, 3, func(f *cassandra.Facts) {
 			f.Replication = map[string]int{everywhere: 3}
 		})},
@@ -80,14 +80,14 @@ func TestCluster(t *testing.T) {
 			}
 			f.Replication["dc2"] = 3
 		}), consistency: "QUORUM"},
-		{name: "no keyspace", facts: facts(3, 3, func(f *cassandra.Facts) { f.Replication = nil }), level: Warning, what: "there is no keyspace ks", do: "cassia schema --cassandra.keyspace=ks | cqlsh"},
+		{name: "no keyspace", facts: facts(3, 3, func(f *cassandra.Facts) { f.Replication = nil }), level: Warning, what: "the keyspace ks doesn't exist", do: "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=ks | cqlsh"},
 		{name: "periodic", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].CommitlogSync = "periodic" }),
 			level: Warning, what: "commitlog_sync is periodic on 10.0.0.2:9042", do: "commitlog_sync: group\ncommitlog_sync_group_window: 10ms\n"},
 		{name: "periodic and one copy", facts: facts(1, 1, func(f *cassandra.Facts) { f.Nodes[0].CommitlogSync = "periodic" }),
 			level: Error, what: "commitlog_sync is periodic"},
-		{name: "two schemas", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Schema = "t" }), level: Warning, what: "the nodes know 2 different schemas"},
+		{name: "two schemas", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Schema = "t" }), level: Warning, what: "the nodes have 2 different schema versions"},
 		{name: "two releases", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Release = "5.0.5" }), level: Note, what: "5.0.4, 5.0.5"},
-		{name: "facts withheld", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Err = errors.New("no SELECT") }), level: Note, what: "some facts are missing: no SELECT"},
+		{name: "facts withheld", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Err = errors.New("no SELECT") }), level: Note, what: "some information is missing: no SELECT"},
 		{name: "table missing", facts: facts(3, 3, func(f *cassandra.Facts) {
 			f.Differences = []cassandra.Difference{{Table: "raw", What: "the table is missing", Do: "run it"}}
 		}), level: Error, what: "table raw: the table is missing", do: "run it"},
@@ -99,9 +99,9 @@ func TestCluster(t *testing.T) {
 		{name: "wide raw", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[0].Tables[1].MaxPartitionMiB = 101 }),
 			level: Warning, what: "table raw has a partition of 101 MiB", do: "tablestats ks.raw"},
 		{name: "tombstones", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].TombstonesPerRead = 1200 }),
-			level: Warning, what: "one in 100 reads of table stage passes over 1200 deleted rows", do: "nodetool compact ks stage"},
+			level: Warning, what: "1 in 100 reads of table stage scans 1200 tombstones or more, on", do: "nodetool compact ks stage"},
 		{name: "refused reads", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].MaxTombstonesPerRead = 100_001 }),
-			level: Error, what: "a read of table stage passed over 100001 deleted rows"},
+			level: Error, what: "a read of table stage scanned 100001 tombstones, on"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.consistency == "" {
@@ -134,9 +134,9 @@ func TestClocks(t *testing.T) {
 	}{
 		{"alike", []Clock{{"node a", 500 * time.Millisecond, 0}, {"node b", -400 * time.Millisecond, 0}}, OK, "1.0 s"},
 		{"off by no more than the error", []Clock{{"node a", 3 * time.Second, 2500 * time.Millisecond}}, OK, ""},
-		{"some seconds", []Clock{{"node a", 3 * time.Second, time.Second}}, Note, "the clock of node a is 2.0 s ahead of that of this machine"},
-		{"apart from one another", []Clock{{"node a", 800 * time.Millisecond, 0}, {"process b", -800 * time.Millisecond, 0}}, Note, "node a is 1.6 s ahead of that of process b"},
-		{"minutes", []Clock{{"process a", -5 * time.Minute, 0}}, Warning, "this machine is 5 min ahead of that of process a"},
+		{"some seconds", []Clock{{"node a", 3 * time.Second, time.Second}}, Note, "the clock of node a is 2.0 s fast compared to the clock of this machine"},
+		{"apart from one another", []Clock{{"node a", 800 * time.Millisecond, 0}, {"process b", -800 * time.Millisecond, 0}}, Note, "node a is 1.6 s fast compared to the clock of process b"},
+		{"minutes", []Clock{{"process a", -5 * time.Minute, 0}}, Warning, "this machine is 5 min fast compared to the clock of process a"},
 		{"hours", []Clock{{"node a", 7 * time.Hour, 0}}, Error, "7 h"},
 		{"days", []Clock{{"node a", -72 * time.Hour, 0}}, Error, "3 d"},
 	} {

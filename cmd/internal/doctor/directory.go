@@ -36,12 +36,12 @@ var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
 	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes", engine.R1hPages.Name: "buckets of an hour",
 	engine.Stage.Name: unsealed, engine.Pending.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
-	pebble.SpaceLog: "log", pebble.SpaceFree: "given back soon", pebble.SpaceOther: "other files",
+	pebble.SpaceLog: "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
 }
 
 const (
-	unsealed = "samples that aren't sealed"
-	names    = "names, marks and settings"
+	unsealed = "unsealed samples"
+	names    = "names, seal records and settings"
 )
 
 // Space lists the parts of a directory's bytes, the greatest first.
@@ -57,7 +57,7 @@ func Space(space map[string]int64) Finding {
 			parts = append(parts, of+" "+bytesText(sums[of]))
 		}
 	}
-	return ok("of %s on the disk are: %s", bytesText(all), strings.Join(parts, ", "))
+	return ok("%s on disk: %s", bytesText(all), strings.Join(parts, ", "))
 }
 
 const (
@@ -87,13 +87,13 @@ func LevelOf(free, total int64) Level {
 
 // Directory looks at the room that is left.
 func Directory(d DirectoryFacts) Finding {
-	what := fmt.Sprintf("%s holds %s", d.Path, bytesText(d.Bytes))
+	what := fmt.Sprintf("%s uses %s", d.Path, bytesText(d.Bytes))
 	if d.Total == 0 {
-		return ok("%s; how much room is left isn't known on this system", what)
+		return ok("%s; the free disk space can't be determined on this system", what)
 	}
-	what += fmt.Sprintf("; %s of %s are free", bytesText(d.Free), bytesText(d.Total))
-	f := Finding{OK, what, "below 512 MiB no samples are taken, and merging files needs room of its own",
-		"give the file system more room, or keep less: --retention.raw"}
+	what += fmt.Sprintf("; %s of %s free", bytesText(d.Free), bytesText(d.Total))
+	f := Finding{OK, what, "below 512 MiB of free space no samples are accepted, and compaction needs free space too",
+		"enlarge the file system, or shorten the retention: --retention.raw"}
 	if f.Level = LevelOf(d.Free, d.Total); f.Level == OK {
 		return ok("%s", what)
 	}

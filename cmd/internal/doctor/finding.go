@@ -35,7 +35,7 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 func (l *Level) UnmarshalText(text []byte) error {
 	at := slices.Index(levelNames[:], string(text))
 	if at < 0 {
-		return fmt.Errorf("%q is no level of a finding", text)
+		return fmt.Errorf("%q is not a level of a finding", text)
 	}
 	*l = Level(at)
 	return nil

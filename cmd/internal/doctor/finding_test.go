@@ -43,7 +43,7 @@ ok       all is well
 	var read struct{ Findings []Finding }
 	require.NoError(t, json.Unmarshal(asJSON.Bytes(), &read))
 	require.Equal(t, findings[:2], read.Findings)
-	require.ErrorContains(t, json.Unmarshal([]byte(`{"level":"grave"}`), new(Finding)), `"grave" is no level of a finding`)
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"level":"grave"}`), new(Finding)), `"grave" is not a level of a finding`)
 }
 
 func TestAbout(t *testing.T) {

@@ -48,7 +48,7 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 
 func periods(c *inspect.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
-	text := fmt.Sprintf("the store was created %s, %s with sealed data: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
+	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
 	if from := time.UnixMilli(last.FromMS); len(c.Periods) > 1 && from.After(o.Now) {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
@@ -61,40 +61,41 @@ func copied(c *inspect.Condition) []Finding {
 		return nil
 	}
 	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
-		"it and the store that was backed up count as one store in a destination of backups: each pushes out the other's",
-		"while the other one is used, back this one up to another destination: --backup.to, --to"}}
+		"in a backup destination, this store and the original count as one, so backups of one replace backups of the other",
+		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
 // pages looks at whether a keyspace of an earlier release has pages.
 func pages(c *inspect.Condition, o StoreOptions) Finding {
 	if c.Pages {
-		return ok("rows of new series are written in pages")
+		return ok("new series are stored in pages")
 	}
-	return Finding{Warning, "rows of new series aren't written in pages, for an earlier release made the keyspace",
-		"short-lived series take twice the work of sealing, and more disk",
-		"once every process and command is of this release: cassia schema use-pages " + o.Flags}
+	return Finding{Warning, "new series aren't stored in pages, because an earlier release created the keyspace",
+		"sealing short-lived series takes twice the work, and they use more disk space",
+		"run after all processes and commands have been upgraded to this release: cassia schema use-pages " + o.Flags}
 }
 
 // clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.
 func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
-		off, way := o.Now.Sub(c.ClockSeen), "ahead of"
+		off, way := o.Now.Sub(c.ClockSeen), "after"
 		if off < 0 {
-			off, way = -off, "behind"
+			off, way = -off, "before"
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("this machine's clock is %s %s what the store saw last, %s", about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
-			"`cassia serve` doesn't believe it, and removes nothing, until it has run for a while",
-			"look whether the clock is right; if it is, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
+		found = append(found, Finding{Warning, fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
+			about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
+			"`cassia serve` does not trust the clock, and deletes nothing, until it has run for a while",
+			"check the clock; if it is right, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
 	}
 	if !c.DroppedAhead.IsZero() {
-		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were dropped by a clock that was ahead", c.DroppedAhead.UTC().Format(time.RFC3339)),
-			"they can't be written again: samples that are sent of the times before are answered with 503, and samples after them are stored",
-			"restore a backup from before that, or start with an empty directory; else wait until then"})
+		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast", c.DroppedAhead.UTC().Format(time.RFC3339)),
+			"samples before that time can't be stored again and are rejected with 503; samples after it are stored",
+			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until that time"})
 	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
-			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) isn't believed", p.Name, p.Target),
-				"it takes no samples, seals nothing and removes nothing; others do its work", "set that machine's clock"})
+			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) is untrusted", p.Name, p.Target),
+				"the process rejects samples, and doesn't seal or delete anything; other processes do its work", "synchronize the clock of that machine"})
 		}
 	}
 	return found
@@ -117,25 +118,25 @@ func processes(c *inspect.Condition) (found []Finding) {
 		}
 	}
 	if len(quiet) > 0 {
-		found = append(found, Finding{Note, "not heard of any more: " + listed(quiet), "they ended, hang, or can't reach the cluster", "look whether they should be running"})
+		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet), "these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
 	}
 	if len(alive) == 0 {
-		return append(found, Finding{Warning, "no process is heard of", "nothing is taken, answered or sealed", "start `cassia serve`"})
+		return append(found, Finding{Warning, "no running process was found", "no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
 	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
-	for target, misses := range map[string]string{"write": "takes samples", "read": "answers queries", "downsample": "seals: what is written stays in memory and in the stage"} {
+	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries", "downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
-			found = append(found, Finding{Warning, "no process with --target=" + target + " is heard of", "nobody " + misses, "start `cassia serve --target=" + target + "`"})
+			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", "no process " + misses, "start `cassia serve --target=" + target + "`"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
 	slices.Sort(versions)
 	if versions = slices.Compact(versions); len(versions) > 1 {
-		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions), "that is for the time of an upgrade only", "upgrade the rest"})
+		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions), "mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
 	}
 	if len(c.Keeps) > 1 {
-		found = append(found, Finding{Note, "processes are started with different retentions: " + strings.Join(c.Keeps, "; "),
-			"what any of them keeps is kept, until two hours after it was heard last", "give all of them the same --retention flags and file"})
+		found = append(found, Finding{Note, "processes use different retentions: " + strings.Join(c.Keeps, "; "),
+			"the longest retention applies, until two hours after the last heartbeat of its process", "set the same --retention flags and file on all processes"})
 	}
 	return found
 }
@@ -160,11 +161,11 @@ func leases(c *inspect.Condition) []Finding {
 		}
 	}
 	if len(without) == 0 {
-		return []Finding{ok("%s of the work, each owned by one of the processes that seal (%d)", plural(len(c.Leases), "partition"), workers)}
+		return []Finding{ok("%s, each owned by one of the processes that seal (%d)", plural(len(c.Leases), "partition"), workers)}
 	}
-	return []Finding{{Warning, fmt.Sprintf("%d of %s have no living owner: %s", len(without), plural(len(c.Leases), "partition"), listed(without)),
-		"their slots aren't sealed; another process takes them within seconds, so look again",
-		"if it stays so: the logs of the processes that seal, for the word leases"}}
+	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without), plural(len(c.Leases), "partition"), listed(without)),
+		"their slots aren't sealed; another process normally takes them over within seconds, so check again",
+		"if this persists, search the logs of the processes that seal for the word leases"}}
 }
 
 // waiting looks at what should have been sealed by now.
@@ -179,15 +180,17 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 			lag = max(lag, behind)
 		}
 	}
-	all := fmt.Sprintf("%s, counted once a partition, hold samples that aren't sealed", plural(len(c.Waiting), "slot"))
+	all := fmt.Sprintf("%s with unsealed samples, counted once per partition", plural(len(c.Waiting), "slot"))
 	if due == 0 {
-		return []Finding{ok("%s; none of them is due", all)}
+		return []Finding{ok("%s; 0 are due", all)}
 	}
-	f := Finding{OK, fmt.Sprintf("%s; %d of them (%s) are due, the oldest for %s", all, due, plural(len(slots), "slot"), about(lag)),
-		"unsealed samples are in the memory of every process that answers queries, and are read again at every start",
-		"look at the processes that seal: their logs for \"sealing failed\", cassia_downsample_lag_seconds and cassia_downsample_failures_total on /metrics;\nmore of them divide the work: cassia serve --target=downsample"}
+	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due, plural(len(slots), "slot"), about(lag)),
+		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
+		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
+			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve --target=downsample"}
 	if !o.Shared {
-		f.Do = "`cassia serve` seals it within minutes of its start; then look at its log for \"sealing failed\", and at cassia_downsample_lag_seconds on /metrics"
+		f.Do = "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at " +
+			"cassia_downsample_lag_seconds on /metrics"
 	}
 	switch {
 	case lag > lagError:
@@ -203,23 +206,24 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 // damaged names what can't be read.
 func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
-		text := fmt.Sprintf("%s of slots that are over: none is damaged", plural(c.Verified, "staged blob"))
+		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
 		if c.Unverified {
-			text += ", there are more"
+			text += "; not all were verified"
 		}
-		return []Finding{ok("%s; `cassia check` verifies everything", text)}
+		return []Finding{ok("%s; `cassia check` verifies all data", text)}
 	}
 	var names []string
 	for i := range c.Damaged {
 		names = append(names, c.Damaged[i].String())
 	}
-	do := "cassia check " + o.Flags + "   # names all that is damaged"
+	do := "cassia check " + o.Flags + "   # lists all damage"
 	if d := c.Damaged[0]; o.Shared {
-		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if a copy on another node is whole\nto give its samples up: DELETE FROM %s.stage WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
+		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if another node has an undamaged copy\nto discard the samples: DELETE FROM %s.stage "+
+			"WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
 			o.Keyspace, o.Keyspace, d.Slot, d.Partition, d.Writer, d.Seq)
 	}
 	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), listed(names)),
-		"their samples are missing from answers, which say so; the rows stay and are never sealed", do}}
+		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
 }
 
 // unreadable names what of the files is damaged, where a directory is looked at.
@@ -228,13 +232,13 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 		return nil
 	}
 	if c.Unreadable == 0 {
-		return []Finding{ok("%s, %d bytes: every block is as it was written", plural(c.Files, "file"), c.FileBytes)}
+		return []Finding{ok("%s, %d bytes: every block matches its checksum", plural(c.Files, "file"), c.FileBytes)}
 	}
 	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), listed(c.Problems)),
-		"the bytes on the disk aren't those that were written: answers lack what was there, and say so; the disk may damage more",
-		"cassia check " + o.Flags + "   # names the metrics and times\n" +
-			"cassia restore --damaged --from=BACKUPS " + o.Flags + "   # mends it from a backup, while no server runs\n" +
-			"look at the disk itself: smartctl -a, dmesg"}}
+		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a failing disk may " +
+			"cause more damage",
+		"cassia check " + o.Flags + "   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
+			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
 // hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
@@ -242,19 +246,19 @@ func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
 		if i == most {
-			return append(found, Finding{Warning, fmt.Sprintf("%d more such", len(c.Hidden)-most), "", "cassia retention lists what there is"})
+			return append(found, Finding{Warning, fmt.Sprintf("%d more hidden ranges", len(c.Hidden)-most), "", "list all with cassia retention"})
 		}
 		of := fmt.Sprintf("%s of %q", h.Resolution, h.Tenant)
 		if h.Class != "" {
 			of += fmt.Sprintf(", class %q,", h.Class)
 		}
-		was := "for ever"
+		was := "forever"
 		if h.Was > 0 {
 			was = "for " + about(h.Was)
 		}
 		found = append(found, Finding{Warning, fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly), h.To.UTC().Format(time.DateOnly)),
-			fmt.Sprintf("it was kept %s; it goes for good from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
-			"nothing, if that is meant; else start the server with the longer retention before then: all of it is shown again"})
+			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
+			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
 	}
 	return found
 }
@@ -274,17 +278,17 @@ func expired(c *inspect.Condition) (found []Finding) {
 		}
 	}
 	if len(undropped) > 0 {
-		found = append(found, Finding{Warning, fmt.Sprintf("%s past their retention are not dropped, the oldest since %s", plural(len(undropped), "window"), since.UTC().Format(time.DateOnly)),
-			"queries don't show them, but they take room on the disk and time to list",
-			"the process that seals partition 0 drops them: see that one runs, and that its --retention.raw is what was given here"})
+		found = append(found, Finding{Warning, fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"), since.UTC().Format(time.DateOnly)),
+			"queries don't return them, but they use disk space and slow down listings",
+			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw matches the one set here"})
 	}
 	if len(leftover) > 0 {
-		found = append(found, Finding{Note, fmt.Sprintf("%s past their retention still have rows", plural(len(leftover), "window")),
-			"each row keeps the time to live that it was written with, by a longer retention then; queries don't show them",
-			"nothing: they go when that is over. Written with --retention.raw=0 they never do"})
+		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows", plural(len(leftover), "window")),
+			"rows keep the TTL they were written with, which was longer; queries don't return them",
+			"nothing: the rows expire when their TTL ends; rows written with --retention.raw=0 never do"})
 	}
 	if len(found) == 0 {
-		found = append(found, ok("no window is past its retention and still there"))
+		found = append(found, ok("all windows past the retention are deleted"))
 	}
 	return found
 }

@@ -55,14 +55,14 @@ func TestStore(t *testing.T) {
 		{name: "a copy", change: func(c *inspect.Condition) { c.RestoredFrom = "20260501T100000Z-1f" },
 			level: Note, what: "the store was restored from the backup 20260501T100000Z-1f", do: "another destination"},
 		{name: "a keyspace of an earlier release", change: func(c *inspect.Condition) { c.Pages = false },
-			level: Warning, what: "rows of new series aren't written in pages", do: "cassia schema use-pages"},
+			level: Warning, what: "new series aren't stored in pages", do: "cassia schema use-pages"},
 		{name: "a slot settles", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
 		{name: "a slot is due", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
 		{name: "behind", change: func(c *inspect.Condition) {
 			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
 		},
-			level: Warning, what: "3 slots, counted once a partition, hold samples that aren't sealed; 2 of them (1 slot) are due, the oldest for 5 h", do: "cassia_downsample_lag_seconds"},
-		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest for 2 d"},
+			level: Warning, what: "3 slots with unsealed samples, counted once per partition; 2 (1 slot) overdue, the oldest by 5 h", do: "cassia_downsample_lag_seconds"},
+		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest by 2 d"},
 		{name: "late data that just came", change: func(c *inspect.Condition) {
 			c.Waiting = append(c.Waiting, inspect.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
 		}},
@@ -76,7 +76,7 @@ func TestStore(t *testing.T) {
 			c.Damaged = []inspect.DamagedRow{{Slot: 7, Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum")}}
 		}, level: Error, what: "1 staged blob can't be read: stage: slot 7, partition 3, writer ab, seq 5: checksum",
 			do: "DELETE FROM ks.stage WHERE slot = 7 AND partition = 3 AND writer = 0xab AND seq = 5;"},
-		{name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning, what: "no process is heard of", do: "cassia serve"},
+		{name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning, what: "no running process was found", do: "cassia serve"},
 		{name: "nobody seals", change: func(c *inspect.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
 			level: Warning, what: "no process with --target=downsample", do: "cassia serve --target=downsample"},
 		{name: "roles apart", change: func(c *inspect.Condition) {
@@ -88,7 +88,7 @@ func TestStore(t *testing.T) {
 		}},
 		{name: "one hangs", change: func(c *inspect.Condition) {
 			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
-		}, level: Note, what: "not heard of any more: host9 (all) since 60.0 s"},
+		}, level: Note, what: "no heartbeat: host9 (all) since 60.0 s"},
 		{name: "a command has ended", change: func(c *inspect.Condition) {
 			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "a command", Target: "read"}})
 		}},
@@ -98,16 +98,16 @@ func TestStore(t *testing.T) {
 		{name: "one has ended", change: func(c *inspect.Condition) {
 			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
-		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
-		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
+		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no running owner: 2", do: "leases"},
+		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no running owner: 2"},
 		{name: "retentions", change: func(c *inspect.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
 		{name: "versions", change: func(c *inspect.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
-		{name: "not dropped", change: func(c *inspect.Condition) {
+		{name: "past the retention not deleted, the oldest since", change: func(c *inspect.Condition) {
 			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}
-		}, level: Warning, what: "1 window past their retention are not dropped, the oldest since 2026-04-30", do: "--retention.raw"},
+		}, level: Warning, what: "1 window past the retention not deleted, the oldest since 2026-04-30", do: "--retention.raw"},
 		{name: "leftovers", change: func(c *inspect.Condition) {
 			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true}}
-		}, level: Note, what: "1 window past their retention still have rows"},
+		}, level: Note, what: "1 window past the retention still have rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := StoreOptions{Shared: true, Keyspace: "ks", Flags: "--flags", Now: noon}
@@ -126,12 +126,12 @@ func TestStoreOfADirectory(t *testing.T) {
 	})
 	got := worst(t, Store(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
-	require.Contains(t, got.Do, "`cassia serve` seals it")
+	require.Contains(t, got.Do, "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at cassia_downsample_lag_seconds on /metrics")
 }
 
 func TestStoreWithDamagedFiles(t *testing.T) {
 	c := condition(func(c *inspect.Condition) { c.Files, c.FileBytes = 3, 4096 })
-	healthy := ok("3 files, 4096 bytes: every block is as it was written")
+	healthy := ok("3 files, 4096 bytes: every block matches its checksum")
 	require.Equal(t, []Finding{healthy}, unreadable(c, StoreOptions{}))
 	c.Unreadable, c.Problems = 7, []string{"a", "b", "c", "d", "e", "f", "g"}
 	got := worst(t, Store(c, StoreOptions{Now: noon, Flags: "--storage.path=data"}))
@@ -153,30 +153,30 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 	got := hidden(c)
 	require.Len(t, got, 11)
 	require.Equal(t, `a lowered retention hides raw of "a", class "audit", from 2026-03-02 until 2026-04-01`, got[0].What)
-	require.Contains(t, got[0].Why, "it was kept for 90 d; it goes for good from 2026-05-06 on")
+	require.Contains(t, got[0].Why, "it was kept for 90 d before; it will be deleted from 2026-05-06 on")
 	require.Equal(t, `a lowered retention hides raw of "a" from 2026-03-02 until 2026-04-01`, got[1].What)
-	require.Contains(t, got[1].Why, "kept for ever")
-	require.Equal(t, "2 more such", got[10].What)
+	require.Contains(t, got[1].Why, "kept forever")
+	require.Equal(t, "2 more hidden ranges", got[10].What)
 }
 
 func TestClockThatIsNotBelieved(t *testing.T) {
 	got := worst(t, Store(condition(func(c *inspect.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon}))
 	require.Equal(t, Error, got.Level)
-	require.Contains(t, got.What, "isn't believed")
+	require.Contains(t, got.What, ") is untrusted")
 
 	c := condition(func(c *inspect.Condition) {
 		c.Processes, c.Leases, c.ClockDoubted, c.ClockSeen = nil, nil, true, noon.Add(-60*24*time.Hour)
 	})
 	got = worst(t, Store(c, StoreOptions{Now: noon}))
 	require.Equal(t, Warning, got.Level)
-	require.Contains(t, got.What, "ahead of what the store saw last")
+	require.Contains(t, got.What, "after the time last recorded in the store")
 	require.Contains(t, got.Do, "--storage.today="+noon.Format(time.DateOnly))
 	c.ClockSeen = noon.Add(60 * 24 * time.Hour)
-	require.Contains(t, worst(t, Store(c, StoreOptions{Now: noon})).What, "behind what the store saw last")
+	require.Contains(t, worst(t, Store(c, StoreOptions{Now: noon})).What, "before the time last recorded in the store")
 	c.DroppedAhead = noon.Add(24 * time.Hour)
 	got = worst(t, Store(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
-	require.Contains(t, got.What, "were dropped by a clock that was ahead")
+	require.Contains(t, got.What, "were deleted because a clock was fast")
 }
 
 func TestPeriodToCome(t *testing.T) {
@@ -194,11 +194,11 @@ func TestDirectory(t *testing.T) {
 		level       Level
 		what        string
 	}{
-		{100 << 30, 200 << 30, OK, "data holds 1.0 GiB; 100.0 GiB of 200.0 GiB are free"},
+		{100 << 30, 200 << 30, OK, "data uses 1.0 GiB; 100.0 GiB of 200.0 GiB free"},
 		{500 << 20, 200 << 30, Error, "500.0 MiB"},
 		{3 << 30, 20 << 30, Warning, "3.0 GiB of 20.0 GiB"},
 		{50 << 30, 2 << 40, Warning, "of 2.0 TiB"},
-		{0, 0, OK, "isn't known"},
+		{0, 0, OK, "can't be determined"},
 	} {
 		got := Directory(DirectoryFacts{Path: "data", Bytes: 1 << 30, Free: c.free, Total: c.total})
 		require.Equal(t, c.level, got.Level, got.What)
@@ -209,7 +209,7 @@ func TestDirectory(t *testing.T) {
 	free, total := Room(t.TempDir())
 	require.True(t, 0 <= free && free <= total, "%d of %d", free, total)
 	require.Equal(t, OK, LevelOf(Room(t.TempDir()+"/none")), "it isn't known")
-	require.Equal(t, "of 3.0 KiB on the disk are: samples 2.0 KiB, names, marks and settings 768 B, log 256 B",
+	require.Equal(t, "3.0 KiB on disk: samples 2.0 KiB, names, seal records and settings 768 B, log 256 B",
 		Space(map[string]int64{"raw": 2048, "catalog": 512, "sealed": 256, "log": 256, "free": 0}).What)
 	_, err = ReadDirectory(t.TempDir() + "/none")
 	require.Error(t, err)

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // testClientGolang has the API client of client_golang ask both, by every method that asks for data.
@@ -119,8 +119,7 @@ func testClientGolangStatus(t *testing.T, c v1.API) {
 
 // testPromtool has promtool ask both.
 func testPromtool(t *testing.T, r apiRig) {
-	path, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
-	require.NoError(t, err)
+	path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	from, to := fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), fmt.Sprint(r.to.Unix())
 	for _, c := range []struct {
 		args []string

@@ -41,8 +41,7 @@ const (
 func newAPIRig(t *testing.T) apiRig {
 	t.Helper()
 	dir := t.TempDir()
-	path, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
-	require.NoError(t, err)
+	path := cassiatest.Binary(t, "CASSIA_TEST_PROMETHEUS", "prometheus")
 	address, err := promrig.FreeAddress()
 	require.NoError(t, err)
 	rules, err := filepath.Abs("testdata/rules/api.yml")

@@ -132,7 +132,7 @@ func (b *bucketed) verifyCut(dir string) {
 	out, err := exec.CommandContext(b.ctx, b.binary, "check", "--storage.path="+dir).CombinedOutput()
 	if _, statErr := os.Stat(filepath.Join(dir, "RESTORING")); statErr == nil {
 		require.Error(b.t, err)
-		require.Contains(b.t, string(out), "a restore into this directory was begun and not finished")
+		require.Contains(b.t, string(out), "a restore to this directory was started but not completed; restore again, or remove the directory")
 		return
 	}
 	require.NoError(b.t, err, "%s", out)

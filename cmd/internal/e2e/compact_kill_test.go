@@ -48,7 +48,7 @@ func TestCompactionIsKilled(t *testing.T) {
 		}
 		out, stderr, status := cassiatest.Command(t, c.binary, "downsample", path)
 		require.Zero(t, status, stderr)
-		require.Equal(t, "there is nothing to do\n", out)
+		require.Equal(t, "nothing to do\n", out)
 		c.requireAnswers(dir, "compacted")
 		out, stderr, status = cassiatest.Command(t, c.binary, "check", path)
 		require.Zero(t, status, out+stderr)

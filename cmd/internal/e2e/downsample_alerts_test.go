@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // ruleFiles are the examples of rules.
@@ -65,8 +65,7 @@ func TestAlertRulesAreSound(t *testing.T) {
 // TestAlertsFire has promtool check the rules and their tests.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
-	promtool, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
-	require.NoError(t, err)
+	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	out, err := exec.CommandContext(t.Context(), promtool, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, ruleFiles(t)...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	out, err = exec.CommandContext(t.Context(), promtool, "test", "rules", "../../../examples/rules/tests/alerts.yml").CombinedOutput()

@@ -38,13 +38,13 @@ func TestDownsampleBesideServers(t *testing.T) {
 	args := append([]string{"downsample", "--retention.raw=30d"}, flags...)
 	out, stderr, status := cassiatest.Command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "24 slots, counted once a partition, to seal; 0 windows to roll up; 0 windows to compact; 0 windows to count: 24 steps")
+	require.Contains(t, out, "24 slots to seal, counted once per partition; 0 windows to roll up; 0 windows to compact; 0 windows to count: 24 steps")
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, fmt.Sprintf("sealed 24 slots with %d samples (0 of them again", samples))
+	require.Contains(t, out, fmt.Sprintf("sealed 24 slots with %d samples (0 of them resealed for late samples); created the rollups of", samples))
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
-	require.Equal(t, "there is nothing to do\n", out)
+	require.Equal(t, "nothing to do\n", out)
 
 	for i, p := range processes {
 		var answer promrig.Answer
@@ -61,7 +61,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("with %d samples, ", samples))
 	out, stderr, status = cassiatest.Command(t, binary, append([]string{"retention"}, flags...)...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "keeps the time to live that it was written with")
+	require.Contains(t, out, "on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 }
 
 // requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a half each.

@@ -68,7 +68,7 @@ func TestDownsampleCommand(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
 	var slots, windows, compact, counted, steps int
-	_, err := fmt.Sscanf(last, "%d slots, counted once a partition, to seal; %d windows to roll up; %d windows to compact; %d windows to count: %d steps", &slots, &windows, &compact, &counted, &steps)
+	_, err := fmt.Sscanf(last, "%d slots to seal, counted once per partition; %d windows to roll up; %d windows to compact; %d windows to count: %d steps", &slots, &windows, &compact, &counted, &steps)
 	require.NoError(t, err, last)
 	require.Equal(t, 20*4, slots)
 	require.Equal(t, 2, windows, "30 hours until a midnight")
@@ -78,7 +78,7 @@ func TestDownsampleCommand(t *testing.T) {
 
 	out, stderr, status = cassiatest.Command(t, binary, "downsample", path, "--dry-run", "--end="+strconv.FormatInt(end.Unix(), 10))
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "0 slots, counted once a partition, to seal; 2 windows to roll up; 0 windows to compact; 0 windows to count: 120 steps")
+	require.Contains(t, out, "0 slots to seal, counted once per partition; 2 windows to roll up; 0 windows to compact; 0 windows to count: 120 steps")
 
 	interrupted := 0
 	for wait := 100 * time.Millisecond; ; wait += 100 * time.Millisecond {
@@ -105,7 +105,7 @@ func TestDownsampleCommand(t *testing.T) {
 	require.Positive(t, interrupted)
 	out, stderr, status = cassiatest.Command(t, binary, "downsample", path)
 	require.Zero(t, status, stderr)
-	require.Equal(t, "there is nothing to do\n", out)
+	require.Equal(t, "nothing to do\n", out)
 	require.Empty(t, stderr)
 
 	out, stderr, status = cassiatest.Command(t, binary, "check", path)

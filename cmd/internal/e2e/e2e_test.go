@@ -157,8 +157,7 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
 	binary := builtCassia(t)
-	exporterBinary, err := promrig.Binary("CASSIA_TEST_NODE_EXPORTER", "node_exporter")
-	require.NoError(t, err)
+	exporterBinary := cassiatest.Binary(t, "CASSIA_TEST_NODE_EXPORTER", "node_exporter")
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), cassiatest.FreeAddress(t)))
 
 	var stacks []*stack
@@ -231,8 +230,7 @@ func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (p
 }
 
 func startPrometheus(ctx context.Context, t *testing.T, address, config string, args ...string) *promrig.Process {
-	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
-	require.NoError(t, err)
+	binary := cassiatest.Binary(t, "CASSIA_TEST_PROMETHEUS", "prometheus")
 	program, err := promrig.Prometheus(binary, t.TempDir(), address, config, args...)
 	require.NoError(t, err)
 	return start(ctx, t, program)

@@ -45,7 +45,7 @@ func (x *expired) misleading(t *testing.T) {
 					continue
 				}
 				require.Equal(t, http.StatusUnprocessableEntity, got.code, "%s of %s", function, tenant)
-				require.Contains(t, got.err, "raw samples are gone before", "%s of %s", function, tenant)
+				require.Contains(t, got.err, "raw samples have expired before", "%s of %s", function, tenant)
 				require.Contains(t, got.err, strings.TrimPrefix(strings.Split(function, "(sn_sine")[0], "max("))
 			}
 		}
@@ -73,7 +73,7 @@ func (x *expired) refused(t *testing.T) {
 	got := reads.over(t, "", "rate(c[1h])", x.zones["1h"], time.Hour)
 	require.Zero(t, got.points())
 	require.Contains(t, got.err+strings.Join(got.infos, "\n"), "--remote-read.rollups")
-	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "samples are there")
+	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "raw samples exist")
 }
 
 // Where samples are there, windows are moved by a hundredth of their range at most, with an info, and only where a value doesn't hang on
@@ -110,7 +110,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	got := ask(moves, "", time.Hour)
 	require.Equal(t, "1h snapped", got.resolution)
 	require.Len(t, told(got), 1)
-	require.Contains(t, told(got)[0], "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range)")
+	require.Contains(t, told(got)[0], "edges of 1h0m15s windows are moved by up to 15s (0.41 % of the range)")
 	c = compare(ask(moves, "exact", time.Hour), got)
 	require.Zero(t, c.missing+c.extra)
 	require.Positive(t, c.off)

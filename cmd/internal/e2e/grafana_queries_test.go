@@ -62,8 +62,7 @@ func newGrafana(t *testing.T, api string) *grafana {
 		},
 	})
 	t.Cleanup(proxy.Close)
-	path, err := promrig.Binary("CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
-	require.NoError(t, err)
+	path := cassiatest.Binary(t, "CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
 	listen := cassiatest.FreeAddress(t)
 	source := start(t.Context(), t, promrig.Program{
 		Name: "grafana-datasource", Path: path, Args: []string{"--url=" + proxy.URL, "--listen=" + listen},
@@ -123,7 +122,7 @@ type grafanaFrame struct {
 var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
 
 // movedEdges is the only notice that a panel may have: by how many percent of their range edges of windows are moved.
-var movedEdges = regexp.MustCompile(`^PromQL info: edges of windows of \S+ are moved by up to \S+ \((\S+) % of the range\)`)
+var movedEdges = regexp.MustCompile(`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`)
 
 // grafanaResult is what the back end answers to one query, with its frames as they are.
 type grafanaResult struct {

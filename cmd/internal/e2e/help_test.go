@@ -35,7 +35,7 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 	require.True(t, strings.HasPrefix(usage, "usage: cassia <command>"), usage)
 	require.Less(t, strings.Index(usage, "\n  serve "), strings.Index(usage, "\n  inspect "))
 	require.Equal(t, cassia(t, "serve", "--help"), cassia(t, "help", "serve"))
-	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "Pairs of Prometheus (HA)", "Rules and alerts", "Writes", "Cassandra"} {
+	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "High availability (pairs of Prometheus)", "Rules and alerts", "Writes", "Cassandra"} {
 		require.Contains(t, cassia(t, "serve", "--help"), "\n"+title+":\n")
 	}
 }
@@ -48,10 +48,10 @@ func TestHelpOnTopics(t *testing.T) {
 		require.Contains(t, cassia(t, "help"), topic)
 	}
 	for words, want := range map[string]string{
-		"help rolups":        `no command and no topic "rolups"; did you mean rollups? See cassia help`,
-		"help srve":          `no command and no topic "srve"; did you mean serve? See cassia help`,
-		"help rollups again": `no command and no topic "rollups again"; see cassia help`,
-		"help plugh":         `no command and no topic "plugh"; see cassia help`,
+		"help rolups":        `unknown command or topic "rolups"; did you mean rollups? See cassia help`,
+		"help srve":          `unknown command or topic "srve"; did you mean serve? See cassia help`,
+		"help rollups again": `unknown command or topic "rollups again"; see cassia help`,
+		"help plugh":         `unknown command or topic "plugh"; see cassia help`,
 	} {
 		_, stderr, status := cassiatest.Command(t, builtCassia(t), strings.Fields(words)...)
 		require.Equal(t, 1, status)

@@ -57,7 +57,7 @@ func TestImportKilled(t *testing.T) {
 	server := start(t.Context(), t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
 	_, errs, status = cassiatest.Command(t, binary, args...)
 	require.Equal(t, 1, status)
-	require.Contains(t, errs, "another process has it open")
+	require.Contains(t, errs, "in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
 	answer, err := promrig.API{URL: server.URL()}.Query(t.Context(), `sum(count_over_time({__name__=~"metric_.*"}[40d]))`, time.Now())
 	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(answer), fmt.Sprint(samples))

@@ -88,7 +88,7 @@ func TestImportOverHTTP(t *testing.T) {
 	// The directory is the server's, and the command's error has the remedy.
 	_, errs, status := cassiatest.Command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
 	require.Equal(t, 1, status)
-	require.Contains(t, errs, "another process has it open")
+	require.Contains(t, errs, "in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
 	require.Contains(t, errs, "--url=http://localhost:9201")
 	require.NoError(t, servers[0].Terminate(cassiatest.StopWithin))
 	out, errs, status := cassiatest.Command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))

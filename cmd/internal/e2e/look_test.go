@@ -28,7 +28,7 @@ func looks(out string) []struct {
 		{[]string{"check"}, ": 0 problems"},
 		{[]string{"inspect"}, `tenant "default"`},
 		{[]string{"inspect", "store", "name=store"}, "settings"},
-		{[]string{"doctor"}, "hold samples that aren't sealed"},
+		{[]string{"doctor"}, "with unsealed samples, counted once per partition"},
 		{[]string{"doctor", "--json", "--no-verify-files", "--retention.raw=1d"}, "sealed"},
 		{[]string{"retention", "--retention.raw=1d"}, "would hide raw"},
 		{[]string{"retention", "--retention.raw=0", "--windows"}, "raw"},
@@ -139,13 +139,13 @@ func TestLocksBetweenProcesses(t *testing.T) {
 		require.NoError(t, err)
 		_, errs, status := cassiatest.Command(t, binary, "downsample", path)
 		require.Equal(t, 1, status)
-		require.Contains(t, errs, "another process has it open; stop that one, or choose")
+		require.Contains(t, errs, "in use by another process; stop that process, or choose another directory")
 		_, errs, status = cassiatest.Command(t, binary, "check", path)
 		if opts.ReadOnly {
 			require.Zero(t, status, errs)
 		} else {
 			require.Equal(t, 1, status)
-			require.Contains(t, errs, "another process has it open; stop that one, or take a backup")
+			require.Contains(t, errs, "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup")
 		}
 		require.NoError(t, eng.Close())
 	}

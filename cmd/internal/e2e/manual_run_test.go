@@ -115,13 +115,11 @@ func newPage(t *testing.T, program, template string) *page {
 	t.Cleanup(cancel)
 	p := &page{t: t, ctx: ctx, program: program, dir: t.TempDir()}
 	require.NoError(t, os.CopyFS(p.dir, os.DirFS(template)))
-	promtool, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
-	require.NoError(t, err)
+	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	for name, path := range map[string]string{"cassia": program, "bin/cassia": program, "promtool": promtool} {
 		require.NoError(t, os.Symlink(path, filepath.Join(p.dir, name)))
 	}
-	p.address, err = promrig.FreeAddress()
-	require.NoError(t, err)
+	p.address = cassiatest.FreeAddress(t)
 	t.Cleanup(func() {
 		if p.server != nil {
 			p.server.Kill()
@@ -286,10 +284,8 @@ func (p *page) startPrometheus() {
 	if p.prometheus != "" {
 		return
 	}
-	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
-	require.NoError(p.t, err)
-	p.prometheus, err = promrig.FreeAddress()
-	require.NoError(p.t, err)
+	binary := cassiatest.Binary(p.t, "CASSIA_TEST_PROMETHEUS", "prometheus")
+	p.prometheus = cassiatest.FreeAddress(p.t)
 	program, err := promrig.Prometheus(binary, filepath.Join(p.dir, "prometheus"), p.prometheus, "")
 	require.NoError(p.t, err)
 	process, err := promrig.StartReady(p.ctx, program)

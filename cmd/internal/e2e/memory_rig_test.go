@@ -44,7 +44,7 @@ var largeRequests = map[string]largeRequest{
 	"json": func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
 		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName", fmt.Sprintf("big_%d", metric),
 			"start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
-		if code == http.StatusUnprocessableEntity && strings.Contains(text, "the answer has more than") {
+		if code == http.StatusUnprocessableEntity && strings.Contains(text, "the response has more than") {
 			code = http.StatusOK // Its answers are bounded, whatever the memory.
 		}
 		return code, text, err

@@ -34,8 +34,7 @@ func TestMetadataFrom(t *testing.T) {
 	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self, "--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
 	const sender = "remote_write:\n  - url: %URL%/api/v1/write\n    protobuf_message: io.prometheus.write.v2.Request\n    headers: {" + tenant.Header + ": team-a}\n" +
 		"scrape_configs:\n  - job_name: itself\n    scrape_interval: 1s\n    basic_auth: {username: ops, password: s3cret}\n    static_configs: [{targets: ['%SELF%']}]\n"
-	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
-	require.NoError(t, err)
+	binary := cassiatest.Binary(t, "CASSIA_TEST_PROMETHEUS", "prometheus")
 	program, err := promrig.Prometheus(binary, dir, self, strings.NewReplacer("%URL%", cassia.URL, "%SELF%", self).Replace(sender),
 		"--web.config.file="+filepath.Join(dir, "web.yml"))
 	require.NoError(t, err)

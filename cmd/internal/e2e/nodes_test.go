@@ -92,14 +92,14 @@ func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(r.t, r.binary, append([]string{"serve", "--cassandra.replication=7"}, flags...)...)
 	require.Equal(r.t, 1, status)
-	require.Contains(r.t, cassiatest.LastLine(stderr), "LOCAL_QUORUM of 7 copies needs 4 nodes, there are 3")
-	require.Contains(r.t, cassiatest.LastLine(stderr), "lower the replication of keyspace single, or add nodes")
+	require.Contains(r.t, cassiatest.LastLine(stderr), "consistency level LOCAL_QUORUM of 7 copies needs 4 nodes, but the cluster has 3")
+	require.Contains(r.t, cassiatest.LastLine(stderr), "lower the replication factor of keyspace single, or add nodes")
 
 	p, err := promrig.Start(promrig.Cassia(r.binary, r.t.TempDir(), cassiatest.FreeAddress(r.t), append([]string{"--cassandra.replication=1"}, flags...)...))
 	require.NoError(r.t, err)
 	r.t.Cleanup(p.Kill)
 	warning := waitLogged(r.t, p, "level=WARN", "keyspace single keeps 1 copy")
-	require.Contains(r.t, warning, "in data center datacenter1, which has 3 nodes")
+	require.Contains(r.t, warning, "keeps 1 copy in data center datacenter1, which has 3 nodes: while a node is down, its rows are unavailable")
 	require.Contains(r.t, warning, "ALTER KEYSPACE")
 	p.Kill()
 }

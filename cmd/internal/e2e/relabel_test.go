@@ -58,7 +58,7 @@ func TestRelabelCommand(t *testing.T) {
 	check("--url=" + r.URL)
 	_, errs, status := cassiatest.Command(t, binary, "relabel", file, "--url="+r.URL, "--tenant=free")
 	require.Equal(t, 1, status)
-	require.Contains(t, errs, "no rules for the tenant free")
+	require.Contains(t, errs, "no rules for tenant free")
 	_, errs, status = cassiatest.Command(t, binary, "relabel", file, "--storage.path="+data)
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "--url")

@@ -74,8 +74,7 @@ func (w *webhook) has(parts ...string) bool {
 
 // startAlertmanager starts a real one that notifies the webhook at once.
 func startAlertmanager(ctx context.Context, t *testing.T, w *webhook) *promrig.Process {
-	path, err := promrig.Binary("CASSIA_TEST_ALERTMANAGER", "alertmanager")
-	require.NoError(t, err)
+	path := cassiatest.Binary(t, "CASSIA_TEST_ALERTMANAGER", "alertmanager")
 	hook := httptest.NewServer(w)
 	t.Cleanup(hook.Close)
 	program, err := promrig.Alertmanager(path, t.TempDir(), cassiatest.FreeAddress(t), fmt.Sprintf(`

@@ -102,7 +102,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 }
 
 // halfSealed are lines of cassia check about rollups that lack samples.
-var halfSealed = regexp.MustCompile(`(?m)^(r5m: .*(version \d+ isn't what the \d+ raw chunks make|the rollup of \d+ chunks is missing)|r1h: .*it isn't what the day's 5m rollups make)\n`)
+var halfSealed = regexp.MustCompile(`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`)
 
 // statements are those of a text of CQL, without its comments.
 func statements(text string) (out []string) {

@@ -95,7 +95,7 @@ func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.waitDoubted(p, true)
 	code, text := r.delete(p, "kept_total")
 	require.Equal(r.t, http.StatusServiceUnavailable, code, text)
-	require.Contains(r.t, text, "clock isn't believed")
+	require.Contains(r.t, text, "clock is untrusted")
 	code, text = r.post(p, "/-/seal")
 	require.True(r.t, code == http.StatusOK || strings.Contains(text, "clock"), "%d: %s", code, text)
 	require.Eventually(r.t, func() bool { return r.rounds(p) > before }, cassiatest.Patience, 100*time.Millisecond, "what expires is looked at in rounds")
@@ -275,7 +275,7 @@ func TestWrongClockInACluster(t *testing.T) {
 }
 
 // TestTwoPausesOfDays runs the real program over a directory on three days: the second start is six days after the first and takes samples
-// while its clock isn't believed, within a minute after which it is killed; the third is four days later, over that directory and over a
+// while its clock is untrusted, within a minute after which it is killed; the third is four days later, over that directory and over a
 // restored backup of it. All that was acknowledged is answered, exported and sealed.
 func TestTwoPausesOfDays(t *testing.T) {
 	t.Parallel()

@@ -46,15 +46,15 @@ func advice(err error, authority string) string {
 	)
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &roots):
-		return "name the authority that signed the server's certificate as " + authority
+		return "add the CA certificate of the server as " + authority
 	case errors.As(err, &name):
-		return "correct the host in the URL, or have a certificate made that names it"
+		return "correct the host in the URL, or use a certificate that names this host"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "renew the server's certificate, or set the clock of this machine"
+		return "renew the certificate of the server, or correct the clock of this machine"
 	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, &invalid):
-		return "give the server another certificate"
+		return "use a valid certificate on the server"
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record):
-		return "the server doesn't speak TLS at this port: correct the port, or write http:// instead of https://"
+		return "the server doesn't use TLS on this port: correct the port, or use http:// instead of https://"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "correct the host in the URL"
 	}

@@ -43,10 +43,10 @@ func TestConnections(t *testing.T) {
 		now         time.Time
 		want        string // "": it may pass
 	}{
-		"authority":  {url: secure.URL, want: "certificate signed by unknown authority; name the authority that signed the server's certificate as ca_file"},
+		"authority":  {url: secure.URL, want: "certificate signed by unknown authority; add the CA certificate of the server as ca_file"},
 		"other name": {url: secure.URL, trusts: trusting, server: "other.test", want: "; correct the host in the URL"},
-		"expired":    {url: secure.URL, trusts: trusting, now: time.Now().AddDate(200, 0, 0), want: "; renew the server's certificate"},
-		"no TLS":     {url: strings.Replace(plain.URL, "http:", "https:", 1), want: "; the server doesn't speak TLS at this port"},
+		"expired":    {url: secure.URL, trusts: trusting, now: time.Now().AddDate(200, 0, 0), want: "; renew the certificate of the server"},
+		"no TLS":     {url: strings.Replace(plain.URL, "http:", "https:", 1), want: "; the server doesn't use TLS on this port"},
 		"nobody":     {url: "http://" + gone.Addr().String()},
 		"cut":        {url: "http://" + ended.Addr().String()},
 		"cut, TLS":   {url: "https://" + ended.Addr().String()},

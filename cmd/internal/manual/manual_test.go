@@ -50,9 +50,11 @@ func TestContentsHaveEveryPage(t *testing.T) {
 
 // Links lead to pages, sections and files that are there, as the repository is browsed and as pages are served.
 func TestLinksLive(t *testing.T) {
-	readme, err := os.ReadFile(toRoot + "README.md")
-	require.NoError(t, err)
-	requireLinks(t, toRoot, readme)
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		text, err := os.ReadFile(toRoot + name)
+		require.NoError(t, err)
+		requireLinks(t, toRoot, text)
+	}
 	everyPage(t, func(t *testing.T, p Page) {
 		requireLinks(t, ".", p.source)
 	})
@@ -169,8 +171,8 @@ func TestSearch(t *testing.T) {
 		topics = append(topics, r.Page.Topic)
 	}
 	require.Subset(t, topics, []string{"flags", "queries"})
-	require.Equal(t, "data-leaves", first("deleting series"))
-	require.Equal(t, "troubleshooting", first("CassiaOverloaded"))
+	require.Equal(t, "removing-data", first("deleting series"))
+	require.Equal(t, "alerts", first("CassiaOverloaded"))
 	require.Empty(t, Search(""))
 	require.Empty(t, Search("   "))
 	require.Empty(t, Search("xyzzyplugh"))

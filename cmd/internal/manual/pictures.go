@@ -20,7 +20,7 @@ type Picture struct {
 }
 
 // errNoWebP means that a file isn't WebP in the extended format, which Chromium writes.
-var errNoWebP = errors.New("no WebP image in the extended format")
+var errNoWebP = errors.New("must be a WebP image in the extended format")
 
 // FindPicture returns the picture of a name. Its error is fs.ErrNotExist if there is none.
 func FindPicture(name string) (Picture, error) {

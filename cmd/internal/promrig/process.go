@@ -208,15 +208,11 @@ func Binary(variable, name string) (string, error) {
 
 // Root is the top folder of the repository, which the working directory must lie in.
 func Root() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cassia-db/cassia").Output() // Also from the module of cmd/tools.
 	if err != nil {
-		return "", fmt.Errorf("promrig: go env GOMOD: %w", err)
+		return "", fmt.Errorf("promrig: the working directory isn't in the repository: %w", err)
 	}
-	root, ok := strings.CutSuffix(strings.TrimSpace(string(mod)), "/go.mod")
-	if !ok {
-		return "", errors.New("promrig: the working directory is in no module")
-	}
-	return root, nil
+	return strings.TrimSpace(string(dir)), nil
 }
 
 // BuildCassia builds the binary into a folder, and returns its path. The options go to go build.

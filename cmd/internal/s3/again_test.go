@@ -44,12 +44,12 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 	plain.Start()
 	at := func(s *httptest.Server) string { return s3test.At(s.Listener.Addr().String(), "") }
 	for url, want := range map[string]string{
-		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; name the authority that signed the server's certificate as ca-file in the URL",
-		strings.Replace(at(plain), "http:", "https:", 1):  "correct the port, or write http:// instead of https://",
+		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; add the CA certificate of the server as ca-file in the URL",
+		strings.Replace(at(plain), "http:", "https:", 1):  "the server doesn't use TLS on this port: correct the port, or use http:// instead of https://",
 	} {
 		eachKind(t, opened(t, url), func(err error) {
 			require.ErrorContains(t, err, want)
-			require.NotContains(t, err.Error(), "tries")
+			require.NotContains(t, err.Error(), "attempts")
 			require.EqualValues(t, 1, connections.Swap(0))
 		})
 	}
@@ -68,12 +68,12 @@ func TestRefusalsEndAtOnce(t *testing.T) {
 	once := func(want string) func(error) {
 		return func(err error) {
 			require.ErrorContains(t, err, want)
-			require.NotContains(t, err.Error(), "tries")
+			require.NotContains(t, err.Error(), "attempts")
 			require.Equal(t, 1, proxy.Seen()-seen)
 			seen = proxy.Seen()
 		}
 	}
-	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address), once("there is no bucket of this name; make it first, or correct the URL"))
+	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address), once("the bucket doesn't exist; create it, or correct the URL"))
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	eachKind(t, opened(t, s3test.At(proxy.Address, "")), once("the credentials are refused"))
+	eachKind(t, opened(t, s3test.At(proxy.Address, "")), once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
 }

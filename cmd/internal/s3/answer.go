@@ -61,8 +61,8 @@ func checkBody(answer *http.Response, check func([]byte) error) error {
 // strange returns the error of an answer that isn't S3's. It isn't requested again.
 func strange(format string, args ...any) error {
 	return &lasting.Error{
-		Err:    fmt.Errorf("the answer isn't S3's: "+format, args...),
-		Advice: "check that the endpoint is an S3 server and that no proxy answers in its place",
+		Err:    fmt.Errorf("not a valid S3 response: "+format, args...),
+		Advice: "check that the endpoint is an S3 server and that no proxy responds in its place",
 	}
 }
 
@@ -101,7 +101,7 @@ func checkMissing(body []byte) error {
 		Code    string
 	}
 	if err := xml.Unmarshal(body, &e); err != nil || e.Code == "" {
-		return fmt.Errorf("it has no S3 error: %q", start(body))
+		return fmt.Errorf("contains no S3 error: %q", start(body))
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func checkRoot(body []byte, want string) error {
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) > 0 || err != nil && !isCut(err) {
-			return fmt.Errorf("it has no XML: %q", start(body))
+			return fmt.Errorf("contains no XML: %q", start(body))
 		}
 		if err != nil {
 			return nil
@@ -120,15 +120,15 @@ func checkRoot(body []byte, want string) error {
 		switch t := token.(type) {
 		case xml.StartElement:
 			if t.Name.Local != want {
-				return fmt.Errorf("it has <%s> instead of <%s>: %q", t.Name.Local, want, start(body))
+				return fmt.Errorf("contains <%s> instead of <%s>: %q", t.Name.Local, want, start(body))
 			}
 			return nil
 		case xml.CharData:
 			if len(bytes.TrimSpace(t)) > 0 {
-				return fmt.Errorf("it has no XML: %q", start(body))
+				return fmt.Errorf("contains no XML: %q", start(body))
 			}
 		case xml.Directive:
-			return fmt.Errorf("it isn't XML: %q", start(body)) // <!DOCTYPE html>
+			return fmt.Errorf("isn't XML: %q", start(body)) // <!DOCTYPE html>
 		}
 	}
 }

@@ -127,10 +127,10 @@ func TestListings(t *testing.T) {
 		"<ListBucketResult><Name>b</Name>" + key + "</ListBucketResult>":                                                       "doesn't say whether it is truncated",
 		"<ListBucketResult>" + key + "<IsTruncated>true</IsTruncated></ListBucketResult>":                                      "has no continuation token",
 		"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken></ListBucketResult>": "leads to the same page",
-		"<ListBucketResult>" + key + key + "<IsTruncated>false</IsTruncated></ListBucketResult>":                               "twice or without being asked for",
-		"<ListBucketResult><Contents><Key>else/a</Key></Contents><IsTruncated>false</IsTruncated></ListBucketResult>":          "twice or without being asked for",
+		"<ListBucketResult>" + key + key + "<IsTruncated>false</IsTruncated></ListBucketResult>":                               "twice or unexpectedly",
+		"<ListBucketResult><Contents><Key>else/a</Key></Contents><IsTruncated>false</IsTruncated></ListBucketResult>":          "twice or unexpectedly",
 		"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>":                                            "<ListVersionsResult> instead of <ListBucketResult>",
-		"{\"error\":\"none\"}": "it has no XML",
+		"{\"error\":\"none\"}": "contains no XML",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
 		_, err := opened(t, s3test.At(server.Listener.Addr().String(), "")).List(t.Context(), "files/")
@@ -153,6 +153,6 @@ func TestRangeThatIsIgnored(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	_, err := get(t, opened(t, s3test.At(server.Listener.Addr().String(), "")), "files/a")
-	require.ErrorContains(t, err, "the answer isn't S3's")
+	require.ErrorContains(t, err, "not a valid S3 response")
 	require.NotContains(t, err.Error(), "\n")
 }

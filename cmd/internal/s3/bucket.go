@@ -45,7 +45,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 				return found.Err
 			}
 			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
-				return strange("the listing of %q has %q, twice or without being asked for", o.Prefix, found.Key)
+				return strange("the listing of %q contains %q twice or unexpectedly", o.Prefix, found.Key)
 			}
 			known[found.Key] = true
 			if name := found.Key[len(b.location.prefix):]; !strings.HasSuffix(name, "/") { // Some servers list folders.
@@ -98,7 +98,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	}
 	var lasts *lasting.Error
 	if errors.As(err, &lasts) || errors.As(context.Cause(ctx), &lasts) {
-		return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, lasts)
+		return fmt.Errorf("%s: can't use %s: %w", b.location, b.at, lasts)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -113,22 +113,22 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	case minio.NoSuchKey:
 		return fmt.Errorf("%w: %s", objects.ErrNotFound, r.Key)
 	case minio.NoSuchBucket:
-		return fmt.Errorf("%s: there is no bucket of this name; make it first, or correct the URL", said)
+		return fmt.Errorf("%s: the bucket doesn't exist; create it, or correct the URL", said)
 	case "RequestTimeTooSkewed":
-		return fmt.Errorf("%s: the clocks of this machine and of the server are more than a few minutes apart", said)
+		return fmt.Errorf("%s: the clocks of this machine and the server differ by more than a few minutes", said)
 	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect":
-		return fmt.Errorf("%s: name the bucket's region, as region= in the URL", said)
+		return fmt.Errorf("%s: set the bucket's region with region= in the URL", said)
 	}
 	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
+		return fmt.Errorf("%s: access denied; the credentials need permission to list, read, write and delete below the prefix", said)
 	}
 	switch {
 	case isTriedAgain(r):
-		return fmt.Errorf("%s, after up to %d tries", said, maxTries)
+		return fmt.Errorf("%s, after up to %d attempts", said, maxTries)
 	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" && strings.HasPrefix(r.Code, "400"): // No answer of S3's.
-		return fmt.Errorf("%s: if the server speaks TLS, write https:// instead of http:// in the endpoint", said)
+		return fmt.Errorf("%s: if the server uses TLS, write https:// instead of http:// in the endpoint", said)
 	case r.StatusCode != 0:
 		return errors.New(said)
 	}
-	return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, err)
+	return fmt.Errorf("%s: can't use %s: %w", b.location, b.at, err)
 }

@@ -125,11 +125,11 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 	down := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault { return s3test.Unavailable })
 	var waiting errgroup.Group
 	for url, want := range map[string]string{
-		"s3://nothing/x?endpoint=http://" + server.Address:                   "there is no bucket of this name",
+		"s3://nothing/x?endpoint=http://" + server.Address:                   "the bucket doesn't exist; create it, or correct the URL",
 		s3test.At(dead.Addr().String(), ""):                                  "connection refused",
-		s3test.At(down.Address, ""):                                          "after up to 20 tries",
-		s3test.At(server.Address, "") + "&region=eu-west-1":                  "name the bucket's region",
-		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't be used",
+		s3test.At(down.Address, ""):                                          "after up to 20 attempts",
+		s3test.At(server.Address, "") + "&region=eu-west-1":                  "set the bucket's region with region= in the URL",
+		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't use",
 	} {
 		waiting.Go(func() error {
 			b := opened(t, url)
@@ -161,14 +161,14 @@ func TestCredentials(t *testing.T) {
 	}
 	server := s3test.Start(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "the credentials are refused")
+	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "access denied; the credentials need permission to list, read, write and delete below the prefix")
 	t.Setenv("AWS_ACCESS_KEY_ID", "nobody")
 	err := put(t, opened(t, s3test.At(server.Address, "")), "a", []byte("x"))
-	require.ErrorContains(t, err, "the credentials are refused")
+	require.ErrorContains(t, err, "access denied; the credentials need permission to list, read, write and delete below the prefix")
 	require.NotContains(t, err.Error(), "another-secret")
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "there are no credentials: set AWS_ACCESS_KEY_ID")
+	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (")
 
 	file := filepath.Join(t.TempDir(), "credentials")
 	require.NoError(t, os.WriteFile(file, []byte("[backups]\naws_access_key_id="+s3test.AccessKey+"\naws_secret_access_key="+s3test.SecretKey+"\n"), 0o600))
@@ -230,7 +230,7 @@ func TestTLS(t *testing.T) {
 	require.True(t, bytes.Equal(content(partBytes+1), got))
 	require.ErrorContains(t, list(t, opened(t, url)), "certificate signed by unknown authority")
 	_, err = Open(t.Context(), url+"&ca-file="+key)
-	require.ErrorContains(t, err, "has no certificate")
+	require.ErrorContains(t, err, "contains no PEM certificate")
 }
 
 // certificate makes one for loopback that signs itself.
@@ -255,8 +255,8 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 func TestURLs(t *testing.T) {
 	for text, want := range map[string]string{
 		"s3://":                                  "must be like s3://BUCKET",
-		"s3://key:secret@bucket/x":               "must not have credentials",
-		"s3://bucket?secret-key=secret":          "must not have credentials",
+		"s3://key:secret@bucket/x":               "must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials",
+		"s3://bucket?secret-key=secret":          "must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials",
 		"s3://bucket?endpoint=x:1":               "isn't like https://HOST:PORT",
 		"s3://bucket?endpoint=http://u:secret@h": "isn't like https://HOST:PORT",
 		"s3://bucket?path-style=maybe":           "must be true or false",

@@ -38,7 +38,7 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	}
 	conf, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of S3: %w", err)
+		return nil, fmt.Errorf("S3 configuration: %w", err)
 	}
 	if l.endpoint == "" && conf.BaseEndpoint != nil { // Of a profile.
 		l.endpoint = *conf.BaseEndpoint
@@ -95,7 +95,7 @@ func (a awsCredentials) IsExpired() bool { return true }
 type errNoCredentials struct{ err error }
 
 func (e errNoCredentials) Error() string {
-	return "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (" + e.err.Error() + ")"
+	return "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (" + e.err.Error() + ")"
 }
 
 func (e errNoCredentials) Unwrap() error { return e.err }
@@ -112,7 +112,7 @@ func transportOf(caFile string) (*http.Transport, error) {
 			trusted.RootCAs = x509.NewCertPool()
 		}
 		if !trusted.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca-file: %s has no certificate in PEM", caFile)
+			return nil, fmt.Errorf("ca-file: %s contains no PEM certificate", caFile)
 		}
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}

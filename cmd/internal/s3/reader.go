@@ -57,10 +57,10 @@ func (r *reader) open() error {
 // checkHeader returns an error unless the answer is an object, from where reading ended.
 func (r *reader) checkHeader(header http.Header) error {
 	if header.Get("ETag") == "" {
-		return strange("%s came without an ETag", r.key)
+		return strange("the response for %s has no ETag", r.key)
 	}
 	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 && !strings.HasPrefix(at, want) {
-		return strange("%s came with the range %q instead of %q", r.key, at, want)
+		return strange("the response for %s has the range %q instead of %q", r.key, at, want)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		info, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
 		if err == nil && info.ETag == "" {
-			err = strange("%s was acknowledged without an ETag", key)
+			err = strange("the upload of %s was acknowledged without an ETag", key)
 		}
 		return err
 	}))
@@ -47,7 +47,7 @@ const contentType = "application/octet-stream"
 func ended(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, 1)
 	if n > 0 {
-		return errors.New("S3: there is more to store than was said")
+		return errors.New("S3: the content is longer than announced")
 	}
 	if err == io.EOF {
 		return nil

@@ -47,7 +47,7 @@ type location struct {
 }
 
 // errSecret refuses URLs with credentials: other users of the machine see them in the list of processes.
-var errSecret = errors.New("must not have credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
+var errSecret = errors.New("must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
 
 // parse reads a URL. Its errors don't repeat it, for it may have a secret.
 func parse(text string) (l location, err error) {
@@ -70,7 +70,7 @@ func parse(text string) (l location, err error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return wrong("has parameters that can't be read")
+		return wrong("has invalid parameters")
 	}
 	for name, values := range query {
 		value := values[len(values)-1]
@@ -88,7 +88,7 @@ func parse(text string) (l location, err error) {
 		case "access-key", "secret-key", "access_key", "secret_key":
 			return wrong("%w", errSecret)
 		default:
-			return wrong("has the unknown parameter %q; there are endpoint, region, path-style and ca-file", name)
+			return wrong("has the unknown parameter %q; the parameters are endpoint, region, path-style and ca-file", name)
 		}
 	}
 	if l.endpoint == "" {

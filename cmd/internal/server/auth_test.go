@@ -99,9 +99,9 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 				require.Len(t, w.Header().Values("WWW-Authenticate"), 2)
 				require.NotContains(t, w.Body.String(), "stranger")
 			case http.StatusForbidden:
-				require.Contains(t, w.Body.String(), `user \"`+user+`\" lacks the role `)
+				require.Contains(t, w.Body.String(), `user \"`+user+`\" doesn't have the role `)
 			case http.StatusBadRequest:
-				require.Contains(t, w.Body.String(), "use the header X-Scope-OrgID")
+				require.Contains(t, w.Body.String(), "name the tenant in the header X-Scope-OrgID")
 			}
 		}
 	}
@@ -151,10 +151,10 @@ func TestTenantOfAUser(t *testing.T) {
 		{"reader", "/api/v1/query", "default", 403, `user \"reader\" may not use tenant \"default\"`},
 		{"reader", "/api/v1/query", "a|c|b", 403, `user \"reader\" may not use tenant \"c\"`},
 		{"reader", "/t/c/api/v1/query", "", 403, `user \"reader\" may not use tenant \"c\"`},
-		{"reader", "/t/c/api/v1/query", "a", 400, "the path says c, the header X-Scope-OrgID says a"},
+		{"reader", "/t/c/api/v1/query", "a", 400, "the path names c, but the header X-Scope-OrgID names a"},
 		{"admin", "/api/v1/query", "", 200, "default for admin"},
 		{"admin", "/api/v1/query", "x|y", 200, "x|y for admin"},
-		{"undecided", "/api/v1/query", "", 400, "use the header X-Scope-OrgID"},
+		{"undecided", "/api/v1/query", "", 400, "name the tenant in the header X-Scope-OrgID"},
 		{"undecided", "/api/v1/query", "b", 200, "b for undecided"},
 	} {
 		header := []string{"Authorization", "Bearer " + c.user}

@@ -35,9 +35,9 @@ type authorizer struct {
 // Errors of who asks for what. The text around them has the rest.
 var (
 	// ErrTenant means that a request names its tenant in a way that can't be: 400.
-	ErrTenant = errors.New("server: tenant")
+	ErrTenant = errors.New("invalid tenant")
 	// ErrForbidden means that whoever sent the request may not do that: 403.
-	ErrForbidden = errors.New("server: forbidden")
+	ErrForbidden = errors.New("forbidden")
 )
 
 // guard returns a handler that authorizes a request before it calls the route's.
@@ -85,7 +85,7 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 			return nil, err
 		}
 		if !has(user, route.Role) {
-			return nil, fmt.Errorf("%w: user %q lacks the role %s", ErrForbidden, user.Name(), route.Role)
+			return nil, fmt.Errorf("%w: user %q doesn't have the role %s", ErrForbidden, user.Name(), route.Role)
 		}
 		ctx = context.WithValue(ctx, userKey{}, user)
 		ctx = tenant.WithIdentity(ctx, tenant.Identity{Name: user.Name(), Admin: user.Admin()})
@@ -178,7 +178,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 	prefix, prefixed := prefixOf(r.Context())
 	switch {
 	case len(names) > 1:
-		return "", false, fmt.Errorf("%w: header %s: there are %d of them", ErrTenant, tenant.Header, len(names))
+		return "", false, fmt.Errorf("%w: header %s is set %d times", ErrTenant, tenant.Header, len(names))
 	case len(names) == 1:
 		if name, err = a.check(role, names[0]); err != nil {
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
@@ -193,7 +193,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
 		}
 		if len(names) == 1 && fromPath != name {
-			return "", false, fmt.Errorf("%w: the path says %s, the header %s says %s", ErrTenant, fromPath, tenant.Header, name)
+			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant, fromPath, tenant.Header, name)
 		}
 		name = fromPath
 	}
@@ -206,7 +206,7 @@ func usual(user *auth.User) (string, error) {
 		return tenant.Default, nil
 	}
 	if user.Tenant() == "" {
-		return "", fmt.Errorf("%w: user %q has several, or none, and the request doesn't name one; use the header %s", ErrTenant, user.Name(), tenant.Header)
+		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant, user.Name(), tenant.Header)
 	}
 	return user.Tenant(), nil
 }
@@ -234,7 +234,7 @@ func (a *authorizer) check(role Role, name string) (string, error) {
 	}
 	list := strings.Split(name, "|")
 	if len(list) > maxTenants {
-		return "", fmt.Errorf("%w: a list of %d, at most %d can be", tenant.ErrInvalid, len(list), maxTenants)
+		return "", fmt.Errorf("%w: a list of %d tenants; the maximum is %d", tenant.ErrInvalid, len(list), maxTenants)
 	}
 	for _, one := range list {
 		if err := tenant.Check(one); err != nil {
@@ -272,7 +272,7 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrTenant, err)
 	}
 	if a.named {
-		return "", fmt.Errorf("%w: the path or the header %s says %s, the request itself says %s", ErrTenant, tenant.Header, a.tenant, asked)
+		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant, tenant.Header, a.tenant, asked)
 	}
 	if err := mayUse(a.user, asked); err != nil {
 		return "", err

@@ -50,7 +50,7 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 		refuse(w, http.StatusRequestEntityTooLarge, "bad_data", fmt.Sprintf("the body has more than %d bytes", b.each))
 	case errors.Is(err, adapter.ErrBusy):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "unavailable", "the requests under way have sent as many bytes as they may, try again")
+		refuse(w, http.StatusServiceUnavailable, "unavailable", "too many request bytes in flight; try again")
 	case errors.Is(err, errGivenUp):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, "unavailable", plain(err))

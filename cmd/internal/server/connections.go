@@ -218,7 +218,7 @@ func (l *connections) evict(c *connection, now time.Time) {
 	l.evictions.Inc()
 	if now.Sub(l.logged) >= logInterval {
 		l.logged = now
-		l.log.Warn("all connections are taken: those whose clients send or read slowest are closed for new ones; see who opens so many",
+		l.log.Warn("too many connections: the slowest are closed for new ones; check which client opens too many",
 			"connections", len(l.open), "client", c.client, "evicted_since_start", l.evicted)
 	}
 }
@@ -308,7 +308,7 @@ func marking(next http.Handler) http.Handler {
 		if !isVital(r.URL.Path) && !c.promote(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d connections have requests under way, try again", c.of.limit))
+			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -166,7 +166,7 @@ func TestAllConnectionsCompute(t *testing.T) {
 			require.Equal(t, "200 Cassia is healthy.<nil>", get("/-/healthy"))
 			require.Contains(t, get("/api/v1/quick"), "503 ")
 		}
-		require.Contains(t, get("/api/v1/quick"), "8 connections have requests under way, try again")
+		require.Contains(t, get("/api/v1/quick"), "8 connections have requests in progress; try again")
 		quick := make(chan string, 1)
 		go func() { quick <- get("/api/v1/quick") }()
 		synctest.Wait()

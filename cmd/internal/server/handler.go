@@ -80,7 +80,7 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !h.AdminAPI:
-		text(w, http.StatusForbidden, "the admin API is off; start cassia with --web.enable-admin-api")
+		text(w, http.StatusForbidden, "the admin API is disabled; start Cassia with --web.enable-admin-api")
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
@@ -93,7 +93,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := h.SealAll(r.Context()); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			h.Logger.Error("sealing all over HTTP", "err", err)
+			h.Logger.Error("sealing on request failed", "err", err)
 		}
 		text(w, http.StatusInternalServerError, "sealing failed: "+err.Error())
 		return
@@ -105,7 +105,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	body, err := json.MarshalIndent(h.Downsampling(r.Context()), "", "  ")
 	if err != nil {
-		h.Logger.Error("writing how downsampling stands", "err", err)
+		h.Logger.Error("can't write the downsampling status", "err", err)
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
@@ -128,7 +128,7 @@ func Unready(reason func() error) http.Handler {
 // Elsewhere answers for what a process doesn't do, because of its target.
 func Elsewhere(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusNotFound, "this process takes no "+what+" (--target="+target+"); send them to another one")
+		text(w, http.StatusNotFound, "this process doesn't accept "+what+" (--target="+target+"); send them to another process")
 	})
 }
 

@@ -113,7 +113,7 @@ func TestUnknownPaths(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)
-	require.Contains(t, w.Body.String(), "this process takes no samples (--target=read); send them to another one")
+	require.Contains(t, w.Body.String(), "this process doesn't accept samples (--target=read); send them to another process")
 }
 
 func TestNotReadySaysWhy(t *testing.T) {

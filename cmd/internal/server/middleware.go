@@ -26,13 +26,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	f := promauto.With(r)
 	return &Metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_http_requests_total",
-			Help: "Requests by route and status."}, []string{"handler", "code"}),
+			Help: "HTTP requests by route and status code."}, []string{"handler", "code"}),
 		duration: f.NewHistogramVec(prometheus.HistogramOpts{Name: "cassia_http_request_duration_seconds",
-			Help: "Time that requests took, by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
+			Help: "Duration of HTTP requests by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
 		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
-			Help: "Requests that were given up because of a bug."}),
+			Help: "HTTP requests that failed because of a bug in Cassia."}),
 		evicted: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_connections_evicted_total",
-			Help: "Connections that were closed for new ones, because all were taken and their clients kept them waiting."}),
+			Help: "Connections closed to make room for new ones, because the limit was reached and these clients were slow."}),
 	}
 }
 
@@ -69,7 +69,7 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 			if tracked.begun {
 				panic(http.ErrAbortHandler)
 			}
-			refuse(w, http.StatusInternalServerError, "internal", "a bug in cassia; its log has the details")
+			refuse(w, http.StatusInternalServerError, "internal", "internal error; see the log of Cassia")
 		}()
 		h.ServeHTTP(tracked, r)
 	})

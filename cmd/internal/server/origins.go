@@ -42,7 +42,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	changes := route.Role == Write || route.Role == Admin || route.Changes
 	if changes {
 		if err := o.foreign.Check(r); err != nil {
-			return fmt.Errorf("%w: a page of another origin (%q) may not change anything here; if it is Cassia's own page, behind a proxy, set --web.external-url",
+			return fmt.Errorf("%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, set --web.external-url",
 				ErrForbidden, shortened(r.Header.Get("Origin")))
 		}
 	}
@@ -53,7 +53,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
-		return fmt.Errorf("%w: %q is no name of this server's; use its address, or set --web.external-url", ErrForbidden, shortened(r.Host))
+		return fmt.Errorf("%w: %q is not a name of this server; use its address, or set --web.external-url", ErrForbidden, shortened(r.Host))
 	}
 	return nil
 }

@@ -35,9 +35,9 @@ func usualPace() pace {
 }
 
 var (
-	errSlow = errors.New("server: the body came too slowly")
+	errSlow = errors.New("the client sent the body too slowly")
 	// errGivenUp means that a body came slowly while others waited for what its request held.
-	errGivenUp = errors.New("server: the body came too slowly while other requests waited")
+	errGivenUp = errors.New("the client sent the body too slowly while other requests were waiting")
 )
 
 // handler keeps clients at the pace. It must get the ResponseWriter of net/http.

@@ -38,9 +38,9 @@ func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Tim
 	f := promauto.With(r)
 	list := &Reloaders{log: log, now: now,
 		ok: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_config_last_reload_successful",
-			Help: "Whether all files that can be read again were fine the last time."}),
+			Help: "Whether the last reload of all configuration files was successful (1) or not (0)."}),
 		success: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_config_last_reload_success_timestamp_seconds",
-			Help: "When all of these files were last read and fine."}),
+			Help: "Time of the last successful reload of all configuration files, in Unix seconds."}),
 	}
 	list.note(nil) // They were read at the start.
 	return list
@@ -61,9 +61,9 @@ func (l *Reloaders) Reload() error {
 	for _, r := range l.list {
 		err := r.reload()
 		if err != nil {
-			l.log.Error("reading a file again; what it held before stays in force", "file", r.what, "err", err)
+			l.log.Error("can't reload a configuration file; the previous content stays in effect", "file", r.what, "err", err)
 		} else {
-			l.log.Info("read again", "file", r.what)
+			l.log.Info("reloaded a configuration file", "file", r.what)
 		}
 		errs = append(errs, err)
 	}
@@ -102,7 +102,7 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 func (h *handler) reload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.Reload == nil:
-		text(w, http.StatusForbidden, "reloading over HTTP is off; start cassia with --web.enable-lifecycle, or send it SIGHUP")
+		text(w, http.StatusForbidden, "reloading over HTTP is disabled; start Cassia with --web.enable-lifecycle, or send SIGHUP")
 	case r.Method != http.MethodPost && r.Method != http.MethodPut:
 		w.Header().Set("Allow", "POST, PUT")
 		text(w, http.StatusMethodNotAllowed, "use POST")

@@ -18,7 +18,7 @@ const (
 )
 
 // errCrowded means that as many requests are under way as may be.
-var errCrowded = errors.New("server: too many requests are under way")
+var errCrowded = errors.New("too many requests in progress")
 
 // requests bounds the requests under way: all, and those of one client, which is a user, or an address where nobody shows
 // who they are. A request whose body is under way doesn't count among its client's. Where there are as many as may be, the request whose client sends
@@ -46,11 +46,11 @@ func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.clients[client] >= q.each && q.computing(client) >= q.each && !q.makeRoom(minWait, func(p *requestPlace) bool { return p.client == client }) {
-		return nil, fmt.Errorf("%w: %d of this client, try again", errCrowded, q.each)
+		return nil, fmt.Errorf("%w: %d from this client; try again", errCrowded, q.each)
 	}
 	if len(q.places) >= q.limit && !q.makeRoom(minWait, func(*requestPlace) bool { return true }) &&
 		!q.makeRoom(0, func(p *requestPlace) bool { return q.clients[p.client] > q.each }) {
-		return nil, fmt.Errorf("%w: %d, try again", errCrowded, q.limit)
+		return nil, fmt.Errorf("%w: %d; try again", errCrowded, q.limit)
 	}
 	p := &requestPlace{client, e}
 	q.places[p] = struct{}{}

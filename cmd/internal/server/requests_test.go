@@ -26,10 +26,10 @@ func TestPlacesOfRequests(t *testing.T) {
 		slow.toRead = true
 		leaveSlow := enter("a", slow)
 		_, err := q.enter("a", &Exchange{})
-		require.EqualError(t, err, "server: too many requests are under way: 3 of this client, try again", "it hasn't been waited for long")
+		require.EqualError(t, err, "too many requests in progress: 3 from this client; try again", "it hasn't been waited for long")
 		enter("b", &Exchange{})
 		_, err = q.enter("b", &Exchange{})
-		require.EqualError(t, err, "server: too many requests are under way: 4, try again")
+		require.EqualError(t, err, "too many requests in progress: 4; try again")
 		time.Sleep(minWait)
 		enter("b", &Exchange{})
 		require.True(t, slow.givenUp())
@@ -63,7 +63,7 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 			require.False(t, sending[i+1].givenUp())
 		}
 		_, err := q.enter("c", &Exchange{})
-		require.EqualError(t, err, "server: too many requests are under way: 4, try again")
+		require.EqualError(t, err, "too many requests in progress: 4; try again")
 	})
 }
 

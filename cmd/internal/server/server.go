@@ -71,9 +71,9 @@ func newServer(h http.Handler, p pace, log *slog.Logger) *http.Server {
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("--web.listen-address=%s: another program listens there; stop it, or choose another port", address)
+		return fmt.Errorf("--web.listen-address=%s: the address is in use by another program; stop it, or choose another port", address)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("--web.listen-address=%s: this user may not listen there; choose a port above 1023", address)
+		return fmt.Errorf("--web.listen-address=%s: permission denied; choose a port above 1023", address)
 	}
 	return fmt.Errorf("--web.listen-address=%s: %w", address, err)
 }
@@ -115,14 +115,14 @@ func (s *Server) drain() {
 		group.Go(func() error {
 			err := server.Shutdown(ctx)
 			if err != nil {
-				s.log.Warn("some requests took too long to end and were cut off", "err", err)
+				s.log.Warn("some requests took too long to finish and were aborted", "err", err)
 				err = server.Close()
 			}
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		s.log.Warn("closing listeners", "err", err)
+		s.log.Warn("can't close the listeners", "err", err)
 	}
 }
 

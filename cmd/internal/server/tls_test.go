@@ -131,7 +131,7 @@ func TestMutualTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "200 HTTP/2.0 Cassia is healthy.\n", got)
 	_, err = ask(url, servers.pool())
-	require.Error(t, err, "no certificate")
+	require.Error(t, err, "contains no PEM certificate")
 	_, err = ask(url, servers.pool(), servers.sign(t, "somebody"))
 	require.Error(t, err, "the wrong authority")
 	own := newAuthority(t)

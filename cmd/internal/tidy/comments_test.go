@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wordings are forms of comments that hide the condition or the effect that they are about.
-var wordings = []struct {
+// commentForms are forms of comments that hide the condition or the effect that they are about.
+var commentForms = []struct {
 	form   *regexp.Regexp
 	advice string
 	// most is how many there may be. It may only fall.
@@ -23,7 +23,7 @@ var wordings = []struct {
 
 func TestCommentsAreDirect(t *testing.T) {
 	files := goFiles(t)
-	for _, w := range wordings {
+	for _, w := range commentForms {
 		var found []string
 		for _, f := range files {
 			found = append(found, f.comments(w.form)...)
@@ -45,13 +45,13 @@ func (f goFile) comments(form *regexp.Regexp) (places []string) {
 	return places
 }
 
-func TestWordings(t *testing.T) {
+func TestCommentForms(t *testing.T) {
 	for text, wrong := range map[string]bool{
 		"// full says whether": true, "// what was": true, "// the store tells": true,
 		"// full reports whether there is room": false, "// saystems": false, "// somewhat isolated": false,
 	} {
 		matches := false
-		for _, w := range wordings {
+		for _, w := range commentForms {
 			matches = matches || w.form.MatchString(text)
 		}
 		require.Equal(t, wrong, matches, text)

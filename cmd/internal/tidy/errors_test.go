@@ -17,7 +17,7 @@ import (
 var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
 // forDevelopers begin the folders of programs and helpers that only developers run.
-var forDevelopers = []string{"cmd/internal/benchmarks/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
+var forDevelopers = []string{"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
 
 // TestErrorsAreShownWithoutPackages holds that storage.Plain removes the name of every package whose errors begin with its name.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {

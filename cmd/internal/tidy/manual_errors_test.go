@@ -128,7 +128,7 @@ func productionFiles(t *testing.T) []goFile {
 
 // moreForDevelopers begin further folders of programs and helpers that only developers run.
 var moreForDevelopers = []string{
-	"cmd/internal/broken/", "cmd/internal/soak/", "cmd/internal/suite/", "cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
+	"cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
 	"storage/soak/", "storage/storagetest/",
 }
 

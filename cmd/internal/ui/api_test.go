@@ -258,10 +258,10 @@ func TestTrialsOfRules(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	for body, word := range map[string]string{
-		`x`: "must be JSON", `{"rules":"[{regex: x}]"}`: "target_label", `{"rules":"[]"}`: "no rules for the tenant team-a",
+		`x`: "must be JSON", `{"rules":"[{regex: x}]"}`: "target_label", `{"rules":"[]"}`: "no rules apply to tenant team-a",
 		`{"range_seconds":-1}`: "range_seconds", `{"range_seconds":1e9}`: "range_seconds",
-		`{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "start must lie before end",
-		`{"start":"2025-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "at most 168h",
+		`{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "start must be before end",
+		`{"start":"2025-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "by at most 7 days",
 		`{"retention":{"raw":-1}}`:                                      "retention", `{"retention":{"day":1}}`: "retention",
 		`{"rules":"` + strings.Repeat(" ", maxTrialBody) + `"}`: "bytes",
 	} {

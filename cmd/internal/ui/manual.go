@@ -182,8 +182,8 @@ mark { background: var(--select); color: inherit; }
 </style>
 </head>
 <body>
-<a class="skip" href="#text">Skip to the content</a>
-<a class="skip" href="#pages">Skip to the list of pages</a>
+<a class="skip" href="#text">Skip to content</a>
+<a class="skip" href="#pages">Skip to list of pages</a>
 <header class="top">
 <a class="brand" href="{{.Root}}"><svg class="logo" viewBox="0 0 32 32" aria-hidden="true"><path class="logo-deep" d="M5 22.5c4.5 4 17.5 4 22 0"/><path class="logo-mid" d="M5 16c4.5 4 17.5 4 22 0"/><ellipse class="logo-top" cx="16" cy="9.5" rx="11" ry="4.6"/></svg> <span>Cassia</span></a>
 <a href="{{.Root}}manual">Manual</a>
@@ -192,10 +192,10 @@ mark { background: var(--select); color: inherit; }
 </header>
 <div class="manual">
 <main id="text" tabindex="-1"><article>
-{{if .Searched}}<h1>{{len .Results}} {{if eq (len .Results) 1}}section{{else}}sections{{end}} with “{{.Query}}”</h1>
+{{if .Searched}}<h1>{{len .Results}} {{if eq (len .Results) 1}}result{{else}}results{{end}} for “{{.Query}}”</h1>
 {{range .Results}}<div class="found"><h2><a href="{{$.Base}}{{.Page.Topic}}{{if gt .Heading.Level 1}}#{{.Heading.Anchor}}{{end}}">{{.Page.Title}}{{if gt .Heading.Level 1}}: {{.Heading.Title}}{{end}}</a></h2>
 <p>{{range $i, $piece := .Excerpt}}{{if $i | odd}}<mark>{{$piece}}</mark>{{else}}{{$piece}}{{end}}{{end}}</p></div>
-{{else}}<p>All words must stand in one section. Try fewer or shorter ones.</p>
+{{else}}<p>No section contains all of these words. Try fewer or shorter words.</p>
 {{end}}{{else}}{{.Heading}}
 {{if gt (len .Sections) 2}}<nav class="sections" aria-label="Sections of this page">{{range .Sections}}<a href="#{{.Anchor}}">{{.Title}}</a> {{end}}</nav>
 {{end}}{{.Text}}{{end}}</article></main>

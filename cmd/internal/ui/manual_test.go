@@ -44,9 +44,9 @@ func TestManual(t *testing.T) {
 		"/manual/rollups":                        "Retention and rollups",
 		"/manual?q=backup+restore":               "manual/backups",
 		"/manual?q=%3Cscript%3E":                 "&lt;script&gt;",
-		"/manual?q=xyzzyplugh":                   "0 sections",
+		"/manual?q=xyzzyplugh":                   "0 results for",
 		"/manual?q=%20":                          "The manual",
-		"/manual?q=" + strings.Repeat("x", 5000): "0 sections",
+		"/manual?q=" + strings.Repeat("x", 5000): "0 results for",
 	} {
 		r := get(t, testOptions(), path)
 		require.Equal(t, http.StatusOK, r.StatusCode, path)

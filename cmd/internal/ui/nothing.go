@@ -30,12 +30,12 @@ li { margin: 0.3rem 0; }
 </head>
 <body>
 <main>
-<h1>Nothing is at <code>{{.Path}}</code></h1>
-<p>The page of this Cassia has</p>
+<h1>Page not found: <code>{{.Path}}</code></h1>
+<p>Cassia’s web page has these views:</p>
 <ul>
 {{range .Views}}<li><a href="{{$.Root}}#/{{.Name}}">{{.Title}}</a>: {{.What}}</li>
 {{end}}</ul>
-<p>Prometheus’ HTTP API is below <code>/api/v1/</code>, Cassia’s own metrics are at <code>/metrics</code>, and the <a href="{{.Root}}manual">manual</a> says more.</p>
+<p>Prometheus’ HTTP API is under <code>/api/v1/</code> and Cassia’s own metrics are at <code>/metrics</code>. For more, see the <a href="{{.Root}}manual">manual</a>.</p>
 </main>
 </body>
 </html>
@@ -44,14 +44,15 @@ li { margin: 0.3rem 0; }
 type viewOf struct{ Name, Title, What string }
 
 var viewsOf = []viewOf{
-	{"explore", "Explore", "queries, graphs, tables"},
-	{"metrics", "Metrics", "which there are, and what they mean"},
-	{"alerts", "Alerts & rules", "what fires, and what fails"},
-	{"queries", "Queries", "those that run now"},
-	{"cardinality", "Cardinality", "of what the series are made"},
-	{"downsampling", "Downsampling", "what waits, and what is sealed at which resolution"},
-	{"storage", "Storage", "what is kept, and for how long"},
-	{"tenants", "Tenants", "limits, and what of them is in use"},
+	{"explore", "Explore", "run queries and show results as graphs or tables"},
+	{"metrics", "Metrics", "search metrics by name or help text"},
+	{"alerts", "Alerts & rules", "firing alerts and the state of all rules"},
+	{"queries", "Queries", "running queries and top queries"},
+	{"cardinality", "Cardinality", "number of series by metric, label and value"},
+	{"downsampling", "Downsampling", "progress of sealing, and sealed data by resolution"},
+	{"storage", "Storage", "disk usage, retention and backups"},
+	{"relabel", "Relabel", "rules that drop or change incoming series"},
+	{"tenants", "Tenants", "limits and their current use"},
 }
 
 // NotFound answers for all paths that lead nowhere: browsers with a page, others as Prometheus does.

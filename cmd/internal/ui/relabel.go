@@ -101,7 +101,7 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 		answer.Rules, err = a.Relabeling.Try(r.Context(), table, o)
 		switch {
 		case errors.Is(err, relabeling.ErrNoRules):
-			return nil, badRequest(fmt.Sprintf("there are no rules for the tenant %s", name))
+			return nil, badRequest(fmt.Sprintf("no rules apply to tenant %s", name))
 		case err != nil:
 			return nil, err
 		}
@@ -118,13 +118,13 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.TrialOptions, err error) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxTrialBody+1))
 	if err != nil {
-		return q, o, badRequest("reading the body: " + err.Error())
+		return q, o, badRequest("reading the request body: " + err.Error())
 	}
 	if len(text) > maxTrialBody {
-		return q, o, badRequest(fmt.Sprintf("the body has more than %d bytes", maxTrialBody))
+		return q, o, badRequest(fmt.Sprintf("the request body is larger than %d bytes", maxTrialBody))
 	}
 	if err := json.Unmarshal(text, &q); err != nil {
-		return q, o, badRequest("the body must be JSON: " + err.Error())
+		return q, o, badRequest("the request body must be JSON: " + err.Error())
 	}
 	end, width := time.Now(), usualTrial
 	if q.RangeSeconds != 0 {
@@ -141,11 +141,11 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 		start = q.Start
 	}
 	if !start.Before(end) || end.Sub(start) > maxTrialRange {
-		return q, o, badRequest(fmt.Sprintf("start must lie before end, by at most %s", maxTrialRange))
+		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %d days", maxTrialRange/(24*time.Hour)))
 	}
 	for res, seconds := range q.Retention {
 		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() && res != rollup.OneHour.String() {
-			return q, o, badRequest("retention must have seconds by resolution: raw, 5m, 1h")
+			return q, o, badRequest("retention must map the resolutions raw, 5m and 1h to seconds")
 		}
 	}
 	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(), MaxSeries: maxTrialSeries}, nil

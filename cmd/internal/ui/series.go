@@ -69,7 +69,7 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 // one is the tenant of a request that is about one.
 func one(r *http.Request) (string, error) {
 	if names := tenant.All(r.Context()); len(names) != 1 {
-		return "", badRequest("one tenant at a time: name one")
+		return "", badRequest("the request must name exactly one tenant")
 	}
 	return tenant.From(r.Context()), nil
 }
@@ -85,7 +85,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	}
 	if !q.Unsealed {
 		if q.Window, err = strconv.ParseInt(r.FormValue("window"), 10, 64); err != nil {
-			return nil, badRequest("window must be the number of one, as churn lists them")
+			return nil, badRequest("window must be the number of a window, as listed by " + Prefix + "churn")
 		}
 	}
 	leave, err := a.count(r.Context())

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNotKairosDB means that a keyspace has no data of KairosDB's.
-var ErrNotKairosDB = fmt.Errorf("kairosdb: the keyspace isn't KairosDB's")
+var ErrNotKairosDB = fmt.Errorf("kairosdb: not a KairosDB keyspace")
 
 // metricNames is the row of string_index that lists metrics.
 const metricNames = "metric_names"
@@ -147,7 +147,7 @@ func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 				all = sorted(all)
 			}
 			if len(all) >= 2*maxMetrics {
-				return fmt.Errorf("kairosdb: there are more than %d metrics", maxMetrics)
+				return fmt.Errorf("kairosdb: more than %d metrics", maxMetrics)
 			}
 		}
 		if err := rows.Close(); err != nil {

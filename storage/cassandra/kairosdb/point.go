@@ -32,13 +32,13 @@ func parseLayout(spec map[string]string) (layout, error) {
 		l.unit = unit(text)
 	}
 	if l.unit != unitLegacy && l.unit != unitMilliseconds && l.unit != unitSeconds {
-		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q, and only LEGACY, MILLISECONDS and SECONDS are known", l.unit)
+		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q; must be LEGACY, MILLISECONDS or SECONDS", l.unit)
 	}
 	if text, ok := spec["row_width"]; ok {
 		width, err := strconv.ParseInt(text, 10, 64)
 		// A wider row would have columns that don't fit four bytes.
 		if err != nil || width < 1 || width > math.MaxInt32 {
-			return l, fmt.Errorf("kairosdb: table spec has row_width %q, and it must be between 1 and %d", text, math.MaxInt32)
+			return l, fmt.Errorf("kairosdb: table spec has row_width %q; must be between 1 and %d", text, math.MaxInt32)
 		}
 		l.widthMS = width
 	}

@@ -112,22 +112,22 @@ func parseKey(key []byte) (Row, error) {
 	wrong := func(what string) (Row, error) { return Row{}, fmt.Errorf("%w: key %x: %s", ErrCorrupt, key, what) }
 	end := bytes.IndexByte(key, 0)
 	if end < 1 || len(key) < end+9 {
-		return wrong("no metric and time")
+		return wrong("metric and time are missing")
 	}
 	r := Row{Metric: string(key[:end]), TimeMS: int64(binary.BigEndian.Uint64(key[end+1:])), Type: TypeLegacy, Key: key}
 	rest := key[end+9:]
 	if len(rest) > 0 && rest[0] == 0 {
 		if len(rest) < 2 || rest[1] > 127 || len(rest) < 2+int(rest[1]) {
-			return wrong("its type is cut off")
+			return wrong("the type is truncated")
 		}
 		r.Type, rest = string(rest[2:2+rest[1]]), rest[2+rest[1]:]
 	}
 	if !utf8.ValidString(r.Metric) || !utf8.ValidString(r.Type) || !utf8.Valid(rest) {
-		return wrong("no UTF-8")
+		return wrong("not valid UTF-8")
 	}
 	var ok bool
 	if r.Tags, ok = parseTags(string(rest)); !ok {
-		return wrong("its tags are cut off")
+		return wrong("the tags are truncated")
 	}
 	return r, nil
 }

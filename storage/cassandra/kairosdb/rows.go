@@ -162,7 +162,7 @@ func (k *Keyspace) currentRows(ctx context.Context, metric string, atMS int64) (
 	return all, rows.Close()
 }
 
-func tooMany() error { return fmt.Errorf("there are more than %d, too many to be sorted", maxRows) }
+func tooMany() error { return fmt.Errorf("more than %d rows, too many to sort", maxRows) }
 
 func hasEscapes(tags map[string]string) bool {
 	for name, value := range tags {
@@ -194,7 +194,7 @@ func (k *Keyspace) legacyRows(ctx context.Context, metric string, atMS int64, al
 	for rows.Scan((*blobCell)(&key)) {
 		r, err := parseKey(bytes.Clone(key))
 		if err == nil && (r.Metric != metric || r.TimeMS != atMS) {
-			err = fmt.Errorf("%w: key %x: row_key_index has it under metric %q", ErrCorrupt, key, metric)
+			err = fmt.Errorf("%w: key %x: row_key_index lists it under metric %q", ErrCorrupt, key, metric)
 		}
 		if err != nil {
 			damaged = append(damaged, err)

@@ -46,7 +46,7 @@ const manifestTimeout = 15 * time.Minute
 const maxListings = 3
 
 // ErrNotStored means that the bucket acknowledged an object and doesn't return it.
-var ErrNotStored = errors.New("objects: the bucket acknowledged an object and doesn't return it")
+var ErrNotStored = errors.New("objects: the bucket acknowledged an object but doesn't return it")
 
 // backup is one that is being made.
 type backup struct {
@@ -74,7 +74,7 @@ type backup struct {
 // manifest and the answer was lost. An error that is a pebble.RetentionError means that the backup was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
-		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
+		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)
 	}
 	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lin
 	for _, l := range slices.Backward(all) {
 		newest, err := readManifest(ctx, b.bucket, l, b.Key)
 		if errors.Is(err, pebble.ErrBackup) {
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s was passed over: %s; if it isn't needed, remove the object", l.Name, err))
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove the object", l.Name, err))
 			continue
 		}
 		if isGone(err) {
@@ -212,7 +212,7 @@ func (b *backup) complete(ctx context.Context, m *manifest) error {
 		}
 	}
 	err := b.bucket.Delete(ctx, b.manifest(m.Name, len(m.Damaged) > 0))
-	return errors.Join(fmt.Errorf("objects: files were removed from the bucket before the manifest was stored, %d times", maxListings), err)
+	return errors.Join(fmt.Errorf("objects: files were removed from the bucket %d times before the manifest was stored", maxListings), err)
 }
 
 // storeManifest stores the manifest and reads it back.
@@ -224,7 +224,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	}
 	object := b.manifest(m.Name, len(m.Damaged) > 0)
 	lost := func(why string) error {
-		err := fmt.Errorf("%w: %s (%s): there is no backup %s; check the storage, then back up again", ErrNotStored, object, why, m.Name)
+		err := fmt.Errorf("%w: %s (%s): backup %s doesn't exist; check the storage, then back up again", ErrNotStored, object, why, m.Name)
 		return errors.Join(err, b.bucket.Delete(ctx, object)) // A rest of it must not count as a backup.
 	}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
@@ -245,7 +245,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	if same, err := got.equal(m); err != nil {
 		return err
 	} else if !same {
-		return lost("it has other content")
+		return lost("its content differs")
 	}
 	b.manifests[object] = got
 	return nil
@@ -293,7 +293,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 			return listed, nil
 		}
 	}
-	return listed, fmt.Errorf("objects: files were removed from the bucket while they were backed up, %d times", maxListings)
+	return listed, fmt.Errorf("objects: files were removed from the bucket %d times while they were backed up", maxListings)
 }
 
 // isThere reports whether a file's object is there and may be used.

@@ -102,7 +102,7 @@ func TestForgedManifest(t *testing.T) {
 	require.NoError(t, putRecord(t.Context(), b, setOf("s", o.Key).folder("backups")+m.Name+manifestSuffix, m, &forger))
 	_, err = Restore(t.Context(), b, "", filepath.Join(t.TempDir(), "x"), o)
 	require.ErrorIs(t, err, pebble.ErrBackup)
-	require.ErrorContains(t, err, "isn't what was stored")
+	require.ErrorContains(t, err, "has changed since it was stored")
 }
 
 // Damage of any object is noticed, whatever it is, and nothing is restored by half.
@@ -139,7 +139,7 @@ func TestDamagedObjects(t *testing.T) {
 				require.Error(t, err, "%s %s %s", about, how, object)
 				require.NoDirExists(t, dir)
 				if how != "gone" || object != m[1].object {
-					require.ErrorContains(t, err, "--backup="+name[0]+" is the one before", "%s %s %s", about, how, object)
+					require.ErrorContains(t, err, "the previous backup is --backup="+name[0], "%s %s %s", about, how, object)
 				}
 			}
 			b.objects[object] = whole
@@ -165,7 +165,7 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	}
 	require.Len(t, b.of("backups"), 4)
 	_, err := Restore(t.Context(), b, "", filepath.Join(t.TempDir(), "x"), o)
-	require.ErrorContains(t, err, "backups of 3 stores: say which with --backup; the newest of each: "+strings.Join([]string{name[2], name[3], name[4]}, ", "))
+	require.ErrorContains(t, err, "has backups of 3 stores; choose one with --backup. The newest of each store: "+strings.Join([]string{name[2], name[3], name[4]}, ", "))
 	require.Equal(t, map[string]string{"f": "2"}, filesOf(t, b, name[2], o))
 	require.Equal(t, map[string]string{"f": "4"}, filesOf(t, b, name[4], o))
 	_, err = Restore(t.Context(), b, name[0], filepath.Join(t.TempDir(), "x"), o)
@@ -195,7 +195,7 @@ func TestRestoreIntoADirectoryThatIsNotEmpty(t *testing.T) {
 	require.NoError(t, err)
 	dir := checkpoint(t, "", map[string]string{"mine": "x"})
 	_, err = Restore(t.Context(), b, "", dir, o)
-	require.ErrorContains(t, err, "must be empty, or not there: it has mine")
+	require.ErrorContains(t, err, "must be empty or not exist, but contains mine")
 	link := filepath.Join(t.TempDir(), "data")
 	empty := t.TempDir()
 	require.NoError(t, os.Symlink(empty, link))
@@ -207,8 +207,8 @@ func TestRestoreIntoADirectoryThatIsNotEmpty(t *testing.T) {
 func TestKeyFiles(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
-		"":                                     "isn't a key file",
-		"SECRET-LINE":                          "isn't a key file",
+		"":                                     "isn't an age key file; create one with age-keygen",
+		"SECRET-LINE":                          "isn't an age key file; create one with age-keygen",
 		newIdentity(t) + "\n" + newIdentity(t): "has 2 keys",
 	} {
 		path := filepath.Join(dir, "key")

@@ -56,7 +56,7 @@ func TestDamagedLists(t *testing.T) {
 		var retention *pebble.RetentionError
 		stats, err = backup(8, "b")
 		require.ErrorAs(t, err, &retention, how)
-		require.ErrorContains(t, err, "no files are removed as long as it is there; if it isn't needed, remove the object")
+		require.ErrorContains(t, err, "no files are removed while it exists; if it isn't needed, remove the object")
 		require.Len(t, stats.Unreadable, 1)
 		require.Contains(t, stats.Unreadable[0], name[7])
 		require.Equal(t, map[string]string{"f": "b", "always": "x"}, filesOf(t, b, "", o))
@@ -160,7 +160,7 @@ func TestHiddenManifest(t *testing.T) {
 	require.NoError(t, b.Delete(t.Context(), setOf("s", nil).manifest(name[0], false)))
 	lying.object = setOf("s", nil).manifest(name[1], false)
 	for i := range 4 {
-		require.ErrorContains(t, backup(3+i, "third"), "is there and isn't listed: the listing isn't reliable; nothing is removed")
+		require.ErrorContains(t, backup(3+i, "third"), "exists but isn't listed: the listing is unreliable; nothing is removed")
 	}
 	require.Equal(t, map[string]string{"f": "same"}, filesOf(t, b, name[1], o))
 }

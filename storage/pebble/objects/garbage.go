@@ -70,7 +70,7 @@ func (b *backup) retain(ctx context.Context) error {
 	var dated []pebble.DatedBackup
 	for _, l := range all {
 		if missing := b.missingFile(l); missing != "" { // It neither counts nor is removed.
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s can't be restored, %s is missing; if it isn't needed, remove the object %s", l.Name, missing, l.object))
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s can't be restored, because %s is missing; if it isn't needed, remove the object %s", l.Name, missing, l.object))
 			continue
 		}
 		dated = append(dated, l.DatedBackup)
@@ -119,7 +119,7 @@ func (b *backup) survey(ctx context.Context) ([]listed, error) {
 		}
 	}
 	if own == "" {
-		return nil, fmt.Errorf("objects: backup %s was stored and isn't listed: the listing of %s isn't reliable; nothing is removed", b.stats.Name, b.folder("backups"))
+		return nil, fmt.Errorf("objects: backup %s was stored but isn't listed: the listing of %s is unreliable; nothing is removed", b.stats.Name, b.folder("backups"))
 	}
 	for _, object := range slices.Concat(b.manifests[own].Others, b.manifests[newest].Others) {
 		unlisted[object] = true
@@ -155,7 +155,7 @@ func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
 func (b *backup) verifyDeleted(ctx context.Context, object string) error {
 	is, err := b.isDeleted(ctx, object)
 	if err == nil && !is {
-		err = fmt.Errorf("objects: %s is there and isn't listed: the listing isn't reliable; nothing is removed", object)
+		err = fmt.Errorf("objects: %s exists but isn't listed: the listing is unreliable; nothing is removed", object)
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w; no files are removed as long as it is there; if it isn't needed, remove the object", err)
+			return nil, fmt.Errorf("%w; no files are removed while it exists; if it isn't needed, remove the object", err)
 		}
 		b.manifests[l.object] = m
 	}
@@ -190,7 +190,7 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	}
 	for _, l := range again {
 		if missing[l.object] {
-			return nil, fmt.Errorf("objects: %s is listed and missing when it is read: the listing isn't reliable; nothing is removed", l.object)
+			return nil, fmt.Errorf("objects: %s is listed but can't be read: the listing is unreliable; nothing is removed", l.object)
 		}
 	}
 	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
@@ -228,7 +228,7 @@ func (b *backup) sweep(ctx context.Context) error {
 	}
 	for _, g := range lists {
 		if g.unreadable != nil {
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("list of garbage %s can't be read (%s): files that it may name are uploaded again; remove the object", g.object, g.unreadable))
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("garbage list %s is unreadable (%s), so its files are uploaded again if needed; remove the object", g.object, g.unreadable))
 			continue
 		}
 		old := now.Sub(g.modified) >= b.Grace && b.Now().Sub(g.Noted) >= b.Grace
@@ -313,7 +313,7 @@ func (b *backup) bucketNow(ctx context.Context) (time.Time, error) {
 	}
 	found, err := b.bucket.List(ctx, name)
 	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("objects: %s was stored, and isn't listed", name)
+		err = fmt.Errorf("objects: %s was stored but isn't listed", name)
 	}
 	if err != nil {
 		return time.Time{}, err

@@ -82,7 +82,7 @@ func TestNoSweepWithAManifestThatCannotBeRead(t *testing.T) {
 		_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": fmt.Sprint(i)}), name[1+i], o)
 		var retention *pebble.RetentionError
 		require.ErrorAs(t, err, &retention)
-		require.ErrorContains(t, err, "no files are removed as long as it is there")
+		require.ErrorContains(t, err, "no files are removed while it exists; if it isn't needed, remove the object")
 		require.Equal(t, map[string]string{"f": fmt.Sprint(i)}, filesOf(t, b, "", o), "the backup was made")
 	}
 	require.Len(t, b.of("files"), 3)

@@ -41,10 +41,10 @@ func ReadKey(path string) (*Key, error) {
 	}
 	identities, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("%s isn't a key file of age ; age-keygen makes one", path)
+		return nil, fmt.Errorf("%s isn't an age key file; create one with age-keygen", path)
 	}
 	if len(identities) != 1 {
-		return nil, fmt.Errorf("%s has %d keys; exactly one is needed", path, len(identities))
+		return nil, fmt.Errorf("%s has %d keys; must have exactly one", path, len(identities))
 	}
 	k := &Key{identity: identities[0]}
 	var secret string
@@ -54,7 +54,7 @@ func ReadKey(path string) (*Key, error) {
 	case *age.HybridIdentity:
 		k.recipient, secret = i.Recipient(), i.String()
 	default:
-		return nil, fmt.Errorf("%s has a key of a kind that isn't supported; age-keygen makes one that is", path)
+		return nil, fmt.Errorf("%s has an unsupported type of key; create one with age-keygen", path)
 	}
 	if k.secret, err = hkdf.Key(sha256.New, []byte(secret), nil, "cassia backups: names and manifests", sha256.Size); err != nil {
 		return nil, fmt.Errorf("objects: %w", err)

@@ -148,13 +148,13 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	}
 	switch {
 	case m.Version != manifestVersion:
-		return wrong(fmt.Sprintf("it has version %d, this release reads %d", m.Version, manifestVersion))
+		return wrong(fmt.Sprintf("it has version %d; this release supports version %d", m.Version, manifestVersion))
 	case m.Name != l.Name || setOf(m.Store, k) != l.set:
-		return wrong(fmt.Sprintf("it is of backup %s of store %s", m.Name, m.Store))
+		return wrong(fmt.Sprintf("it belongs to backup %s of store %s", m.Name, m.Store))
 	}
 	for _, f := range m.Files {
 		if !isName(f.Name) || !isName(f.Object) || f.Size < 0 {
-			return wrong(fmt.Sprintf("it names %q and %q, which isn't a file of a backup", f.Name, f.Object))
+			return wrong(fmt.Sprintf("it lists %q and %q, which is not a backup file", f.Name, f.Object))
 		}
 	}
 	return m, nil
@@ -163,9 +163,9 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 // wrongKey returns the error of a backup that another key is needed for, or none.
 func wrongKey(l listed) error {
 	if l.key == plainSet {
-		return fmt.Errorf("%w: backup %s isn't encrypted: leave --key-file out", ErrKey, l.Name)
+		return fmt.Errorf("%w: backup %s isn't encrypted; omit --key-file", ErrKey, l.Name)
 	}
-	return fmt.Errorf("%w: backup %s is encrypted with the key %s: give its file as --key-file", ErrKey, l.Name, l.key)
+	return fmt.Errorf("%w: backup %s is encrypted with the key %s; set its file with --key-file", ErrKey, l.Name, l.key)
 }
 
 // isName reports whether a name has no path.

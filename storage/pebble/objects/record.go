@@ -59,7 +59,7 @@ func getRecord(ctx context.Context, b Bucket, name string, into any, k *Key) err
 	}
 	sum, text, _ := bytes.Cut(raw, []byte("\n"))
 	if !hmac.Equal(sum, []byte(k.sum("record", text))) {
-		return wrong("isn't what was stored")
+		return wrong("has changed since it was stored")
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return wrong("isn't a record: %w", err)

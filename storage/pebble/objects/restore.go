@@ -68,7 +68,7 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 	if name != "" {
 		i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
 		if i < 0 {
-			return l, fmt.Errorf("%w of the name %s", pebble.ErrNoBackup, name)
+			return l, fmt.Errorf("%w named %s", pebble.ErrNoBackup, name)
 		}
 		return all[i], nil
 	}
@@ -80,12 +80,12 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 		newest[l.store] = l.Name
 	}
 	if len(newest) > 1 {
-		return l, fmt.Errorf("%w: there are backups of %d stores: say which with --backup; the newest of each: %s",
+		return l, fmt.Errorf("%w: the bucket has backups of %d stores; choose one with --backup. The newest of each store: %s",
 			pebble.ErrBackup, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
 	}
 	l, ok := newestWhole(all)
 	if !ok {
-		return l, fmt.Errorf("%w in which nothing is damaged; --backup=%s is the newest of the others", pebble.ErrNoBackup, all[len(all)-1].Name)
+		return l, fmt.Errorf("%w that is undamaged; --backup=%s is the newest damaged one", pebble.ErrNoBackup, all[len(all)-1].Name)
 	}
 	if l.key == k.set() {
 		return l, nil
@@ -93,7 +93,7 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 	err = wrongKey(l)
 	own := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.key != k.set() })
 	if other, ok := newestWhole(own); ok {
-		err = fmt.Errorf("%w; or restore --backup=%s, the newest one that can be read as it was asked for", err, other.Name)
+		err = fmt.Errorf("%w; or restore --backup=%s, the newest readable one", err, other.Name)
 	}
 	return listed{}, err
 }
@@ -119,7 +119,7 @@ func orOlder(err error, all []listed, l listed) error {
 		}
 	}
 	if older, ok := newestWhole(before); ok {
-		return fmt.Errorf("%w; --backup=%s is the one before", err, older.Name)
+		return fmt.Errorf("%w; the previous backup is --backup=%s", err, older.Name)
 	}
 	return fmt.Errorf("%w; there is no older backup", err)
 }
@@ -128,7 +128,7 @@ func orOlder(err error, all []listed, l listed) error {
 func download(ctx context.Context, b Bucket, folder string, f file, write func(io.Reader) error, k *Key) error {
 	in, err := b.Get(ctx, folder+f.Object)
 	if isGone(err) {
-		return fmt.Errorf("%w: %s, which has %s, is missing", pebble.ErrBackup, folder+f.Object, f.Name)
+		return fmt.Errorf("%w: %s, which contains %s, is missing", pebble.ErrBackup, folder+f.Object, f.Name)
 	}
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func download(ctx context.Context, b Bucket, folder string, f file, write func(i
 	case read.err != nil: // Reading failed, not the content.
 		return read.err
 	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
-		return fmt.Errorf("%w: %s isn't the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)
+		return fmt.Errorf("%w: %s differs from the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 		return f, nil, fmt.Errorf("objects: checkpoint: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return f, nil, fmt.Errorf("%w: %s is no file", pebble.ErrBackup, path)
+		return f, nil, fmt.Errorf("%w: %s is not a file", pebble.ErrBackup, path)
 	}
 	if f = b.known[name]; isSorted(name) && f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && b.isThere(f) {
 		return f, nil, nil
@@ -77,7 +77,7 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 		return fmt.Errorf("uploading %s: %w", f.Name, err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fmt.Errorf("%w: %s had other content when it was read again", pebble.ErrBackup, path)
+		return fmt.Errorf("%w: %s changed while it was uploaded", pebble.ErrBackup, path)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -137,6 +137,25 @@ export function drawn(page, colour) {
   }, colour);
 }
 
+/** filled counts, for each colour (#rrggbb), the pixels of the graph that have it, not opaque, and no other colour under it. */
+export function filled(page, colours) {
+  return page.evaluate((colours) => {
+    const canvas = document.querySelector('.plot canvas');
+    if (!canvas) return colours.map(() => 0);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    return colours.map((colour) => {
+      const want = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+      let n = 0;
+      for (let i = 0; i < data.length; i += 4) {
+        if (data[i + 3] > 30 && data[i + 3] < 200 && want.every((v, k) => Math.abs(data[i + k] - v) < 12)) n++;
+      }
+      return n;
+    });
+  }, colours);
+}
+
 /** painted counts the pixels of a heat map's cells. */
 export function painted(page) {
   return page.evaluate(() => {

@@ -22,7 +22,7 @@ for (const [width, height, colorScheme] of [[1440, 900, 'light'], [390, 844, 'da
   await page.getByRole('searchbox', { name: 'Search the manual' }).focus();
   await page.keyboard.type('late samples');
   await page.keyboard.press('Enter');
-  await page.locator('h1', { hasText: 'with “late samples”' }).waitFor();
+  await page.locator('h1', { hasText: 'for “late samples”' }).waitFor();
   await sound(page, `what was found, ${width} wide`, 0.1, true);
   await page.screenshot({ path: `${shots}/manual-search-${width}.png` });
   await page.locator('.found a').first().focus();

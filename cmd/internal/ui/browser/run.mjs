@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
-import { drawn, painted, sound, watched } from './look.mjs';
+import { drawn, filled, painted, sound, watched } from './look.mjs';
 
 const { BASE: base, LOCKED: locked, BARE: bare, DAMAGED: damaged, CHROMIUM: executablePath, SHOTS: shots, PICTURES: pictures } = process.env;
 mkdirSync(shots, { recursive: true });
-const first = '#3d85c6';
+const [first, second] = ['#3d85c6', '#e0762f'];
 const patience = 60_000;
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
@@ -103,7 +103,7 @@ const counts = (what, locator, right) =>
 step('Explore: a query is typed, completed, run and drawn', async () => {
   const page = await open();
   await page.goto(base + '/');
-  await page.getByText('Metrics of the last day').waitFor();
+  await page.getByText('Metrics from the last day').waitFor();
   await sound(page, 'the start');
   await editor(page).click();
   await page.keyboard.type('sum by (job) (rate(http_req');
@@ -135,12 +135,17 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await shot(page, 'explore-hover');
   await page.getByRole('button', { name: 'Mean' }).click();
   await page.locator('th[aria-sort=descending]', { hasText: 'Mean' }).waitFor();
-  await page.getByRole('button', { name: 'Stack' }).click();
-  await page.getByRole('button', { name: 'Log axis' }).click();
+  await page.getByRole('button', { name: 'Stacked' }).click();
+  await eventually('each area of the stack has its own colour only', async () => {
+    const found = await filled(page, [first, second]);
+    return (found.every((n) => n > 5000) && found[0] > found[1] / 2) || `${found}`; // The axis starts at 0: 15 to 17, and 19 to 21.
+  });
+  await shot(page, 'explore-stack');
+  await page.getByRole('button', { name: 'Log scale' }).click();
   await eventually('the address says both', () => /stack=1&log=1/.test(page.url()));
   await sound(page, 'a stack on a logarithmic axis');
-  await page.getByRole('button', { name: 'Log axis' }).click();
-  await page.getByRole('button', { name: 'Stack' }).click();
+  await page.getByRole('button', { name: 'Log scale' }).click();
+  await page.getByRole('button', { name: 'Stacked' }).click();
   await page.getByRole('button', { name: 'Zoom out' }).click();
   await eventually('there is more to see', () => /from=20\d\d-/.test(decodeURIComponent(page.url())));
   await page.goBack();
@@ -174,7 +179,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.getByRole('button', { name: 'Last 2 days' }).click();
   await page.getByLabel('Resolution').selectOption('1h');
   await says(page, '.badge', /^1h/); // The resolution that answered.
-  await page.getByRole('button', { name: 'Add a query' }).click();
+  await page.getByRole('button', { name: 'Add query' }).click();
   await editor(page, 'B').click();
   await page.keyboard.type('avg(temperature_celsius)');
   await page.keyboard.press('Escape');
@@ -198,22 +203,22 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.getByRole('tab', { name: 'JSON' }).click();
   await page.locator('pre.json', { hasText: '"resultType": "matrix"' }).first().waitFor();
   await sound(page, 'JSON');
-  await page.getByRole('button', { name: 'More for query B' }).click();
+  await page.getByRole('button', { name: 'More actions for query B' }).click();
   await sound(page, 'the menu of a query');
   await page.getByRole('button', { name: 'Move up' }).click();
   await says(page, '.editor', /avg/);
-  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'More actions for query A' }).click();
   await page.getByRole('button', { name: 'Hide' }).click();
   await counts('one answer', page.locator('pre.json'), (n) => n === 1);
-  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'More actions for query A' }).click();
   await page.getByRole('button', { name: 'Show' , exact: true }).click();
-  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'More actions for query A' }).click();
   await page.getByRole('button', { name: 'Move down' }).click();
   await says(page, '.editor', /http_requests_total/);
-  await page.getByRole('button', { name: 'Earlier queries' }).click();
+  await page.getByRole('button', { name: 'Query history' }).click();
   await page.locator('.history code', { hasText: 'avg(temperature_celsius)' }).waitFor();
   await page.getByRole('button', { name: 'Save: avg(temperature_celsius)' }).click();
-  await page.getByRole('button', { name: 'Save no longer: avg(temperature_celsius)' }).waitFor();
+  await page.getByRole('button', { name: 'Remove from saved: avg(temperature_celsius)' }).waitFor();
   await sound(page, 'earlier queries');
   await shot(page, 'explore-history');
   await page.keyboard.press('Escape');
@@ -236,7 +241,10 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
 
-  await page.goto(base + '/#/explore?tab=table&q=memory_bytes[3m]'); // A sample a minute.
+  await page.goto(base + '/#/explore?q=memory_bytes[3m]');
+  await page.getByText('A range vector can only be shown as a table.').waitFor();
+  await sound(page, 'a range vector as a graph', 0.2);
+  await page.getByRole('button', { name: 'Show table' }).click(); // A sample a minute.
   await says(page, 'caption', /^3 samples of 1 series$/);
   await counts('a row a sample', page.locator('td.num', { hasText: /^3221225472$/ }), (n) => n === 3);
   await sound(page, 'samples');
@@ -277,18 +285,18 @@ step('Alerts and Metrics show what there is and what it means', async () => {
   await firing.getByText('8 series').waitFor();
   await firing.getByRole('link', { name: 'https://example.org/many' }).waitFor();
   await page.getByText(/many-to-many matching not allowed|found duplicate series/).first().waitFor();
-  await page.getByRole('button', { name: 'States in the last day of ManyRequests' }).click();
+  await page.getByRole('button', { name: 'Show the last 24 hours of ManyRequests' }).click();
   await firing.locator('.lane .block.s-firing').first().waitFor();
   await sound(page, 'alerts');
   await page.getByRole('tab', { name: 'All rules' }).click();
   await page.locator('section.panel', { hasText: 'job:requests:count' }).waitFor();
-  await page.getByLabel('Find rules').fill('severity-nobody-has');
-  await page.getByText('No rule has that').waitFor();
+  await page.getByLabel('Search rules').fill('severity-nobody-has');
+  await page.getByText('No matching rules').waitFor();
   await page.goto(base + '/rules?search=requests:count');
   await counts('the rule that is looked for', page.locator('pre.rule-query'), (n) => n === 1);
 
   await page.goto(base + '/#/metrics');
-  await page.getByLabel('Find a metric').fill('answered whatever');
+  await page.getByLabel('Search metrics').fill('answered whatever');
   await page.getByRole('button', { name: /^http_requests_total counter/ }).click();
   await counts('the newest values', page.locator('tbody tr'), (n) => n === 8);
   await sound(page, 'metrics');
@@ -309,11 +317,11 @@ step('Queries lists what runs, and stops it; times are local or UTC; queries are
     return r.fulfill({ status: 204 });
   });
   await page.goto(base + '/#/queries');
-  await page.getByText('5d, every 1h').waitFor();
+  await page.getByText('5d, step 1h').waitFor();
   await sound(page, 'running queries', 0.1, true);
   await shot(page, 'queries');
   await page.getByRole('button', { name: 'Stop sum(rate(slow[1d]))' }).click();
-  await page.getByText('None runs').waitFor();
+  await page.getByText('No running queries').waitFor();
   await page.unrouteAll();
 
   await page.goto(base + '/#/explore?q=vector(time())&tab=table&to=2026-11-22T07:15:00Z&from=2026-11-22T06:15:00Z');
@@ -322,13 +330,13 @@ step('Queries lists what runs, and stops it; times are local or UTC; queries are
   await says(page, 'caption', /At 2026-11-22 07:15:00/);
   await page.reload();
   await says(page, 'caption', /At 2026-11-22 07:15:00/);
-  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'More actions for query A' }).click();
   await page.getByRole('button', { name: 'Duplicate' }).click();
   await editor(page, 'B').click();
   await page.keyboard.press('Control+A');
   await page.keyboard.type('sum  by(a)(  up  )');
   await page.keyboard.press('Escape');
-  await page.getByRole('button', { name: 'More for query B' }).click();
+  await page.getByRole('button', { name: 'More actions for query B' }).click();
   await page.getByRole('button', { name: 'Prettify' }).click();
   await eventually('it is pretty', async () => {
     const text = await editor(page, 'B').innerText();
@@ -344,7 +352,7 @@ step('Queries tells which took most', async () => {
   await page.locator('.legend tbody tr').first().waitFor();
   await page.goto(base + '/#/queries');
   await page.locator('.top-query', { hasText: 'count(http_requests_total)' }).first().waitFor();
-  for (const by of ['Slowest', 'Samples', 'Count']) {
+  for (const by of ['Max time', 'Samples', 'Count']) {
     await page.getByRole('tab', { name: by }).click();
     await page.locator('.top-query').first().waitFor();
   }
@@ -379,11 +387,18 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
   await selects(page, box);
   await page.goBack();
   await says(page, '.plot-time', /^5 buckets/);
-  await page.getByRole('button', { name: 'Heat map' }).click();
+  await page.getByRole('button', { name: 'Heatmap' }).click();
   await counts('a line a bucket', page.locator('.legend tbody tr'), (n) => n === 5);
   await eventually('the address says it', () => /lines=1/.test(page.url()));
-  await page.getByRole('button', { name: 'Heat map' }).click();
+  await page.getByRole('button', { name: 'Heatmap' }).click();
   await map.waitFor();
+
+  await page.goto(base + '/#/explore?q=sum by (le) (rate(latency_seconds_bucket[5m]))&q=count(http_requests_total)');
+  await counts('buckets beside another query are lines', page.locator('.legend tbody tr'), (n) => n === 6);
+  await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])&q=count(http_requests_total)');
+  await page.getByText('Native histograms are not shown.').waitFor();
+  await counts('the other query is a line', page.locator('.legend tbody tr'), (n) => n === 1);
+  await sound(page, 'a native histogram beside another query', 0.2);
 
   await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])');
   await map.waitFor();
@@ -404,17 +419,17 @@ step('Axes have units, one may stand on the right, and exemplars are drawn', asy
   const page = await open();
   await page.goto(base + '/#/explore?q=memory_bytes&q=histogram_quantile(0.9, sum by (le) (rate(latency_seconds_bucket[5m])))&from=now-2h');
   await page.locator('.legend tbody tr').nth(1).waitFor();
-  await page.getByRole('button', { name: 'More for query B' }).click();
-  await page.getByRole('button', { name: 'Axis on the right' }).click();
+  await page.getByRole('button', { name: 'More actions for query B' }).click();
+  await page.getByRole('button', { name: 'Use right axis' }).click();
   await eventually('the address says it', () => /right=B/.test(page.url()));
-  await page.getByText('in bytes; on the right in seconds').waitFor();
+  await page.getByText('Left axis: bytes · Right axis: seconds').waitFor();
   await page.locator('.plot').focus();
   await page.keyboard.press('End');
   await says(page, '.hover', /3221225472\s+3\.0 GiB/);
   await sound(page, 'two axes');
   await shot(page, 'explore-axes');
   await page.goto(base + '/#/explore?q=histogram_quantile(0.9, sum by (le) (rate(latency_seconds_bucket[5m])))&from=now-2h');
-  await page.getByText('in seconds').waitFor();
+  await page.getByText('Unit: seconds').waitFor();
   await page.getByRole('button', { name: 'Exemplars' }).click();
   const list = page.locator('.exemplars');
   await list.locator('summary', { hasText: /^[4-7] exemplars$/ }).waitFor();
@@ -431,11 +446,11 @@ step('Relabel shows what rules drop, and tries others', async () => {
   await page.goto(base + '/#/relabel');
   await page.locator('td', { hasText: 'unwanted_.*' }).waitFor();
   await page.locator('td.num', { hasText: /^1$/ }).waitFor(); // What came since the start.
-  const rules = page.getByLabel('Rules, as write_relabel_configs has them');
+  const rules = page.getByLabel('Rules in the format of write_relabel_configs');
   await rules.fill('- {source_labels: [__name__], regex: http_.*, action: drop}\n- {source_labels: [job], target_label: path}');
-  await page.getByLabel('Keep raw').fill('forever');
-  await page.getByText('is no duration').waitFor();
-  await page.getByLabel('Keep raw').fill('1d');
+  await page.getByLabel('Retention of raw').fill('forever');
+  await page.getByText('Invalid duration “forever”').waitFor();
+  await page.getByLabel('Retention of raw').fill('1d');
   await page.keyboard.press('Enter');
   await says(page, '.stat:has-text("Dropped") .stat-value', /^8 series$/);
   await page.locator('td', { hasText: '1. {source_labels: ["__name__"], regex: "http_.*", action: drop}' }).waitFor();
@@ -444,8 +459,8 @@ step('Relabel shows what rules drop, and tries others', async () => {
   await shot(page, 'relabel-trial', true);
   page.allowed.push(/status of 400/);
   await rules.fill('- {regx: a}');
-  await page.getByRole('button', { name: 'Try' }).click();
-  await page.getByText(/the key regx is unknown/).waitFor();
+  await page.getByRole('button', { name: 'Test', exact: true }).click();
+  await page.getByText(/unknown key regx/).waitFor();
   await page.context().close();
 });
 
@@ -456,7 +471,7 @@ step('Cardinality leads from a window to a label, and to a query', async () => {
   await page.locator('.churn .link').nth(2).click();
   await page.getByRole('button', { name: 'Labels of http_requests_total' }).click();
   await page.getByRole('button', { name: 'Values of instance' }).click();
-  await page.getByText('Values of instance by series').waitFor();
+  await page.getByText('Series per value of instance').waitFor();
   await page.getByRole('link', { name: 'host-3.example.org:9100' }).waitFor();
   await sound(page, 'cardinality');
   await shot(page, 'cardinality-values');
@@ -483,14 +498,14 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
   await page.goto(base + '/#/downsampling');
   for (const res of ['raw', '5m', '1h']) await page.locator(`.lane .block.r-${res}`).first().waitFor();
   await page.locator('td', { hasText: /^[1-9]\d* times?$/ }).first().waitFor();
-  await page.getByText('Partitions of the work').click();
+  await page.locator('summary', { hasText: 'Partitions' }).click();
   await counts('a row a partition', page.locator('details tbody tr'), (n) => n === 4);
   await sound(page, 'downsampling');
 
   await page.getByRole('link', { name: 'Storage' }).click();
-  await page.getByText('What goes next').waitFor();
-  await page.getByText(/slots of 2h0m0s, windows of 24h0m0s/).waitFor();
-  await page.locator('.count-line', { hasText: 'buckets of 5 minutes' }).waitFor();
+  await page.getByText('Next to expire', { exact: true }).waitFor();
+  await page.getByText(/slots of 2h/).waitFor();
+  await page.locator('.count-line', { hasText: '5-minute buckets' }).waitFor();
   await says(page, '.stat:has-text("raw") .stat-value', /^[1-9][\d.]* [KM]iB$/);
   await counts('a bar a window', page.locator('.bars.r-raw i'), (n) => n >= 3);
   await sound(page, 'storage');
@@ -500,14 +515,14 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
   await sound(page, 'tenants');
   await page.getByRole('button', { name: /Tenant default/ }).click();
   await sound(page, 'the choice of a tenant');
-  await page.getByLabel('Find a tenant').fill('team');
+  await page.getByLabel('Search tenants').fill('team');
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: /Tenant team-a/ }).waitFor();
   await page.getByRole('link', { name: 'Explore', exact: true }).first().click();
   await page.getByRole('button', { name: 'queue_length' }).waitFor();
   await counts('another tenant’s metric', page.getByRole('button', { name: 'http_requests_total' }), (n) => n === 0);
   await page.goto(base + '/#/explore?tenant=nobody');
-  await page.getByText('Nothing is stored for tenant').waitFor();
+  await page.getByText('has no samples from the last day').waitFor();
   await sound(page, 'a tenant without anything');
   await page.getByRole('link', { name: 'Cassia’s own metrics' }).click();
   await page.getByRole('button', { name: /^cassia_/ }).first().waitFor();
@@ -519,9 +534,9 @@ step('Storage shows backups: the last ones, errors in full, and how to have some
   await page.goto(base + '/#/storage');
   const panel = page.locator('section.panel', { has: page.getByRole('heading', { name: 'Backups' }) });
   await panel.getByText('every 1h').waitFor();
-  await panel.locator('.state.s-inactive', { hasText: /^made$/ }).waitFor();
-  await panel.getByText(/^The newest whole backup is of .* ago\. The next is due .* in \d+m/).waitFor();
-  await panel.getByText('1 backup there').waitFor();
+  await panel.locator('.state.s-inactive', { hasText: /^completed$/ }).waitFor();
+  await panel.getByText(/^Last complete backup: .* ago\. Next backup: .* in \d+m/).waitFor();
+  await panel.getByText('1 backup stored').waitFor();
   const cells = await panel.locator('tbody tr td').allInnerTexts();
   assert.equal(cells.length, 6);
   const status = await (await page.request.get(base + '/api/v1/status/backups')).json();
@@ -531,7 +546,7 @@ step('Storage shows backups: the last ones, errors in full, and how to have some
   assert.match(cells[4], /^[\dms]+$/);
   await sound(page, 'backups', 0.1, true);
   await page.goto(bare + '/#/storage');
-  await panel.getByText(/This server makes none: --backup\.to=/).waitFor();
+  await panel.getByText(/To turn them on, set --backup\.to/).waitFor();
   assert.equal(await panel.locator('p').count(), 1, 'one line says it');
   await page.context().close();
 });
@@ -591,7 +606,7 @@ step('the theme is switched and stays, the keyboard is enough', async () => {
   await page.locator('.chips li').first().waitFor();
   await page.waitForLoadState('networkidle');
   await page.keyboard.press('Tab');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
   const seen = new Set();
   for (let i = 0; i < 24; i++) {
     await page.keyboard.press('Tab');
@@ -618,15 +633,15 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByLabel('User').fill('ann');
   await page.getByLabel('Password', { exact: true }).fill('wrong');
   await page.getByRole('button', { name: 'Log in' }).click();
-  await page.getByText('User or password are wrong.').waitFor();
+  await page.getByText('Wrong user or password.').waitFor();
   await page.getByLabel('Password', { exact: true }).fill(process.env.PASSWORD);
   await page.keyboard.press('Enter');
-  await page.getByText('Nothing is stored for tenant “team-a”').waitFor();
+  await page.getByText('Tenant “team-a” has no samples from the last day').waitFor();
   await sound(page, 'what a reader sees', 0.3); // The form gave way to the view.
   await shot(page, 'nothing-stored');
   await page.getByRole('link', { name: 'Storage' }).click();
-  await page.getByText('Nothing is sealed yet').waitFor();
-  assert.equal(await page.getByText('What the doctor finds').count(), 0, 'that is for admins');
+  await page.getByText('No sealed data yet').waitFor();
+  assert.equal(await page.getByText('Health checks').count(), 0, 'that is for admins');
   assert.equal(await page.getByRole('heading', { name: 'Backups' }).count(), 0, 'they are for who may see metrics');
   await shot(page, 'nothing-sealed');
   const down = await page.locator('.empty-text').evaluate((e) => {
@@ -638,15 +653,15 @@ step('where auth is on, the page asks who it is', async () => {
   assert.ok(Math.abs(down) < 3, 'a link stands in its sentence');
   await eventually('a short page needs no scroll bar', () => page.evaluate(() => document.documentElement.scrollHeight <= innerHeight));
   await page.reload();
-  await page.getByText('Nothing is sealed yet').waitFor();
+  await page.getByText('No sealed data yet').waitFor();
   await page.getByRole('button', { name: 'ann' }).click();
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByRole('tab', { name: 'Token' }).click();
   await page.getByLabel('Token', { exact: true }).fill(process.env.TOKEN);
   await page.getByRole('button', { name: 'Log in' }).click();
-  await page.getByText('What the doctor finds').waitFor();
+  await page.getByText('Health checks').waitFor();
   const failed = page.locator('.notice.error', { hasText: 'The last backup failed' });
-  await failed.getByText(`folder of backups: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
+  await failed.getByText(`backup folder: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
   await page.locator('.state.s-firing', { hasText: /^failed$/ }).first().waitFor();
   await sound(page, 'what an admin sees', 0.3); // The form gave way to the view.
   await page.context().close();

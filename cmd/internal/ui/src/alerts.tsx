@@ -29,24 +29,24 @@ export function Alerts({ tenant, place }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Alerts &amp; rules</h1>
-        <p>What the rules of tenant <b>{tenant}</b> find, as of their last evaluation.{evaluated(who.data)}</p>
+        <p>Alerting and recording rules of tenant <b>{tenant}</b>, as of their last evaluation.{evaluated(who.data)}</p>
       </div>
       <div class="stats">
-        <Stat name="Firing" value={number(states('firing'))} note="alerts" bad={states('firing') > 0} />
-        <Stat name="Pending" value={number(states('pending'))} note="alerts, not long enough yet" />
+        <Stat name="Firing" value={number(states('firing'))} note={states('firing') === 1 ? 'alert' : 'alerts'} bad={states('firing') > 0} />
+        <Stat name="Pending" value={number(states('pending'))} note={states('pending') === 1 ? 'alert, will fire if it persists' : 'alerts, will fire if they persist'} />
         <Stat name="Rules" value={number(all.length)} note={`in ${plural(groups.length, 'group')}`} />
-        <Stat name="Failing" value={number(failing)} note="rules, at their last evaluation" bad={failing > 0} />
+        <Stat name="Failing" value={number(failing)} note={failing === 1 ? 'rule in its last evaluation' : 'rules in their last evaluation'} bad={failing > 0} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {list.data && !all.length ? (
-        <section class="panel"><Empty title="This tenant has no rules">They stand in files as Prometheus’: start Cassia with <code>--rule.files={tenant && tenant !== 'default' ? `${tenant}=` : ''}rules/*.yml</code>.</Empty></section>
+        <section class="panel"><Empty title="This tenant has no rules">To load rule files in Prometheus’ format, start Cassia with <code>--rule.files={tenant && tenant !== 'default' ? `${tenant}=` : ''}rules/*.yml</code>.</Empty></section>
       ) : (
         <>
           <div class="toolbar">
-            <Tabs label="What is listed" tabs={[['alerts', 'Alerts'], ['rules', 'All rules']]} at={show} onChange={change} />
-            <input class="find" placeholder="Find names, labels, queries" aria-label="Find rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+            <Tabs label="Rules shown" tabs={[['alerts', 'Alerts'], ['rules', 'All rules']]} at={show} onChange={change} />
+            <input class="find" placeholder="Name, label or query" aria-label="Search rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
           </div>
-          {list.data && !shown.length && <section class="panel"><Empty title="No rule has that">Search for a part of a name, a label’s value, a query or a file.</Empty></section>}
+          {list.data && !shown.length && <section class="panel"><Empty title="No matching rules">Search for part of a rule name, label value, query or file name.</Empty></section>}
           {shown.map(({ group, rule }) => <RuleOf key={`${group.file} ${group.name} ${rule.name} ${rule.query}`} group={group} rule={rule} tenant={tenant} />)}
         </>
       )}
@@ -66,8 +66,8 @@ interface Evaluator {
 /** evaluated says which process evaluates, where that isn't certain anyway: several may share a store. */
 function evaluated(e?: Evaluator): string {
   if (!e?.shared || !e.rules && !e.name) return '';
-  if (!e.here && !e.name) return ' No process evaluates them now, or another one.';
-  return ` ${e.here ? 'This process' : 'The process'} ${e.name} evaluates them${e.since ? `, since ${local(Date.parse(e.since) / 1000).slice(0, 16)}` : ''}.`;
+  if (!e.here && !e.name) return ' They aren’t evaluated by this process.';
+  return ` Evaluated by ${e.here ? 'this process' : 'process'}${e.name && ` ${e.name}`}${e.since ? ` since ${local(Date.parse(e.since) / 1000).slice(0, 16)}` : ''}.`;
 }
 
 function RuleOf({ group, rule, tenant }: { group: Group; rule: Rule; tenant: string }) {
@@ -78,24 +78,24 @@ function RuleOf({ group, rule, tenant }: { group: Group; rule: Rule; tenant: str
   return (
     <Panel
       title={<><span class={`state s-${alerting ? rule.state : 'recording'}`}>{alerting ? rule.state : 'recording'}</span> {rule.name}</>}
-      aside={<><span>{group.name} in {group.file.split('/').at(-1)}, every {duration(group.interval)}</span><a href={explore}>Explore</a></>}
+      aside={<><span>Group {group.name} in {group.file.split('/').at(-1)}, evaluated every {duration(group.interval)}</span><a href={explore}>Explore</a></>}
     >
       <pre class="rule-query">{rule.query}</pre>
       <p class="small">
-        {never(rule.lastEvaluation) ? 'Not evaluated yet' : `Evaluated ${since(rule.lastEvaluation)}, in ${duration(rule.evaluationTime)}`}
+        {never(rule.lastEvaluation) ? 'Not evaluated yet' : `Last evaluated ${since(rule.lastEvaluation)}, took ${duration(rule.evaluationTime)}`}
         {alerting && rule.duration ? `; fires after ${duration(rule.duration)}` : ''}
-        {Object.keys(rule.labels ?? {}).length > 0 && <>; adds <code>{selector(rule.labels!)}</code></>}
+        {Object.keys(rule.labels ?? {}).length > 0 && <>; adds labels <code>{selector(rule.labels!)}</code></>}
       </p>
       {rule.lastError && <Notice tone="error" title="The last evaluation failed.">{rule.lastError}</Notice>}
       {alerts.length > 0 && (
         <Scroll label={`Alerts of ${rule.name}`}>
           <table>
-            <thead><tr><th>State</th><th>Labels</th><th>Annotations</th><th>Since</th><th class="num">Value</th></tr></thead>
+            <thead><tr><th>State</th><th>Labels</th><th>Annotations</th><th>Active since</th><th class="num">Value</th></tr></thead>
             <tbody>{alerts.map((a) => <AlertOf key={selector(a.labels)} alert={a} />)}</tbody>
           </table>
         </Scroll>
       )}
-      {alerting && (history ? <History name={rule.name} tenant={tenant} /> : <button class="link" onClick={() => setHistory(true)} aria-label={`States in the last day of ${rule.name}`}>States in the last day</button>)}
+      {alerting && (history ? <History name={rule.name} tenant={tenant} /> : <button class="link" onClick={() => setHistory(true)} aria-label={`Show the last 24 hours of ${rule.name}`}>Show the last 24 hours</button>)}
     </Panel>
   );
 }
@@ -136,7 +136,7 @@ function History({ name, tenant }: { name: string; tenant: string }) {
   }, [tenant, name]);
   if (seen.error) return <Failure error={seen.error} again={seen.again} />;
   if (!seen.data) return <p class="small">…</p>;
-  if (!seen.data.result.length) return <p class="small">It was not active in the last day.</p>;
+  if (!seen.data.result.length) return <p class="small">No alerts were active in the last 24 hours.</p>;
   const at = (t: number) => (100 * (t - seen.data!.end + day)) / day;
   return (
     <div class="timeline">
@@ -146,13 +146,13 @@ function History({ name, tenant }: { name: string; tenant: string }) {
         return (
           <div class="lane" key={i}>
             <div class="lane-name">{state} <code>{selector(labels)}</code></div>
-            <div class="lane-track" role="img" aria-label={`${state} at ${times.length} of ${day / step} times, last ${local(times.at(-1) ?? 0)}`}>
+            <div class="lane-track" role="img" aria-label={`${state} at ${times.length} of ${day / step} points in time, most recently at ${local(times.at(-1) ?? 0)}`}>
               {times.map((t) => <span key={t} class={`block s-${state}`} style={{ left: `${at(t)}%`, width: `${(100 * step) / day}%` }} title={`${state} at ${local(t)}`} />)}
             </div>
           </div>
         );
       })}
-      <div class="lane axis" aria-hidden="true"><div class="lane-name" /><div class="lane-axis"><span>a day ago</span><span>now</span></div></div>
+      <div class="lane axis" aria-hidden="true"><div class="lane-name" /><div class="lane-axis"><span>24 hours ago</span><span>now</span></div></div>
     </div>
   );
 }

@@ -98,7 +98,7 @@ async function send(path: string, params: Params, options: CallOptions = {}): Pr
     response = await fetch(url, init);
   } catch (err) {
     if (options.signal?.aborted) throw err;
-    throw new ApiError(0, 'unreachable', 'Cassia can’t be reached. Is it running, and is the network up?');
+    throw new ApiError(0, 'unreachable', 'Cassia is unreachable. Check that it is running and that your network connection works.');
   }
   if (response.ok) return response;
   if (response.status === 401) onLogin();

@@ -79,7 +79,7 @@ function Page({ session, place }: { session: Session; place: Place }) {
       {View ? (
         <View key={`${place.view}/${tenant}/${utc}`} session={session} tenant={tenant} place={place} />
       ) : (
-        <Notice tone="info" title={`There is no view “${place.view}”.`}><a href={href('explore')}>Explore</a> is where most begin.</Notice>
+        <Notice tone="info" title={`Unknown view “${place.view}”.`}>Go to <a href={href('explore')}>Explore</a>.</Notice>
       )}
       <footer class="foot">
         Cassia {session.version} on {session.engine}
@@ -93,7 +93,7 @@ function Frame(props: { place: Place; right: preact.ComponentChildren; tenant?: 
   const keep: Record<string, string> = props.tenant ? { tenant: props.tenant } : {};
   return (
     <>
-      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the content</a>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to content</a>
       <header class="top">
         <a class="brand" href={href('explore', keep)} aria-label="Cassia"><Logo /> <span>Cassia</span></a>
         <nav aria-label="Views">
@@ -119,7 +119,7 @@ function Readiness({ session }: { session: Session }) {
     return () => clearInterval(timer);
   }, [why]);
   if (!why) return null;
-  return <Notice tone="info" title="Queries can’t be answered yet.">{why}. Samples are already taken.</Notice>;
+  return <Notice tone="info" title="Queries aren’t available yet.">{why}. Samples are already accepted.</Notice>;
 }
 
 function TenantChooser(props: { session: Session; tenant: string; choose: (name: string) => void }) {
@@ -137,23 +137,23 @@ function TenantChooser(props: { session: Session; tenant: string; choose: (name:
   const found = names.filter((n) => n.toLowerCase().includes(text.toLowerCase())).slice(0, 50);
   return (
     <div class="menu" ref={at}>
-      <button class="menu-button" aria-haspopup="true" aria-expanded={open} onClick={() => setOpen(!open)} title="Whose data are shown">
-        <span class="menu-label">Tenant</span> <strong>{props.tenant || 'choose'}</strong> <Caret />
+      <button class="menu-button" aria-haspopup="true" aria-expanded={open} onClick={() => setOpen(!open)} title="Tenant whose data is shown">
+        <span class="menu-label">Tenant</span> <strong>{props.tenant || 'none selected'}</strong> <Caret />
       </button>
       {open && (
         <div class="popover right">
           <form onSubmit={(e) => { e.preventDefault(); choose(found[0] ?? (any ? text : '')); }}>
             <input
               autoFocus ref={(e) => { e?.focus(); }} value={text} onInput={(e) => setText(e.currentTarget.value)}
-              placeholder={any ? 'Find, or name any tenant' : 'Find'} aria-label="Find a tenant"
+              placeholder={any ? 'Search or enter a tenant' : 'Search tenants'} aria-label="Search tenants"
             />
           </form>
           <ul class="choices">
             {found.map((n) => (
               <li key={n}><button aria-pressed={n === props.tenant} onClick={() => choose(n)}>{n}</button></li>
             ))}
-            {any && text && !names.includes(text) && found.length > 0 && <li><button type="button" onClick={() => choose(text)}>Tenant “{text}”</button></li>}
-            {!found.length && <li class="none">{any && text ? `Enter shows tenant “${text}”` : 'None has that name'}</li>}
+            {any && text && !names.includes(text) && found.length > 0 && <li><button type="button" onClick={() => choose(text)}>Use tenant “{text}”</button></li>}
+            {!found.length && <li class="none">{any && text ? `Press Enter to use tenant “${text}”` : 'No matching tenant'}</li>}
           </ul>
         </div>
       )}
@@ -171,7 +171,7 @@ function ZoneSwitch({ change }: { change: () => void }) {
     localStorage.setItem('cassia.zone', inUtc() ? 'utc' : 'local');
     change();
   };
-  return <button class="zone" onClick={toggle} title={`Times are in ${zone()}. Change to ${other}`}>{inUtc() ? 'UTC' : 'Local'}</button>;
+  return <button class="zone" onClick={toggle} title={`Times are shown in ${zone()}. Switch to ${other}`}>{inUtc() ? 'UTC' : 'Local'}</button>;
 }
 
 const themes = ['auto', 'light', 'dark'] as const;
@@ -191,7 +191,7 @@ function ThemeSwitch() {
     window.dispatchEvent(new Event('themechange'));
   };
   return (
-    <button class="icon-button" onClick={change} aria-label={`Theme: ${theme}. Change to ${next}`} title={`Theme: ${theme}`}>
+    <button class="icon-button" onClick={change} aria-label={`Theme: ${theme}. Switch to ${next}`} title={`Theme: ${theme}`}>
       <svg viewBox="0 0 20 20" aria-hidden="true">
         {theme === 'light' && <g><circle cx="10" cy="10" r="3.5" /><path d="M10 2v2M10 16v2M2 10h2M16 10h2M4.3 4.3l1.5 1.5M14.2 14.2l1.5 1.5M4.3 15.7l1.5-1.5M14.2 5.8l1.5-1.5" /></g>}
         {theme === 'dark' && <path d="M16.5 12A7 7 0 0 1 8 3.5a7 7 0 1 0 8.5 8.500z" />}
@@ -211,7 +211,7 @@ function UserMenu({ session }: { session: Session }) {
       </button>
       {open && (
         <div class="popover right">
-          <p class="small">{session.admin ? 'May do everything (role admin).' : 'May read what its tenants stored.'}</p>
+          <p class="small">{session.admin ? 'Full access (role admin)' : 'Read access to your tenants'}</p>
           {loggedIn() && <button onClick={() => { logIn(''); location.reload(); }}>Log out</button>}
         </div>
       )}

@@ -52,9 +52,9 @@ function NoSchedule({ engine }: { engine: string }) {
   return (
     <Panel title="Backups">
       {engine === 'pebble' ? (
-        <p class="small">This server makes none: <code>--backup.to=FOLDER</code>, or a bucket, sets a <a href="manual/backup-object-storage#on-a-schedule">schedule</a>.</p>
+        <p class="small">Scheduled backups are off. To turn them on, set <code>--backup.to</code> to a folder or a bucket: see <a href="manual/backup-object-storage#on-a-schedule">Backups on a schedule</a>.</p>
       ) : (
-        <p class="small">Over Cassandra, <code>docker/cassandra/snapshot</code> saves <a href="manual/cassandra">what the nodes have</a>.</p>
+        <p class="small">With Cassandra, back up the nodes with <code>docker/cassandra/snapshot</code>: see <a href="manual/cassandra">Cassandra</a>.</p>
       )}
     </Panel>
   );
@@ -71,18 +71,18 @@ function Scheduled({ status: s }: { status: Status }) {
   return (
     <>
       <p class="small">
-        {s.lastSuccess ? <>The newest whole backup is of {moment(s.lastSuccess)}, <b>{since(s.lastSuccess)}</b>. </> : 'There is no whole backup yet. '}
-        {s.running ? <>One is being made since {moment(s.running)}.</> : s.next && <>The next is due {moment(s.next)}{Date.parse(s.next) > Date.now() && <>, <b>{since(s.next)}</b></>}.</>}
+        {s.lastSuccess ? <>Last complete backup: {moment(s.lastSuccess)}, <b>{since(s.lastSuccess)}</b>. </> : 'No complete backup yet. '}
+        {s.running ? <>A backup has been running since {moment(s.running)}.</> : s.next && <>Next backup: {moment(s.next)}{Date.parse(s.next) > Date.now() && <>, <b>{since(s.next)}</b></>}.</>}
       </p>
-      {late && <Notice tone="warning" title={`No backup has succeeded for more than ${lateAfter} × ${duration(every)}.`} />}
+      {late && <Notice tone="warning" title={`No backup has succeeded for more than ${duration(lateAfter * every)} (${lateAfter} intervals).`} />}
       {failed && (
-        <Notice tone={at === 0 ? 'error' : 'info'} title={at === 0 ? `The last backup ${failed.made ? 'was made, but' : 'failed'}` : `The last error, ${since(failed.begun)}; a later backup succeeded`}>
+        <Notice tone={at === 0 ? 'error' : 'info'} title={at === 0 ? `The last backup ${failed.made ? 'completed with an error' : 'failed'}` : `A backup ${failed.made ? 'completed with an error' : 'failed'} ${since(failed.begun)}; a later one succeeded`}>
           <p class="mono">{failed.error}</p>
           {!!failed.damaged?.length && <p class="mono">{failed.damaged.join(', ')}</p>}
         </Notice>
       )}
-      {future && <Notice tone="warning" title="The clock is wrong, or was">No older backup is removed: <code>{future}</code> is of the future.</Notice>}
-      {s.storedError && <Notice tone="warning" title="Which backups there are isn’t known"><p class="mono">{s.storedError}</p></Notice>}
+      {future && <Notice tone="warning" title="The system clock is or was wrong">The backup <code>{future}</code> is dated in the future. Until this is resolved, no old backups are deleted.</Notice>}
+      {s.storedError && <Notice tone="warning" title="The stored backups can’t be listed"><p class="mono">{s.storedError}</p></Notice>}
       <List status={s} />
     </>
   );
@@ -91,8 +91,8 @@ function Scheduled({ status: s }: { status: Status }) {
 /** result says how a run ended, and in which colour. */
 function result(r: Run): [string, string] {
   if (!r.made) return ['failed', 's-firing'];
-  if (r.damaged?.length) return ['of a damaged store', 's-firing'];
-  return r.error ? ['made, with an error', 's-pending'] : ['made', 's-inactive'];
+  if (r.damaged?.length) return ['store is damaged', 's-firing'];
+  return r.error ? ['completed with an error', 's-pending'] : ['completed', 's-inactive'];
 }
 
 function List({ status: s }: { status: Status }) {
@@ -105,12 +105,12 @@ function List({ status: s }: { status: Status }) {
   if (!rows.length) return null;
   return (
     <>
-      <Scroll label="The last backups">
+      <Scroll label="Recent backups">
         <table>
-          <thead><tr><th>Begun</th><th>Backup</th><th class="num">Size</th><th class="num">Of it copied</th><th class="num">Took</th><th>Result</th></tr></thead>
+          <thead><tr><th>Started</th><th>Backup</th><th class="num">Size</th><th class="num">Copied</th><th class="num">Duration</th><th>Result</th></tr></thead>
           <tbody>
             {rows.slice(0, shown).map(({ name, at, run, damaged, size }) => {
-              const [text, tone] = run ? result(run) : damaged ? ['of a damaged store', 's-firing'] : ['made before', 's-inactive'];
+              const [text, tone] = run ? result(run) : damaged ? ['store is damaged', 's-firing'] : ['completed', 's-inactive'];
               return (
                 <tr key={name}>
                   <td class="nowrap" title={since(at)}>{moment(at)}</td>
@@ -118,7 +118,7 @@ function List({ status: s }: { status: Status }) {
                   <td class="num">{size === undefined ? '–' : bytes(size)}</td>
                   <td class="num">{run ? bytes(run.copiedBytes) : '–'}</td>
                   <td class="num">{run ? duration(run.seconds) : '–'}</td>
-                  <td class="nowrap"><span class={`state ${tone}`} title={run?.error}>{text}</span>{run?.made && !s.storedError && !kept.has(name) && <span class="small"> removed since</span>}</td>
+                  <td class="nowrap"><span class={`state ${tone}`} title={run?.error}>{text}</span>{run?.made && !s.storedError && !kept.has(name) && <span class="small"> since deleted</span>}</td>
                 </tr>
               );
             })}
@@ -126,7 +126,7 @@ function List({ status: s }: { status: Status }) {
         </table>
       </Scroll>
       <p class="small">
-        {s.storedError ? '' : `${plural(s.stored.length, 'backup')} there. `}{rows.length > shown && `The newest ${shown} are listed. `}What was copied, and how long that took, is known of what this process made, since its start.
+        {s.storedError ? '' : `${plural(s.stored.length, 'backup')} stored. `}{rows.length > shown && `Only the latest ${shown} are listed. `}“Copied” and “Duration” are known only for backups made since this process started.
       </p>
     </>
   );

@@ -56,46 +56,46 @@ export function Cardinality({ tenant, place }: ViewProps) {
     [tenant, window, metric, label, all],
   );
   const chosen = churn.data?.windows.find((w) => String(w.window) === window);
-  const when = sealed ? (chosen ? `of ${day(chosen.start)}` : '') : 'not sealed yet';
+  const when = sealed ? (chosen ? `on ${day(chosen.start)}` : '') : 'in the head';
   const nothing = churn.data && !churn.data.windows.length && !churn.data.unsealed;
   return (
     <>
       <div class="head-line">
         <h1>Cardinality</h1>
-        <p>Of what the series are made, and how many came and went.</p>
+        <p>Number of series by metric, label and value, and their churn: series that appear and disappear over time.</p>
       </div>
       <div class="stats">
-        <Stat name="Not sealed yet" value={churn.data ? count(churn.data.unsealed) : '…'} note="series in memory" />
-        <Stat name="Newest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'nothing sealed yet'} />
-        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`of the series ${when}`} />
-        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note="different names" />
+        <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : '…'} note="recent series, in memory" />
+        <Stat name="Latest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'no sealed data yet'} />
+        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`distinct ${made.data?.all_metrics === 1 ? 'name' : 'names'} ${when}`} />
+        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note={`distinct ${made.data?.all_labels === 1 ? 'name' : 'names'} ${when}`} />
       </div>
       {churn.error ? <Failure error={churn.error} again={churn.again} /> : null}
       {[...new Set([...(churn.data?.warnings ?? []), ...(made.data?.warnings ?? [])])].map((w) => <Notice key={w} tone="warning" title={w} />)}
       {nothing ? (
-        <section class="panel"><Empty title="This tenant has no series">Send samples by remote write, or choose another tenant above.</Empty></section>
+        <section class="panel"><Empty title="This tenant has no series">Send samples with remote write, or select another tenant above.</Empty></section>
       ) : (
         <>
           <Windows churn={churn.data} chosen={window} choose={(w) => change({ window: w, metric: '', label: '' })} />
           <div class="head-line">
             <h2>Series {when}</h2>
-            {metric && <p>of metric <code>{metric}</code> <button class="link" onClick={() => change({ metric: '', label: '' })}>all metrics</button></p>}
+            {metric && <p>of metric <code>{metric}</code> <button class="link" onClick={() => change({ metric: '', label: '' })}>show all metrics</button></p>}
             {made.data && <p>{plural(made.data.series, 'series')}</p>}
           </div>
           {made.error ? <Failure error={made.error} again={made.again} /> : null}
           <div class="columns" aria-busy={made.loading}>
             <List
-              title="Metrics by series" more={all ? undefined : showAll} all={made.data?.all_metrics} list={made.data?.metrics} of={made.data?.series ?? 0}
+              title="Series per metric" more={all ? undefined : showAll} all={made.data?.all_metrics} list={made.data?.metrics} of={made.data?.series ?? 0}
               link={(name) => href('explore', query(tenant, { __name__: name }, chosen))}
               action={metric ? undefined : ['Labels', (name) => change({ metric: name, label: '' })]}
             />
             <List
-              title="Labels by values" more={all ? undefined : showAll} all={made.data?.all_labels} list={made.data?.labels} of={made.data?.labels[0]?.count ?? 0}
+              title="Values per label" more={all ? undefined : showAll} all={made.data?.all_labels} list={made.data?.labels} of={made.data?.labels[0]?.count ?? 0}
               action={['Values', (name) => change({ label: name })]} chosen={label}
             />
             {label && (
               <List
-                title={<>Values of <code>{label}</code> by series</>} more={all ? undefined : showAll} all={made.data?.labels.find((l) => l.name === label)?.count} list={made.data?.values} of={made.data?.series ?? 0}
+                title={<>Series per value of <code>{label}</code></>} more={all ? undefined : showAll} all={made.data?.labels.find((l) => l.name === label)?.count} list={made.data?.values} of={made.data?.series ?? 0}
                 link={(value) => href('explore', query(tenant, metric ? { __name__: metric, [label]: value } : { [label]: value }, chosen))}
               />
             )}
@@ -123,14 +123,14 @@ function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: 
   const most = Math.max(1, ...(churn?.windows ?? []).map((w) => w.series), churn?.unsealed ?? 0);
   const signed = (n: number, sign: string) => (n < 0 ? '–' : n === 0 ? '0' : sign + count(n));
   return (
-    <Panel title="Series a window" aside="New and gone: against the window before">
-      {churn?.cut && <Notice tone="info" title="Older windows are left out: there are too many series to compare." />}
-      <Scroll label="Series a window" class={`${churn ? '' : 'reserve'}`}>
+    <Panel title="Series and churn per window" aside="New and gone: compared with the previous window">
+      {churn?.cut && <Notice tone="info" title="Older windows are omitted because there are too many series to compare." />}
+      <Scroll label="Series and churn per window" class={`${churn ? '' : 'reserve'}`}>
         <table class="churn">
           <thead><tr><th>Window</th><th class="wide">Series</th><th class="num"><span class="hidden">Number</span></th><th class="num">New</th><th class="num">Gone</th></tr></thead>
           <tbody>
             <tr aria-selected={props.chosen === open}>
-              <td><button class="link" onClick={() => props.choose(open)}>Not sealed</button></td>
+              <td><button class="link" onClick={() => props.choose(open)}>Head</button></td>
               <td class="wide"><Meter share={(churn?.unsealed ?? 0) / most} tone="soft" /></td>
               <td class="num">{count(churn?.unsealed ?? 0)}</td><td class="num">–</td><td class="num">–</td>
             </tr>
@@ -156,10 +156,10 @@ function List(props: {
 }) {
   const { list, all } = props;
   const cut = list && all && all > list.length;
-  const aside = cut ? `the greatest ${count(list.length)} of ${count(all)}` : undefined;
+  const aside = cut ? `top ${count(list.length)} of ${count(all)}` : undefined;
   return (
     <Panel title={props.title} aside={aside}>
-      {list && !list.length && <p class="small">There are none.</p>}
+      {list && !list.length && <p class="small">None</p>}
       <ul class="counts">
         {(list ?? []).map((c) => (
           <li key={c.name} class={props.chosen === c.name ? 'chosen' : ''}>
@@ -172,7 +172,7 @@ function List(props: {
           </li>
         ))}
       </ul>
-      {cut && props.more && <button class="link" onClick={props.more}>{all > most ? `Show the greatest ${count(most)}` : `Show all ${count(all)}`}</button>}
+      {cut && props.more && <button class="link" onClick={props.more}>{all > most ? `Show top ${count(most)}` : `Show all ${count(all)}`}</button>}
     </Panel>
   );
 }

@@ -1,7 +1,7 @@
 // The answer of an instant query as a table that sorts, filters, and can be taken away as CSV.
 import { useState } from 'preact/hooks';
 import { csv, labelNames, shownRows, textOf, type Order } from './csv';
-import { exact, number, selector } from './format';
+import { exact, number, observations, selector } from './format';
 import { Empty, Scroll } from './parts';
 import type { Histogram, Result } from './results';
 import { Samples } from './samples';
@@ -16,7 +16,7 @@ export function DataTable({ result, letter }: { result: Result; letter: string }
   if (data.resultType === 'scalar' || data.resultType === 'string') {
     return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
   }
-  if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>An instant looks back 5 minutes. Choose another end of the range, or wrap the query in <code>last_over_time(…[1h])</code>.</Empty>;
+  if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>The table shows the latest sample of each series in the 5 minutes before the end of the time range. Change the end, or use <code>last_over_time(…[1h])</code>.</Empty>;
   const at = data.result[0]!.value?.[0] ?? data.result[0]!.histogram?.[0] ?? 0;
   const rows = shownRows(data.result, order, text);
   const sort = (by: 'series' | 'value') => setOrder((o) => ({ by, down: o.by === by ? !o.down : by === 'value' }));
@@ -29,7 +29,7 @@ export function DataTable({ result, letter }: { result: Result; letter: string }
     <>
       <div class="table-tools">
         <input value={text} onInput={(e) => setText(e.currentTarget.value)} placeholder="Filter by labels or value" aria-label={`Filter the series${letter && ' of ' + letter}`} />
-        <span class="small">{rows.length === data.result.length ? '' : `${rows.length} of ${data.result.length}`}</span>
+        <span class="small">{rows.length === data.result.length ? '' : `${rows.length} of ${data.result.length} series`}</span>
         <span class="grow" />
         <button onClick={() => download(csv(rows), `cassia-${letter || 'A'}.csv`)}>Download CSV</button>
       </div>
@@ -67,7 +67,7 @@ function Buckets({ histogram }: { histogram: Histogram }) {
   const most = Math.max(...buckets.map((b) => Number(b[3])), 1);
   return (
     <div class="histogram">
-      <span>{exact(number(histogram.count))} observations, sum {exact(number(histogram.sum))}</span>
+      <span>{observations(histogram.count)}, sum {exact(number(histogram.sum))}</span>
       <span class="buckets" aria-hidden="true">
         {buckets.map((b, i) => <i key={i} title={`${b[1]} to ${b[2]}: ${b[3]}`} style={{ height: `${Math.max(4, (100 * Number(b[3])) / most)}%` }} />)}
       </span>

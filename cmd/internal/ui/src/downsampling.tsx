@@ -65,32 +65,32 @@ export function Downsampling({ tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Downsampling</h1>
-        <p>What is over is sealed, and rolled up to 5 minutes and an hour at the same time.</p>
+        <p>When a slot (2 hours of samples by default) has ended, it is sealed: its samples are compressed and rolled up into 5-minute and 1-hour buckets.</p>
       </div>
       {work.error ? <Failure error={work.error} again={work.again} /> : null}
       <div class="stats">
-        <Stat name="Slots waiting" value={w ? count(w.waiting_slots) : '…'} note="over, settled, not sealed" bad={w?.alarm} />
-        <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `an alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
-        <Stat name="Sealed" value={w ? count(w.sealed_slots) : '…'} note="slots, since the start" />
-        <Stat name="Repaired" value={w ? count(w.repaired_slots) : '…'} note="slots, for late data" />
-        <Stat name="Without rollups" value={w ? count(w.rollups.windows) : '…'} note="windows, to be worked off" />
-        <Stat name="To compact" value={waiting(w?.compaction)} note={progress(w?.compaction, 'windows of rollups that are over')} />
-        <Stat name="To count" value={waiting(w?.counting)} note={progress(w?.counting, 'days whose series are to be counted')} />
-        <Stat name="At work" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)} %` : '…'} note={w?.doing || (w?.last_round ? `looked ${since(w.last_round)}` : 'of the time')} />
+        <Stat name="Waiting slots" value={w ? count(w.waiting_slots) : '…'} note="due, not sealed yet" bad={w?.alarm} />
+        <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
+        <Stat name="Sealed slots" value={w ? count(w.sealed_slots) : '…'} note="since process start" />
+        <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : '…'} note="because of late samples" />
+        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note={w?.rollups.windows === 1 ? 'window not rolled up yet' : 'windows not rolled up yet'} />
+        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, w?.compaction.windows === 1 ? 'rollup window' : 'rollup windows')} />
+        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'}, for Cardinality`)} />
+        <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : '…'} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
       </div>
       {w && <Troubles work={w} />}
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
       <Timeline windows={windows.data?.windows} cut={windows.data?.cut ?? false} />
-      <Panel title="Late data" aside="Slots that were sealed again, by window">
+      <Panel title="Late samples" aside="Slots that were sealed again, by window">
         {late.length ? (
-          <Scroll label="Slots">
+          <Scroll label="Resealed slots">
             <table>
-              <thead><tr><th>Window</th><th class="num">Sealed again</th><th class="num">Rollups missing</th></tr></thead>
-              <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? plural(x.unrolled, 'seal') : 'none'}</td></tr>)}</tbody>
+              <thead><tr><th>Window</th><th class="num">Resealed</th><th class="num">Missing rollups</th></tr></thead>
+              <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? count(x.unrolled) : 'none'}</td></tr>)}</tbody>
             </table>
           </Scroll>
         ) : (
-          <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'Nothing came after its slot was sealed. If something does, exactly its buckets are computed anew, from all samples.' : '\u00a0'}</p>
+          <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'No samples arrived after their slot was sealed. If some do, their slot is sealed again and the affected rollup buckets are recomputed.' : '\u00a0'}</p>
         )}
       </Panel>
       <Partitions list={w?.partitions ?? []} />
@@ -106,7 +106,7 @@ function waiting(r: Resting | undefined): string {
 
 /** progress is the note of windows that wait: how many were worked on, once some were. */
 function progress(r: Resting | undefined, words: string): string {
-  return r?.done ? `${words}; ${count(r.done)} done since the start` : words;
+  return r?.done ? `${words}; ${count(r.done)} done since process start` : words;
 }
 
 function Troubles({ work: w }: { work: Work }) {
@@ -114,24 +114,24 @@ function Troubles({ work: w }: { work: Work }) {
   if (none) return null;
   return (
     <div>
-      {w.halted && <Notice tone="error" title="Nothing is sealed.">{w.halted}</Notice>}
-      {w.alarm && <Notice tone="error" title={`Sealing is ${duration(w.lag_seconds)} behind.`}>See the errors of partitions below, and the process’ log for “sealing failed”. Over Cassandra, more processes with --target=downsample divide the work.</Notice>}
-      {w.stuck_partitions.length > 0 && <Notice tone="warning" title={`The work of ${plural(w.stuck_partitions.length, 'partition')} fails again and again: ${w.stuck_partitions.join(', ')}.`} />}
+      {w.halted && <Notice tone="error" title="Sealing has stopped.">{w.halted}</Notice>}
+      {w.alarm && <Notice tone="error" title={`Sealing lags by ${duration(w.lag_seconds)}.`}>See the partition errors below, and search the log for “sealing failed”. With Cassandra, more processes with --target=downsample can share the work.</Notice>}
+      {w.stuck_partitions.length > 0 && <Notice tone="warning" title={`Sealing repeatedly fails for ${plural(w.stuck_partitions.length, 'partition')}: ${w.stuck_partitions.join(', ')}.`} />}
       {w.failing_chores.map((c) => <Notice key={c.chore} tone="warning" title={`${c.chore} has failed ${plural(c.failures, 'time')}.`}>{c.last_error}</Notice>)}
-      {w.compaction.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.resolution + f.start} tone="warning" title={`Compacting the ${f.resolution} rollups from ${day(f.start)} on of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
-      {w.counting.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Counting the series of ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
-      {w.rollups.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Rolling up ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
+      {w.compaction.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.resolution + f.start} tone="warning" title={`Compaction fails for the ${f.resolution} rollups of tenant ${f.tenant}, window ${day(f.start)}.`}>{f.last_error}</Notice>)}
+      {w.counting.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Counting the series of tenant ${f.tenant} fails for ${day(f.start)}.`}>{f.last_error}</Notice>)}
+      {w.rollups.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Rolling up samples of tenant ${f.tenant} fails for ${day(f.start)}.`}>{f.last_error}</Notice>)}
     </div>
   );
 }
 
-const spans: [string, string, number][] = [['7d', '7 days', 7], ['30d', '30 days', 30], ['1y', 'a year', 365], ['all', 'all', Infinity]];
+const spans: [string, string, number][] = [['7d', '7 days', 7], ['30d', '30 days', 30], ['1y', '1 year', 365], ['all', 'all', Infinity]];
 
 /** Timeline draws what is sealed at which resolution, a lane each. */
 function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolean }) {
   const [span, setSpan] = useState('');
   if (windows && !windows.length) {
-    return <Panel title="What is sealed"><Empty title="Nothing is sealed yet">A slot is sealed when it is over and has settled; by default it is two hours long, and waits a quarter of an hour for stragglers.</Empty></Panel>;
+    return <Panel title="Sealed data"><Empty title="No sealed data yet">By default, a slot is 2 hours long and is sealed 15 minutes after its end, so that late samples are included.</Empty></Panel>;
   }
   const now = Date.now();
   const list = windows ?? [];
@@ -142,8 +142,8 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
   const at = (t: number) => ((Math.min(now, Math.max(begin, t)) - begin) / (now - begin)) * 100;
   const newest = Math.max(begin, ...list.filter((w) => w.resolution === 'raw').map((w) => Math.min(now, sealedUntil(w))));
   return (
-    <Panel title="What is sealed" aside={<Tabs label="Time shown" tabs={spans.map(([name, words]) => [name, words])} at={span || usual} onChange={setSpan} />}>
-      {cut && <p class="small">Of each resolution the newest 800 windows are shown.</p>}
+    <Panel title="Sealed data" aside={<Tabs label="Time range" tabs={spans.map(([name, words]) => [name, words])} at={span || usual} onChange={setSpan} />}>
+      {cut && <p class="small">Only the latest 800 windows of each resolution are shown.</p>}
       <div class="timeline">
         {resolutions.map((res) => {
           const own = list.filter((w) => w.resolution === res && Date.parse(w.end) > begin);
@@ -158,7 +158,7 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
                   const width = at(until) - left;
                   return width > 0 && <span key={w.start} class={`block r-${res} ${w.unrolled ? 'unrolled' : ''} ${w.again && res === 'raw' ? 'again' : ''}`} style={{ left: `${left}%`, width: `${width}%` }} title={words(w)} />;
                 })}
-                {windows && newest < now && <span class="block open" style={{ left: `${at(newest)}%`, width: `${100 - at(newest)}%` }} title="Not sealed yet: staged, and in memory" />}
+                {windows && newest < now && <span class="block open" style={{ left: `${at(newest)}%`, width: `${100 - at(newest)}%` }} title="Not sealed yet: in the staging log and in memory" />}
               </div>
             </div>
           );
@@ -170,8 +170,8 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
       </div>
       <ul class="keys">
         <li><i class="block r-raw" /> sealed</li>
-        <li><i class="block r-raw again" /> sealed again, for late data</li>
-        <li><i class="block r-raw unrolled" /> rollups missing</li>
+        <li><i class="block r-raw again" /> sealed again because of late samples</li>
+        <li><i class="block r-raw unrolled" /> missing rollups</li>
         <li><i class="block open" /> not sealed yet</li>
       </ul>
     </Panel>
@@ -191,9 +191,9 @@ function sealedTime(w: Window): number {
 }
 
 function words(w: Window): string {
-  let text = `${utc(w.start)} – ${utc(w.end)} UTC: ${w.slots} of ${w.of} slots`;
-  if (w.again) text += `, ${w.again} sealed again`;
-  if (w.unrolled) text += `, rollups of ${w.unrolled} seals missing`;
+  let text = `${utc(w.start)} – ${utc(w.end)} UTC: ${w.slots} of ${plural(w.of, 'slot')} sealed`;
+  if (w.again) text += `, resealed ${plural(w.again, 'time')}`;
+  if (w.unrolled) text += `, missing rollups: ${count(w.unrolled)}`;
   return text;
 }
 
@@ -201,19 +201,19 @@ function Partitions({ list }: { list: Partition[] }) {
   const bad = list.some((p) => p.failed_rounds > 0);
   return (
     <details class="panel" open={bad || list.some((p) => p.waiting_slots > 0)}>
-      <summary><h2>Partitions of the work</h2> <span class="small">{!list.length ? '' : list.every((p) => p.mine) ? `all ${list.length} are this process’` : `${list.filter((p) => p.mine).length} of ${list.length} are this process’`}</span></summary>
-      <Scroll label="Slots">
+      <summary><h2>Partitions</h2> <span class="small">{!list.length ? '' : list.every((p) => p.mine) ? `this process owns all ${list.length}` : `this process owns ${list.filter((p) => p.mine).length} of ${list.length}`}</span></summary>
+      <Scroll label="Partitions">
         <table>
-          <thead><tr><th>Partition</th>{list.some((p) => p.owner) && <th>Owner</th>}<th class="num">Waiting</th><th>Oldest that waits</th><th>Sealed last</th>{bad && <th>Failures</th>}</tr></thead>
+          <thead><tr><th>Partition</th>{list.some((p) => p.owner) && <th>Owner</th>}<th class="num">Waiting slots</th><th>Oldest waiting slot</th><th>Last sealed slot</th>{bad && <th>Failures</th>}</tr></thead>
           <tbody>
             {list.map((p) => (
               <tr key={p.partition}>
                 <td>{p.partition}</td>
-                {list.some((o) => o.owner) && <td>{p.owner ?? 'nobody'}</td>}
+                {list.some((o) => o.owner) && <td>{p.owner ?? 'none'}</td>}
                 <td class="num">{p.mine ? count(p.waiting_slots) : '–'}</td>
-                <td>{p.oldest ? `${utc(p.oldest.start)}, since ${since(p.oldest.at)}` : '–'}</td>
-                <td>{p.last_sealed ? `${utc(p.last_sealed.start)}, ${since(p.last_sealed.at)}` : '–'}</td>
-                {bad && <td>{p.failed_rounds ? `${plural(p.failed_rounds, 'round')}: ${p.last_error ?? ''} ${p.do ?? ''}` : ''}</td>}
+                <td>{p.oldest ? `${utc(p.oldest.start)}, due ${since(p.oldest.at)}` : '–'}</td>
+                <td>{p.last_sealed ? `${utc(p.last_sealed.start)}, sealed ${since(p.last_sealed.at)}` : '–'}</td>
+                {bad && <td>{p.failed_rounds ? `${plural(p.failed_rounds, 'failed run')}: ${p.last_error ?? ''} ${p.do ?? ''}` : ''}</td>}
               </tr>
             ))}
           </tbody>

@@ -31,11 +31,11 @@ export function thinned(all: Exemplars[]): Exemplar[] {
 
 /** ExemplarList has the newest as a table: who doesn't use a mouse finds their labels there. */
 export function ExemplarList({ all }: { all: Exemplar[] }) {
-  if (!all.length) return <p class="small">No exemplars were stored of what these queries read, in this range.</p>;
+  if (!all.length) return <p class="small">No exemplars are stored for these queries in this range.</p>;
   const shown = all.slice(-listed).reverse();
   return (
     <details class="exemplars">
-      <summary>{all.length === 1 ? '1 exemplar' : `${all.length} exemplars`}{shown.length < all.length ? `, the newest ${listed} of them` : ''}</summary>
+      <summary>{all.length === 1 ? '1 exemplar' : `${all.length} exemplars`}{shown.length < all.length ? `, the latest ${listed} are listed` : ''}</summary>
       <Scroll label="Exemplars" class="legend">
         <table>
           <thead><tr><th>Time</th><th class="num">Value</th><th>Exemplar</th><th>Series</th></tr></thead>

@@ -4,9 +4,9 @@ import type { Part, Result, Segment } from './results';
 import { local } from './time';
 
 const edges: Record<string, string> = {
-  exact: 'what raw samples give',
-  snapped: 'windows were moved to the edges of buckets',
-  widened: 'windows were made longer, for buckets are all that is left',
+  exact: 'exact, the same result as from raw samples',
+  snapped: 'time windows were aligned to buckets',
+  widened: 'time windows were extended to whole buckets, because raw samples were not read',
 };
 
 export function Explain({ result, letter }: { result: Result; letter: string }) {
@@ -19,18 +19,18 @@ export function Explain({ result, letter }: { result: Result; letter: string }) 
     <div class="explain">
       {letter && <h3>{letter} <code>{result.query}</code></h3>}
       <dl class="facts">
-        <div><dt>Answered from</dt><dd>{answer.resolution || 'no stored samples'}</dd></div>
-        <div><dt>Time in all</dt><dd>{ms('execTotalTime')}</dd></div>
-        <div><dt>Preparing the query</dt><dd>{ms('queryPreparationTime')}</dd></div>
-        <div><dt>Computing the answer</dt><dd>{ms('innerEvalTime')}</dd></div>
-        <div><dt>Waiting for its turn</dt><dd>{ms('execQueueTime')}</dd></div>
-        <div><dt>Samples used</dt><dd>{count(stats.samples?.totalQueryableSamples ?? 0)}</dd></div>
-        <div><dt>Most samples in memory</dt><dd>{count(stats.samples?.peakSamples ?? 0)}</dd></div>
+        <div><dt>Resolution</dt><dd>{answer.resolution || 'no stored samples'}</dd></div>
+        <div><dt>Total time</dt><dd>{ms('execTotalTime')}</dd></div>
+        <div><dt>Query preparation</dt><dd>{ms('queryPreparationTime')}</dd></div>
+        <div><dt>Evaluation</dt><dd>{ms('innerEvalTime')}</dd></div>
+        <div><dt>Time in queue</dt><dd>{ms('execQueueTime')}</dd></div>
+        <div><dt>Total samples</dt><dd>{count(stats.samples?.totalQueryableSamples ?? 0)}</dd></div>
+        <div><dt>Peak samples in memory</dt><dd>{count(stats.samples?.peakSamples ?? 0)}</dd></div>
       </dl>
       {stats.parts?.length ? (
         stats.parts.map((p, i) => <PartOf key={i} part={p} />)
       ) : (
-        <p class="small">No part of this query could be answered by storage itself: Prometheus’ evaluator did all of it.</p>
+        <p class="small">Prometheus’ query engine evaluated the whole query; no part of it was computed by the storage engine.</p>
       )}
     </div>
   );
@@ -41,7 +41,7 @@ function PartOf({ part }: { part: Part }) {
     <div class="part">
       <code class="part-expr">{part.expr}</code>
       {part.refused ? (
-        <p>Left to Prometheus’ evaluator: {part.refused}</p>
+        <p>Evaluated by Prometheus’ query engine: {part.refused}</p>
       ) : (
         <p>{plural(part.series, 'series')}, {count(part.samples)} samples or buckets read, {part.milliseconds.toFixed(1)} ms</p>
       )}
@@ -56,7 +56,7 @@ function SegmentOf({ segment: s }: { segment: Segment }) {
   return (
     <>
       <b class={`res-chip r-${s.resolution}`}>{s.resolution}</b>{' '}
-      <span>{begin === end ? local(begin) : `${local(begin)} – ${local(end)}`}: {edges[s.edges] ?? s.edges}{s.approximate && ', approximately'}</span>
+      <span>{begin === end ? local(begin) : `${local(begin)} – ${local(end)}`}: {edges[s.edges] ?? s.edges}{s.approximate && ', approximate'}</span>
     </>
   );
 }

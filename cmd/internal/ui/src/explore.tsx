@@ -81,7 +81,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
       ['Move up', i > 0 ? () => swapped(i, i - 1) : undefined],
       ['Move down', i < drafts.length - 1 ? () => swapped(i, i + 1) : undefined],
       [hidden ? 'Show' : 'Hide', () => change({ hidden: hidden ? now.hidden.filter((h) => h !== i) : [...now.hidden, i] })],
-      [now.right.includes(i) ? 'Axis on the left' : 'Axis on the right', () => change({ right: now.right.includes(i) ? now.right.filter((h) => h !== i) : [...now.right, i] })],
+      [now.right.includes(i) ? 'Use left axis' : 'Use right axis', () => change({ right: now.right.includes(i) ? now.right.filter((h) => h !== i) : [...now.right, i] })],
       ['Save in this browser', text.trim() ? () => void save(session.user, text.trim(), true) : undefined],
     ];
   };
@@ -132,7 +132,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
           </select>
         </label>
         <label class="field">
-          <span>Repeat</span>
+          <span>Auto-refresh</span>
           <select value={every} onChange={(e) => setEvery(Number(e.currentTarget.value))}>
             {[0, 10, 30, 60].map((s) => <option key={s} value={s}>{s ? s + 's' : 'off'}</option>)}
           </select>
@@ -158,9 +158,9 @@ export function Explore({ session, tenant, place }: ViewProps) {
         ))}
       </ol>
       <div class="under-queries">
-        <button class="link" disabled={drafts.length >= maxQueries} onClick={() => setDrafts((all) => [...all, ''])}>+ Add a query</button>
+        <button class="link" disabled={drafts.length >= maxQueries} onClick={() => setDrafts((all) => [...all, ''])}>+ Add query</button>
         <History user={session.user} choose={(q) => change({ queries: [...drafts.filter((d) => d.trim()), q].slice(-maxQueries), hidden: [], right: [] })} />
-        <span class="hint"><kbd>Enter</kbd> runs, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> completes</span>
+        <span class="hint"><kbd>Enter</kbd> to run, <kbd>Shift</kbd>+<kbd>Enter</kbd> for a new line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> to autocomplete</span>
       </div>
       {shown.length || (!results.length && now.queries.some((q) => q.trim())) ? (
         <Results results={results} now={now} tenant={tenant} change={change} />
@@ -189,11 +189,11 @@ function Results(props: { results: Result[]; now: Asked; tenant: string; change:
   return (
     <section class="panel results" aria-busy={loading} aria-label="Results">
       <div class="results-head">
-        <Tabs label="How results are shown" tabs={[['graph', 'Graph'], ['table', 'Table'], ['explain', 'Explain'], ['json', 'JSON']]} at={now.tab} onChange={(tab) => change({ tab })} />
+        <Tabs label="Result view" tabs={[['graph', 'Graph'], ['table', 'Table'], ['explain', 'Explain'], ['json', 'JSON']]} at={now.tab} onChange={(tab) => change({ tab })} />
         <div class="answered">{results.map((r, i) => <Answered key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}</div>
       </div>
       <div class={`progress ${loading ? 'on' : ''}`} />
-      {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} toTable={() => change({ tab: 'table' })} />)}
       {now.tab === 'graph' && <Lines results={results} now={now} tenant={tenant} change={change} />}
       {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'json' && results.map((r, i) => r.answer && <Json key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
@@ -213,10 +213,10 @@ function Json({ result, letter }: { result: Result; letter: string }) {
     <>
       <div class="table-tools">
         {letter && <b>{letter}</b>}
-        <span class="small grow">{text.length > maxText ? `The first ${count(maxText)} of ${count(text.length)} letters` : `${count(text.length)} letters`}</span>
+        <span class="small grow">{text.length > maxText ? `First ${count(maxText)} of ${count(text.length)} characters` : `${count(text.length)} characters`}</span>
         <button onClick={() => download(text, `cassia-${letter || 'A'}.json`, 'application/json')}>Download JSON</button>
       </div>
-      <pre class="json" tabIndex={0} role="region" aria-label={`JSON of ${letter || 'the answer'}`}>{text.slice(0, maxText)}</pre>
+      <pre class="json" tabIndex={0} role="region" aria-label={letter ? `JSON response of query ${letter}` : 'JSON response'}>{text.slice(0, maxText)}</pre>
     </>
   );
 }
@@ -227,7 +227,7 @@ function Answered({ result, letter }: { result: Result; letter: string }) {
   if (!answer) return null;
   const scalar = answer.data.resultType === 'scalar' || answer.data.resultType === 'string';
   return (
-    <span class="badge" title="Which resolution answered">
+    <span class="badge" title="Resolution read, series returned, response time">
       {letter && <b>{letter} </b>}
       {answer.resolution && <><b class="res">{answer.resolution}</b> · </>}
       {scalar ? answer.data.resultType : plural(shownOf(result), 'series')} · {Math.round(answer.milliseconds)} ms
@@ -235,14 +235,25 @@ function Answered({ result, letter }: { result: Result; letter: string }) {
   );
 }
 
-/** Words are the errors, warnings and infos of an answer, as they are. */
-function Words({ result, letter }: { result: Result; letter: string }) {
+// The error of queries that have values at an instant only, as a range vector or a string.
+const instantOnly = /invalid expression type "(.*)" for range query/;
+
+/** Words are the errors, warnings and infos of an answer, as they are; a query that no graph can show leads to the table. */
+function Words({ result, letter, toTable }: { result: Result; letter: string; toTable: () => void }) {
   const before = letter ? letter + ': ' : '';
+  const kind = instantOnly.exec(result.error instanceof Error ? result.error.message : '')?.[1];
+  if (kind) {
+    return (
+      <Notice tone="info" title={`${before}A ${kind} can only be shown as a table.`}>
+        <button type="button" class="link" onClick={toTable}>Show table</button>
+      </Notice>
+    );
+  }
   if (result.error) return <Failure error={result.error} before={before} />;
   const { warnings = [], infos = [] } = result.answer ?? {};
   return (
     <>
-      {warnings.map((w) => <Notice key={w} tone="warning" title={before + w}>{/truncated due to limit/.test(w) && `The first ${count(shownOf(result))} series are shown: aggregate, or choose fewer.`}</Notice>)}
+      {warnings.map((w) => <Notice key={w} tone="warning" title={before + w}>{/truncated due to limit/.test(w) && `Only the first ${count(shownOf(result))} series are shown. Aggregate them, or add label matchers.`}</Notice>)}
       {infos.map((w) => <Notice key={w} tone="info" title={before + w} />)}
     </>
   );
@@ -260,7 +271,7 @@ function Share() {
   };
   // Without TLS browsers have no clipboard; the address bar has the same.
   if (!navigator.clipboard) return null;
-  return <button onClick={copy} title="The page’s address says all of this">{copied ? 'Copied' : 'Copy link'}</button>;
+  return <button onClick={copy} title="Copy a link to these queries, time range and settings">{copied ? 'Copied' : 'Copy link'}</button>;
 }
 
 // As many names as fit without scrolling.
@@ -280,11 +291,11 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
     const self = session.self_tenant;
     return (
       <div class="panel start">
-        <Empty title={tenant ? `Nothing is stored for tenant “${tenant}” in the last day` : 'No tenant is chosen'}>
-          <p>Let Prometheus send its samples here:</p>
+        <Empty title={tenant ? `Tenant “${tenant}” has no samples from the last day` : 'No tenant selected'}>
+          <p>To send samples here, add this to your Prometheus configuration:</p>
           <pre>{`remote_write:\n  - url: ${new URL('api/v1/write', location.href)}${tenant && tenant !== 'default' ? `\n    headers: {X-Scope-OrgID: ${tenant}}` : ''}`}</pre>
           {self && tenant !== self && session.tenants.includes(self) && (
-            <p>Or look at <a href={`#/explore?tenant=${encodeURIComponent(self)}`}>Cassia’s own metrics</a>, in tenant <code>{self}</code>.</p>
+            <p>Or explore <a href={`#/explore?tenant=${encodeURIComponent(self)}`}>Cassia’s own metrics</a> in tenant <code>{self}</code>.</p>
           )}
         </Empty>
       </div>
@@ -292,15 +303,15 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
   }
   return (
     <div class="panel start">
-      <h2>Metrics of the last day</h2>
+      <h2>Metrics from the last day</h2>
       <ul class="chips">
         {names.data.slice(0, shownNames).map((name) => (
           <li key={name}><button onClick={() => props.choose(selector({ __name__: name }))}>{name}</button></li>
         ))}
       </ul>
       <p class="small">
-        {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
-        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> searches all of them, and what they mean.
+        {names.data.length > shownNames ? `Only the first ${shownNames} by name are shown. ` : ''}
+        Click a metric or enter a query. To search all metrics by name or help text, go to <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a>.
       </p>
     </div>
   );

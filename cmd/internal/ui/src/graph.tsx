@@ -50,10 +50,20 @@ export function drawable(values: (number | null)[]): (number | null)[] {
   return values.map((v) => (v !== null && isFinite(v) ? v : null));
 }
 
-/** stacked adds up the lines, each on those before; below is where the one before ends, which counts as 0 where it has no value. */
-export function stacked(all: (number | null)[][]): (number | null)[][] {
+/** Layer is one line of a stack: its area lies between below and above. Both are null where the line has no value. */
+export interface Layer {
+  below: (number | null)[];
+  above: (number | null)[];
+}
+
+/** stacked puts each line on the sum of the lines before it; a missing value adds nothing to the sum. */
+export function stacked(all: (number | null)[][]): Layer[] {
   const sums: number[] = [];
-  return all.map((values) => values.map((v, i) => (v === null ? null : (sums[i] = (sums[i] ?? 0) + v))));
+  return all.map((values) => {
+    const below = values.map((v, i) => (v === null ? null : sums[i] ?? 0));
+    const above = values.map((v, i) => (v === null ? null : (sums[i] = (sums[i] ?? 0) + v)));
+    return { below, above };
+  });
 }
 
 /** resolved is a colour of style.css as the canvas needs it. */
@@ -111,7 +121,8 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
       grid: { stroke: resolved('--grid'), width: 1 }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
     };
     const shown = lines.map((l) => drawable(l.values));
-    const data = stack ? onEach(lines, shown, stacked) : shown;
+    const layers = stack ? onEach(lines, shown, stacked) : [];
+    const data = stack ? layers.map((l) => l.above) : shown;
     // Powers of ten have no place for what isn't above 0.
     const drawnData = log ? data.map((values) => values.map((v) => (v !== null && v > 0 ? v : null))) : data;
     const options: uPlot.Options = {
@@ -119,7 +130,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
       tzDate: (at) => (inUtc() ? uPlot.tzDate(new Date(at * 1000), 'Etc/UTC') : new Date(at * 1000)),
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
-      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const }, right: { distr: 3 as const } }) },
+      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log ? { y: { distr: 3 as const }, right: { distr: 3 as const } } : stack && { y: { range: fromZero }, right: { range: fromZero } }) },
       axes: [
         { ...axis, space: 70, size: 34, values: timeLabels },
         { ...axis, ...inUnits(() => late.current.units[0], log), scale: 'y' },
@@ -131,10 +142,10 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
           label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false, scale: line.right ? 'right' : 'y',
           ...(line.right && { dash: [6, 3] }),
           points: { show: lonely(drawnData[i]!), size: 4, fill: colourOf(i) },
-          ...(stack && { fill: colourOf(i) + '30' }),
         })),
       ],
       hooks: {
+        drawAxes: [(u) => layers.forEach((l, i) => u.series[i + 1]!.show && area(u, l, lines[i]!.right ? 'right' : 'y', colourOf(i) + '70'))],
         draw: [(u) => diamonds(u, late.current.exemplars, resolved('--text'), resolved('--panel'))],
         setCursor: [(u) => {
           setCursor(u.cursor.idx ?? null);
@@ -193,7 +204,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
 
   return (
     <div class="graph">
-      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph: arrows left and right move along the time, up and down along the series" onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
+      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph. The left and right arrow keys move in time, the up and down arrow keys select a series." onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
       {tip && (
         <div class="hover" aria-live="polite" style={tip.left > (at.current?.clientWidth ?? 0) / 2 ? { right: `${(at.current?.clientWidth ?? 0) - tip.left + 12}px` } : { left: `${tip.left + 12}px` }}>
           <span class="small">{local(times[cursor!]!)}</span>
@@ -204,7 +215,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
         </div>
       )}
       <p class="plot-time">
-        {cursor === null || times[cursor] === undefined ? 'Newest values. Drag over the graph to look closer.' : local(times[cursor]!)}
+        {cursor === null || times[cursor] === undefined ? 'Latest values. Drag across the graph to zoom in.' : local(times[cursor]!)}
       </p>
       <Legend lines={lines} stats={stats} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
     </div>
@@ -217,14 +228,46 @@ function InUnit({ value, unit }: { value: number | null | undefined; unit?: Unit
   return <span class="small">{inUnit(value, unit)}</span>;
 }
 
-/** inUnits makes an axis write its values in a unit. */
+/** inUnits makes an axis write its values in a unit. On a logarithmic one distances aren't even. */
 function inUnits(unit: () => Unit | undefined, log: boolean): Partial<uPlot.Axis> {
-  return { size: axisWidth, gap: 6, values: (_, all) => all.map((v) => (v === null ? '' : inUnit(v, unit()))), ...(!log && { incrs: () => roundSteps(unit()) }) };
+  return { size: axisWidth, gap: 6, values: (_, all, __, ___, tick) => all.map((v) => (v === null ? '' : inUnit(v, unit(), log ? undefined : tick))), ...(!log && { incrs: () => roundSteps(unit()) }) };
+}
+
+/** fromZero is the range of an axis whose layers stand on 0. */
+function fromZero(_: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
+  return min === null || max === null ? [null, null] : uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.1, true);
+}
+
+/** area fills a layer of a stack, from gap to gap. uPlot's bands would leave it empty where the line below has a gap. */
+function area(u: uPlot, { below, above }: Layer, scale: string, colour: string) {
+  const times = u.data[0];
+  const { left, top, width, height } = u.bbox;
+  // A logarithmic axis has no place for 0: its lower end is as far down as a layer is drawn.
+  const y = (v: number) => {
+    const at = u.valToPos(v, scale, true);
+    return isFinite(at) ? at : top + height;
+  };
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.rect(left, top, width, height);
+  u.ctx.clip();
+  u.ctx.fillStyle = colour;
+  for (let from = 0; from < above.length; from++) {
+    if (above[from] === null) continue;
+    let to = from;
+    while (to + 1 < above.length && above[to + 1] !== null) to++;
+    u.ctx.beginPath();
+    for (let i = from; i <= to; i++) u.ctx.lineTo(u.valToPos(times[i]!, 'x', true), y(above[i]!));
+    for (let i = to; i >= from; i--) u.ctx.lineTo(u.valToPos(times[i]!, 'x', true), y(below[i]!));
+    u.ctx.fill();
+    from = to;
+  }
+  u.ctx.restore();
 }
 
 /** onEach applies f to the lines of each axis by themselves. */
-function onEach<T>(lines: Line[], all: T[], f: (some: T[]) => T[]): T[] {
-  const out = [...all];
+function onEach<T, R>(lines: Line[], all: T[], f: (some: T[]) => R[]): R[] {
+  const out: R[] = [];
   for (const right of [false, true]) {
     const places = lines.flatMap((l, i) => (!!l.right === right ? [i] : []));
     f(places.map((i) => all[i]!)).forEach((one, k) => (out[places[k]!] = one));

@@ -21,12 +21,12 @@ const maxRows = 48;
 
 const columnOf = (t: number, b: Bounds) => Math.round((t - b.start) / b.step);
 
-/** heatOf makes a heat map of an answer; null: it has no histograms. */
-export function heatOf(all: Series[], b: Bounds): Heat | null {
-  const native = all.filter((s) => s.histograms?.length);
-  if (native.length) return finished(ofNative(native, b));
-  const classic = all.filter((s) => s.metric['le'] !== undefined && s.values?.length);
-  return classic.length ? finished(ofClassic(classic, b)) : null;
+/** heatOf makes a heat map of the answers; null: they aren't one histogram, of one query and one metric, and nothing else. */
+export function heatOf(answers: Series[][], b: Bounds): Heat | null {
+  const [all = [], ...more] = answers.filter((series) => series.length);
+  if (!all.length || more.length || all.some((s) => s.metric['__name__'] !== all[0]!.metric['__name__'])) return null;
+  if (all.every((s) => s.histograms?.length && !s.values?.length)) return finished(ofNative(all, b));
+  return all.every((s) => s.metric['le'] !== undefined && s.values?.length && !s.histograms?.length) ? finished(ofClassic(all, b)) : null;
 }
 
 function finished(heat: Omit<Heat, 'most'>): Heat {

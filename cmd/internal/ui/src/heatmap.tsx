@@ -1,7 +1,7 @@
 // A heat map of histograms, drawn by uPlot's axes and cells of our own.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { exact, short } from './format';
+import { exact, plural, short } from './format';
 import { axisWidth, resolved, timeLabels, useTheme } from './graph';
 import { rowText, type Heat } from './heat';
 import { inUtc, local, type Bounds } from './time';
@@ -100,7 +100,7 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   const width = at.current?.clientWidth ?? 0;
   return (
     <div class="graph">
-      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heat map: arrows left and right move along the time, up and down along the buckets" onMouseDown={onDown} onKeyDown={keys} onBlur={() => setCell(null)} />
+      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heatmap. The left and right arrow keys move in time, the up and down arrow keys select a bucket." onMouseDown={onDown} onKeyDown={keys} onBlur={() => setCell(null)} />
       {cell && heat.rows[cell.row] && (
         <div class="hover" aria-live="polite" style={left > width / 2 ? { right: `${width - left + 12}px` } : { left: `${left + 12}px` }}>
           <span class="small">{local(times[cell.column]!)}</span>
@@ -108,7 +108,7 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
           <b class="hover-value">{exact(heat.counts[cell.row]![cell.column]!)}</b>
         </div>
       )}
-      <p class="plot-time">{heat.rows.length} buckets; the darkest cell has {short(heat.most)}. Drag over the map to look closer.</p>
+      <p class="plot-time">{plural(heat.rows.length, 'bucket')}, max value of a cell: {short(heat.most)}. Drag across the heatmap to zoom in.</p>
     </div>
   );
 }

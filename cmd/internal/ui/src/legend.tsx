@@ -67,14 +67,14 @@ export function Legend(props: Props) {
   return (
     <Scroll label="Series" class="legend">
       <table>
-        <thead><tr>{head('name', 'Series')}{head('value', cursor === null ? 'Newest' : 'Value')}{head('least', 'Least')}{head('greatest', 'Greatest')}{head('mean', 'Mean')}</tr></thead>
+        <thead><tr>{head('name', 'Series')}{head('value', cursor === null ? 'Latest' : 'Value')}{head('least', 'Min')}{head('greatest', 'Max')}{head('mean', 'Mean')}</tr></thead>
         <tbody>
           {places.map((i) => {
             const faint = props.only.size > 0 && !props.only.has(i);
             return (
               <tr key={i} class={`${faint ? 'faint' : ''} ${props.near === i ? 'near' : ''}`}>
                 <td>
-                  <button class="legend-line" aria-pressed={props.only.has(i)} onClick={(e) => props.toggle(i, e.ctrlKey || e.metaKey || e.shiftKey)} title="Show only this; with Ctrl, this too">
+                  <button class="legend-line" aria-pressed={props.only.has(i)} onClick={(e) => props.toggle(i, e.ctrlKey || e.metaKey || e.shiftKey)} title="Click to show only this series, Ctrl+click to add or remove it">
                     <i class="swatch" style={{ background: colourOf(i) }} />
                     {props.letters && <b class="letter">{lines[i]!.of}</b>}
                     <span class="legend-name">{selector(lines[i]!.labels)}</span>

@@ -8,7 +8,7 @@ import { heatOf } from './heat';
 import { Heatmap } from './heatmap';
 import { useHeld } from './held';
 import { meaningOf, type Metadata } from './meaning';
-import { Empty, Failure, useLoad } from './parts';
+import { Empty, Failure, Notice, useLoad } from './parts';
 import type { Result, Series } from './results';
 import { duration, type Bounds } from './time';
 import { metricsOf, nameOf, unitOf, unitOfMetric, type Tree, type Unit } from './unit';
@@ -30,14 +30,14 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   const key = [...done.map((r) => r.answer), now.right.join()];
   const all = useKept(key, () => (drawn ? done.flatMap((r) => linesOf(r, results.indexOf(r), drawn, now.right)) : []));
   const lines = useKept([all], () => all.slice(0, maxLines));
-  const heat = useKept(key, () => (drawn ? heatOf(done.flatMap(seriesOf), drawn) : null));
+  const heat = useKept(key, () => (drawn ? heatOf(done.map(seriesOf), drawn) : null));
   const units = useUnits(done, tenant);
   const exemplars = useExemplars(now.exemplars && !!drawn, done, drawn, tenant);
-  if (!drawn || (!lines.length && !heat)) {
-    if (!done.length) return !results.length || results.some((r) => r.loading) ? <div class="plot-space" /> : null;
-    return <Empty title="No samples in this range">The query is right, but no series has a sample there. Look at a longer range, another tenant, or the view Cardinality for what there is.</Empty>;
-  }
   const native = done.some((r) => seriesOf(r).some((s) => s.histograms?.length));
+  if (!drawn || (!lines.length && !heat && !native)) {
+    if (!done.length) return !results.length || results.some((r) => r.loading) ? <div class="plot-space" /> : null;
+    return <Empty title="No samples in this range">The query is valid but returned no samples. Try a longer range or another tenant. Metrics and Cardinality show which series are stored.</Empty>;
+  }
   const asHeat = heat !== null && (native || !now.lines);
   const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
   const width = drawn.end - drawn.start || drawn.step;
@@ -48,23 +48,24 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   const marked = exemplars.data ?? noExemplars;
   return (
     <>
+      {native && !heat && <Notice tone="info" title="Native histograms are not shown.">A heatmap shows one histogram at a time. Hide the other queries, or select a single metric.</Notice>}
       <div class="table-tools">
-        {heat && !native && <button aria-pressed={!now.lines} onClick={() => change({ lines: !now.lines })}>Heat map</button>}
-        {!asHeat && <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stack</button>}
-        {!asHeat && <button aria-pressed={now.log} onClick={() => change({ log: !now.log })}>Log axis</button>}
+        {heat && !native && <button aria-pressed={!now.lines} onClick={() => change({ lines: !now.lines })}>Heatmap</button>}
+        {!asHeat && <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stacked</button>}
+        {!asHeat && <button aria-pressed={now.log} onClick={() => change({ log: !now.log })}>Log scale</button>}
         {!asHeat && <button aria-pressed={now.exemplars} onClick={() => change({ exemplars: !now.exemplars })}>Exemplars</button>}
         <button onClick={() => show(drawn.start - width / 2, drawn.end + width / 2)}>Zoom out</button>
         <span class="small">
-          Step {duration(drawn.step)}{now.step ? '' : ', chosen by the range'}
-          {!asHeat && names[0] && `; in ${names[0]}`}{!asHeat && names[1] && `; on the right in ${names[1]}`}
+          Step: {duration(drawn.step)}{now.step ? '' : ' (auto)'}
+          {!asHeat && names[0] && ` · ${of(true).length ? 'Left axis' : 'Unit'}: ${names[0]}`}{!asHeat && names[1] && ` · Right axis: ${names[1]}`}
         </span>
       </div>
       {asHeat ? (
         <>
           <Heatmap heat={heat} bounds={drawn} unit={units.observed} onZoom={show} onDown={hold} />
-          {done.some((r) => /^[\w:]+(\{.*\})?$/.test(r.query.trim())) && <p class="small">These counts grow from the start of each process. A query such as <code>rate(…[5m])</code> shows when observations came.</p>}
+          {done.some((r) => /^[\w:]+(\{.*\})?$/.test(r.query.trim())) && <p class="small">These counters have grown since each process started. To see when the observations were made, use a query such as <code>rate(…[5m])</code>.</p>}
         </>
-      ) : (
+      ) : !lines.length ? null : (
         <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} units={axes} exemplars={now.exemplars ? marked : noExemplars} onZoom={show} onDown={hold} />
       )}
       {!asHeat && now.exemplars && (exemplars.error ? <Failure error={exemplars.error} again={exemplars.again} /> : exemplars.data && <ExemplarList all={marked} />)}

@@ -19,7 +19,7 @@ export function Login(props: { failed: boolean; onDone: () => void }) {
       props.onDone();
     } catch (err) {
       logIn('');
-      const wrong = kind === 'token' ? 'This token isn’t one of a user.' : 'User or password are wrong.';
+      const wrong = kind === 'token' ? 'Unknown token.' : 'Wrong user or password.';
       setError(err instanceof ApiError && err.status === 401 ? new ApiError(401, '', wrong) : err);
     } finally {
       setBusy(false);
@@ -29,7 +29,7 @@ export function Login(props: { failed: boolean; onDone: () => void }) {
     <main class="login">
       <form class="panel" onSubmit={enter}>
         <h1><Logo /> Cassia</h1>
-        <Tabs label="How to log in" tabs={[['password', 'Password'], ['token', 'Token']]} at={kind} onChange={(k) => { setKind(k); setSecret(''); setError(undefined); }} />
+        <Tabs label="Login method" tabs={[['password', 'Password'], ['token', 'Token']]} at={kind} onChange={(k) => { setKind(k); setSecret(''); setError(undefined); }} />
         {kind === 'password' && (
           <label>User <input name="user" autocomplete="username" required value={user} onInput={(e) => setUser(e.currentTarget.value)} /></label>
         )}
@@ -39,7 +39,7 @@ export function Login(props: { failed: boolean; onDone: () => void }) {
         </label>
         {error ? <Failure error={error} /> : null}
         <button class="primary" disabled={busy}>Log in</button>
-        <p class="small">Users stand in the file of <code>--auth.file</code>. What you enter is kept until this tab is closed.</p>
+        <p class="small">Users are defined in the file set by <code>--auth.file</code>. You stay logged in until you close this tab.</p>
       </form>
     </main>
   );

@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
-import { count, exact, number, plural, selector } from './format';
+import { count, exact, number, observations, plural, selector } from './format';
 import { go, href } from './location';
 import { matching, meaningOf, suiting, type Metadata } from './meaning';
 import { Empty, Failure, Panel, Scroll, useLoad } from './parts';
@@ -37,15 +37,15 @@ export function Metrics({ tenant, place }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Metrics</h1>
-        <p>What tenant <b>{tenant}</b> stored in the last day, and what it means.</p>
-        <input class="find" placeholder="Find in names and help" aria-label="Find a metric" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        <p>Metrics of tenant <b>{tenant}</b> from the last day, with their type, unit and help text.</p>
+        <input class="find" placeholder="Search names and help texts" aria-label="Search metrics" value={text} onInput={(e) => setText(e.currentTarget.value)} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {list.data && !names.length ? (
-        <section class="panel"><Empty title="This tenant has no metrics of the last day">Send samples by remote write, or choose another tenant above.</Empty></section>
+        <section class="panel"><Empty title="This tenant has no metrics from the last day">Send samples with remote write, or select another tenant above.</Empty></section>
       ) : (
         <div class="columns">
-          <Panel title={list.data ? plural(found.length, 'metric') : 'Metrics'} aside={found.length > drawn ? `the first ${drawn} are listed: search for others` : names.length >= most ? `the first ${count(most)} by name` : undefined}>
+          <Panel title={list.data ? plural(found.length, 'metric') : 'Metrics'} aside={found.length > drawn ? `only the first ${drawn} are listed; search to find others` : names.length >= most ? `only the first ${count(most)} by name` : undefined}>
             <ul class={`metric-list ${list.data ? '' : 'reserve'}`}>
               {found.slice(0, drawn).map((name) => {
                 const m = meaningOf(name, meanings);
@@ -57,11 +57,11 @@ export function Metrics({ tenant, place }: ViewProps) {
                   </li>
                 );
               })}
-              {list.data && !found.length && <li class="small">No name and no help has that.</li>}
+              {list.data && !found.length && <li class="small">No matching metric.</li>}
             </ul>
           </Panel>
           {/* Not before the list: below it, on a small screen, it would be moved. */}
-          {chosen ? list.data && <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Choose a metric">Its newest values and the query that suits it are shown here.</Empty></Panel>}
+          {chosen ? list.data && <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Select a metric">Its type, latest values and a suggested query are shown here.</Empty></Panel>}
         </div>
       )}
     </>
@@ -79,22 +79,22 @@ function Metric({ name, meanings, tenant }: { name: string; meanings: Metadata; 
   );
   const list = newest.data ?? [];
   return (
-    <Panel title={<code>{name}</code>} aside={<><a href={href('explore', { ...keep, q: query })}>Explore {query === plain ? 'it' : <code>{query}</code>}</a>{query !== plain && <a href={href('explore', { ...keep, q: plain })}>as stored</a>}</>}>
+    <Panel title={<code>{name}</code>} aside={<><a href={href('explore', { ...keep, q: query })}>Explore{query !== plain && <> <code>{query}</code></>}</a>{query !== plain && <a href={href('explore', { ...keep, q: plain })}>Explore stored values</a>}</>}>
       <dl class="facts">
-        <div><dt>Type</dt><dd>{m.type || 'not known'}</dd></div>
-        <div><dt>Unit</dt><dd>{m.unit || 'not told'}</dd></div>
+        <div><dt>Type</dt><dd>{m.type || 'unknown'}</dd></div>
+        <div><dt>Unit</dt><dd>{m.unit || 'unknown'}</dd></div>
       </dl>
-      <p class="metric-help">{m.help || 'No help was sent with it.'}</p>
+      <p class="metric-help">{m.help || 'No help text was received for this metric.'}</p>
       {newest.error ? <Failure error={newest.error} again={newest.again} /> : null}
-      {newest.data && !list.length && <p class="small">It has no sample of the last five minutes.</p>}
+      {newest.data && !list.length && <p class="small">No samples in the last 5 minutes.</p>}
       {list.length > 0 && (
-        <Scroll label={`Newest values of ${name}`}>
+        <Scroll label={`Latest values of ${name}`}>
           <table>
-            <caption>Newest values{list.length > values ? `, of the first ${values} series` : ''}, at {local(list[0]!.value?.[0] ?? list[0]!.histogram?.[0] ?? 0)}</caption>
+            <caption>Latest values{list.length > values ? ` of the first ${values} series` : ''} at {local(list[0]!.value?.[0] ?? list[0]!.histogram?.[0] ?? 0)}</caption>
             <tbody>
               {list.slice(0, values).map((s, i) => {
                 const { __name__: _, ...labels } = s.metric;
-                return <tr key={i}><td class="mono">{selector(labels)}</td><td class="num">{s.value ? exact(number(s.value[1])) : `${s.histogram![1].count} observations`}</td></tr>;
+                return <tr key={i}><td class="mono">{selector(labels)}</td><td class="num">{s.value ? exact(number(s.value[1])) : observations(s.histogram![1].count)}</td></tr>;
               })}
             </tbody>
           </table>

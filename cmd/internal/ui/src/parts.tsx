@@ -51,19 +51,19 @@ export function Notice(props: { tone: Tone; title?: ComponentChildren; children?
 }
 
 const advice: Record<number, string> = {
-  0: 'Start Cassia again, or look at its log; this page tries again when you do.',
-  403: 'Ask who keeps --auth.file for the role or the tenant that this needs.',
-  404: 'This process doesn’t answer that; over Cassandra, ask one with --target=all or read.',
-  429: 'A limit of this tenant was reached. Wait a moment, or see the view Tenants.',
-  503: 'Cassia can’t answer now. While it starts, it first reads what isn’t sealed yet; try again in some seconds.',
+  0: 'If Cassia has stopped, look at its log and start it again.',
+  403: 'Ask the administrator of --auth.file for the required role or tenant.',
+  404: 'This process doesn’t serve this request. With Cassandra, use a process started with --target=all or --target=read.',
+  429: 'The tenant has reached a limit. Wait a moment, or look up its limits under Tenants.',
+  503: 'Cassia can’t answer at the moment. After a start it first loads unsealed samples into memory. Try again in a few seconds.',
 };
 
 // What the server says of a query that takes too much, and of no other that can't be answered.
-const tooMuch = /needs too much|too many samples|exceeded maximum resolution/;
+const tooMuch = /query (needs too much|is too large|exceeds)|too many samples|exceeded maximum resolution/;
 
 /** adviceFor is what helps against an error; empty: what it says itself is all. */
 export function adviceFor(error: ApiError): string {
-  if (tooMuch.test(error.message)) return 'Ask for less: fewer series, a shorter range, or a longer step.';
+  if (tooMuch.test(error.message)) return 'Reduce the query: select fewer series, a shorter range or a longer step.';
   return advice[error.status] ?? '';
 }
 
@@ -175,7 +175,7 @@ export function Tabs<K extends string>(props: { tabs: [K, ComponentChildren][]; 
 export function Meter(props: { share: number; tone?: string; label?: string }) {
   const width = `${Math.min(100, Math.max(props.share > 0 ? 0.5 : 0, props.share * 100))}%`;
   return (
-    <div class="meter" role="img" aria-label={props.label ?? `${Math.round(props.share * 100)} %`}>
+    <div class="meter" role="img" aria-label={props.label ?? `${Math.round(props.share * 100)}%`}>
       <div class={`meter-fill ${props.tone ?? ''}`} style={{ width }} />
     </div>
   );

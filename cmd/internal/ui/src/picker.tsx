@@ -36,7 +36,7 @@ export function TimePicker({ range, onChange }: { range: Range; onChange: (r: Ra
       </button>
       <button class="joined" onClick={() => move(0.5)} aria-label="Later" title="Later">›</button>
       {open && (
-        <div class="popover times" role="dialog" aria-label="Range of time">
+        <div class="popover times" role="dialog" aria-label="Time range">
           <ul class="choices">
             {quickRanges.map(([t, words]) => (
               <li key={t}><button aria-pressed={range.from === t && range.to === 'now'} onClick={() => choose({ from: t, to: 'now' })}>Last {words}</button></li>
@@ -45,8 +45,8 @@ export function TimePicker({ range, onChange }: { range: Range; onChange: (r: Ra
           <form onSubmit={(e) => { e.preventDefault(); if (typeof checked !== 'string') choose(own); }}>
             <label>From <input value={from} onInput={(e) => setFrom(e.currentTarget.value)} spellcheck={false} /></label>
             <label>To <input value={to} onInput={(e) => setTo(e.currentTarget.value)} spellcheck={false} /></label>
-            <p class="small">{typeof checked === 'string' ? checked : `now-6h, 2026-11-22 07:15, or seconds. Zone: ${zone()}`}</p>
-            <button class="primary" disabled={typeof checked === 'string'}>Show</button>
+            <p class="small">{typeof checked === 'string' ? checked : `Examples: now-6h, 2026-11-22 07:15, or a Unix timestamp in seconds. Time zone: ${zone()}`}</p>
+            <button class="primary" disabled={typeof checked === 'string'}>Apply</button>
           </form>
         </div>
       )}

@@ -35,21 +35,21 @@ export function Queries({ tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Queries</h1>
-        <p>Those of tenant <b>{tenant}</b> that run or wait now, and those that ended, in this process.</p>
+        <p>Running, queued and recent queries of tenant <b>{tenant}</b> in this process.</p>
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {failed ? <Failure error={failed} /> : null}
-      <Panel title={all.length === 1 ? '1 runs' : all.length ? `${count(all.length)} run` : 'Running queries'} aside="looked at every two seconds">
-        {!list.error && !all.length && <Empty title={list.data ? 'None runs' : '…'}>Slow ones appear here, and can be stopped; the log has those that took long.</Empty>}
+      <Panel title={all.length === 1 ? '1 running query' : all.length ? `${count(all.length)} running queries` : 'Running queries'} aside="refreshed every 2 seconds">
+        {!list.error && !all.length && <Empty title={list.data ? 'No running queries' : '…'}>Long-running queries appear here and can be stopped. Slow queries are also logged.</Empty>}
         {all.length > 0 && (
           <Scroll label="Running queries">
             <table>
-              <thead><tr><th>Query</th><th>Asks for</th><th>Since</th><th>From</th><th>Stop</th></tr></thead>
+              <thead><tr><th>Query</th><th>Time range</th><th>Started</th><th>Client</th><th>Action</th></tr></thead>
               <tbody>
                 {all.map((q) => (
                   <tr key={q.id}>
                     <td class="mono"><a href={href('explore', { ...(tenant ? { tenant } : {}), q: q.query })}>{q.query}</a></td>
-                    <td>{q.stepSeconds ? `${duration((Date.parse(q.end) - Date.parse(q.start)) / 1000)}, every ${duration(q.stepSeconds)}` : local(Date.parse(q.end) / 1000)}</td>
+                    <td>{q.stepSeconds ? `${duration((Date.parse(q.end) - Date.parse(q.start)) / 1000)}, step ${duration(q.stepSeconds)}` : local(Date.parse(q.end) / 1000)}</td>
                     <td class="nowrap" title={local(Date.parse(q.since) / 1000)}>{since(q.since)}</td>
                     <td>{[q.origin.address, q.origin.userAgent, q.origin.requestId].filter(Boolean).join(' ') || 'this process'}</td>
                     <td><button onClick={() => void stop(q.id)} aria-label={`Stop ${q.query}`}>Stop</button></td>

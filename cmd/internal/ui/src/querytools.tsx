@@ -10,7 +10,7 @@ export function QueryMenu({ letter, choices }: { letter: string; choices: [strin
   const at = useOutside<HTMLDivElement>(open, () => setOpen(false));
   return (
     <div class="menu" ref={at}>
-      <button class="icon-button" aria-haspopup="true" aria-expanded={open} aria-label={`More for query ${letter}`} title="More" onClick={() => setOpen(!open)}>⋯</button>
+      <button class="icon-button" aria-haspopup="true" aria-expanded={open} aria-label={`More actions for query ${letter}`} title="More actions" onClick={() => setOpen(!open)}>⋯</button>
       {open && (
         <div class="popover right">
           <ul class="choices">
@@ -29,22 +29,22 @@ export function History({ user, choose }: { user: string; choose: (query: string
   const rows = (queries: string[], saved: boolean) => queries.map((q) => (
     <li key={q} class="history-line">
       <button onClick={() => { setList(null); choose(q); }}><code>{q}</code></button>
-      <button class="icon-button" aria-label={`${saved ? 'Save no longer' : 'Save'}: ${q}`} title={saved ? 'Save no longer' : 'Save'} onClick={() => setList(save(user, q, !saved))}>{saved ? '★' : '☆'}</button>
+      <button class="icon-button" aria-label={`${saved ? 'Remove from saved' : 'Save'}: ${q}`} title={saved ? 'Remove from saved' : 'Save'} onClick={() => setList(save(user, q, !saved))}>{saved ? '★' : '☆'}</button>
     </li>
   ));
   return (
     <div class="menu" ref={at}>
-      <button class="link" aria-haspopup="true" aria-expanded={list !== null} onClick={() => setList(list ? null : remembered(user))}>Earlier queries <Caret /></button>
+      <button class="link" aria-haspopup="true" aria-expanded={list !== null} onClick={() => setList(list ? null : remembered(user))}>Query history <Caret /></button>
       {list && (
         <div class="popover history">
           {list.saved.length > 0 && <><b class="small">Saved</b><ul class="choices">{rows(list.saved, true)}</ul></>}
-          <b class="small">Ran last</b>
+          <b class="small">Recent</b>
           <ul class="choices">
             {rows(list.recent.filter((q) => !list.saved.includes(q)), false)}
-            {!list.recent.length && <li class="none">None yet</li>}
+            {!list.recent.length && <li class="none">No queries yet</li>}
           </ul>
-          {list.recent.length > 0 && <button class="link" onClick={() => setList(forget(user))}>Forget those that ran</button>}
-          <p class="small">This browser remembers them, and nobody else; “Copy link” shares what is shown.</p>
+          {list.recent.length > 0 && <button class="link" onClick={() => setList(forget(user))}>Clear recent queries</button>}
+          <p class="small">The history is stored only in this browser. To share a query, use “Copy link”.</p>
         </div>
       )}
     </div>

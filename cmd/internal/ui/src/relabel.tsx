@@ -76,7 +76,7 @@ export function Relabel({ tenant }: ViewProps) {
     const text = kept[res]?.trim();
     if (!text) continue;
     const value = text === '0' ? 0 : seconds(text);
-    if (isNaN(value)) wrong = `“${text}” is no duration: write 30d, or 0 for ever.`;
+    if (isNaN(value)) wrong = `Invalid duration “${text}”. Use for example 30d, or 0 to keep data forever.`;
     retention[res] = value;
   }
   const attempt = async (e: Event) => {
@@ -94,13 +94,13 @@ export function Relabel({ tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Relabel</h1>
-        <p>Rules that drop and change what tenant <b>{tenant}</b> sends, before it is stored.</p>
+        <p>Relabeling rules drop or change the series that tenant <b>{tenant}</b> sends, before they are stored.</p>
       </div>
-      <Panel title="Rules in force" aside={status.data && now.length > 0 && <span>{status.data.own ? 'of this tenant' : 'of all tenants without rules of their own'}</span>}>
+      <Panel title="Active rules" aside={status.data && now.length > 0 && <span>{status.data.own ? 'for this tenant only' : 'for all tenants without rules of their own'}</span>}>
         {status.error ? <Failure error={status.error} again={status.again} /> : null}
-        {status.data && !now.length && <Empty title="No rules apply to this tenant">They stand in the file of <code>--write.relabel-file</code>, as <code>write_relabel_configs</code> of Prometheus.</Empty>}
+        {status.data && !now.length && <Empty title="No rules apply to this tenant">Rules are read from the file set by <code>--write.relabel-file</code>, in the format of Prometheus’ <code>write_relabel_configs</code>.</Empty>}
         {now.length > 0 && (
-          <Scroll label="Rules in force">
+          <Scroll label="Active rules">
             <table>
               <thead><tr><th>Rule</th><th class="num">Samples dropped</th><th class="num">Exemplars dropped</th></tr></thead>
               <tbody>
@@ -113,25 +113,25 @@ export function Relabel({ tenant }: ViewProps) {
         )}
       </Panel>
       {/* Not before the rules in force, which would move it. */}
-      {(status.data || status.error) && <Panel title="Try rules on what is stored" aside="nothing is changed">
+      {(status.data || status.error) && <Panel title="Test rules on stored data" aside="dry run, no data is changed">
         <form class="trial" onSubmit={(e) => void attempt(e)}>
           <label class="trial-rules">
-            <span>Rules, as <code>write_relabel_configs</code> has them</span>
+            <span>Rules in the format of <code>write_relabel_configs</code></span>
             <textarea class="mono" rows={7} spellcheck={false} value={rules} onInput={(e) => setRules(e.currentTarget.value)} />
           </label>
           <div class="toolbar">
             <label class="field">
-              <span>Samples of the last</span>
+              <span>Samples from the last</span>
               <select value={range} onChange={(e) => setRange(Number(e.currentTarget.value))}>{ranges.map(([s, name]) => <option key={s} value={s}>{name}</option>)}</select>
             </label>
             {resolutions.map((res) => (
               <label class="field" key={res}>
-                <span>Keep {res}</span>
-                <input class="short" value={kept[res] ?? ''} placeholder="as now" onInput={(e) => setKept({ ...kept, [res]: e.currentTarget.value })} />
+                <span>Retention of {res}</span>
+                <input class="short" value={kept[res] ?? ''} placeholder="unchanged" onInput={(e) => setKept({ ...kept, [res]: e.currentTarget.value })} />
               </label>
             ))}
             <span class="grow" />
-            <button class="primary" disabled={state.loading || !!wrong}>Try</button>
+            <button class="primary" disabled={state.loading || !!wrong}>Test</button>
           </div>
           {wrong && <p class="small" role="alert">{wrong}</p>}
         </form>
@@ -145,27 +145,27 @@ export function Relabel({ tenant }: ViewProps) {
 }
 
 /** day writes bytes a day. */
-const day = (a: Amount) => `${bytes(a.day_bytes)} a day`;
+const day = (a: Amount) => `${bytes(a.day_bytes)} per day`;
 
 function Rules({ trial: t }: { trial: Trial }) {
   const share = (a: Amount) => (t.all.series ? a.series / t.all.series : 0);
   const at = (text: string) => local(Date.parse(text) / 1000).slice(0, 16);
   const tile = (name: string, a: Amount, bad = false) => <Stat name={name} value={plural(a.series, 'series')} note={`${plural(a.samples, 'sample')}, ${day(a)}`} bad={bad} />;
-  if (!t.all.series) return <section class="panel"><Empty title="There are no samples in this time">Look at more of it.</Empty></section>;
+  if (!t.all.series) return <section class="panel"><Empty title="No samples in this time range">Test the rules on a longer range.</Empty></section>;
   return (
-    <Panel title="What these rules would have done" aside={<span>{at(t.start)} to {at(t.end)}</span>}>
+    <Panel title="Effect of these rules" aside={<span>{at(t.start)} to {at(t.end)}</span>}>
       <div class="stats">
-        {tile('Looked at', t.all)}
+        {tile('Examined', t.all)}
         {tile('Dropped', t.dropped)}
         {tile('Changed', t.changed)}
-        {tile('Refused', t.refused, t.refused.series > 0)}
+        {tile('Rejected', t.refused, t.refused.series > 0)}
       </div>
-      {t.cut && <Notice tone="warning" title={`Not all was looked at: ${count(t.metrics)} of ${count(t.all_metrics)} metrics.`}>There are too many series; <code>cassia relabel</code> on the data looks at all of them.</Notice>}
-      {t.refused.series > 0 && <Notice tone="warning" title="Some series would be refused.">{t.refusal}</Notice>}
-      {t.merged > 0 && <Notice tone="warning" title={`${plural(t.merged, 'series')} would have the labels of another one.`}>Of two samples at one time, the greater would be kept.</Notice>}
-      <Scroll label="What each rule would have done">
+      {t.cut && <Notice tone="warning" title={`Only ${count(t.metrics)} of ${count(t.all_metrics)} metrics were examined.`}>There are too many series for a test on this page. To examine all of them, run <code>cassia relabel</code> on the data directory.</Notice>}
+      {t.refused.series > 0 && <Notice tone="warning" title="Some series would be rejected.">{t.refusal}</Notice>}
+      {t.merged > 0 && <Notice tone="warning" title={`${plural(t.merged, 'series')} would get the same labels as another series.`}>If two samples have the same timestamp, the larger value is kept.</Notice>}
+      <Scroll label="Effect of each rule">
         <table>
-          <thead><tr><th>Rule</th><th class="num">Drops</th><th class="num">Changes</th><th class="num">Samples</th><th class="num">Bytes a day</th></tr></thead>
+          <thead><tr><th>Rule</th><th class="num">Series dropped</th><th class="num">Series changed</th><th class="num">Samples</th><th class="num">Size per day</th></tr></thead>
           <tbody>
             {t.rules.map((r) => {
               const most = r.dropped.series ? r.dropped : r.changed;
@@ -173,7 +173,7 @@ function Rules({ trial: t }: { trial: Trial }) {
                 <tr key={r.number}>
                   <td class="mono">
                     {r.number}. {r.text}
-                    <Meter share={share(most)} label={`${(100 * share(most)).toFixed(1)} % of the series`} />
+                    <Meter share={share(most)} label={`${(100 * share(most)).toFixed(1)}% of the series`} />
                     {r.examples.map((e, i) => <div key={i} class="small">{e.before}{e.after && ` → ${e.after}`}</div>)}
                   </td>
                   <td class="num">{r.dropped.series ? count(r.dropped.series) : '–'}</td>
@@ -186,27 +186,27 @@ function Rules({ trial: t }: { trial: Trial }) {
           </tbody>
         </table>
       </Scroll>
-      <p class="small">{t.measured ? 'Bytes are shares of what sealed data take, rollups included.' : 'Bytes are of samples before they are compressed, without rollups: nothing is sealed, not all was looked at, or the engine can’t tell.'}</p>
+      <p class="small">{t.measured ? 'Sizes are estimated from the sealed data, including rollups.' : 'Sizes count uncompressed samples without rollups, because there is no sealed data, not all metrics were examined, or the storage engine doesn’t report sizes.'}</p>
     </Panel>
   );
 }
 
-const long = (s: number) => (s ? about(s) : 'for ever');
+const long = (s: number) => (s ? about(s) : 'forever');
 
 function Retentions({ list }: { list: RetentionTrial[] }) {
   return (
-    <Panel title="What would be kept" aside="at today’s rate, with these rules">
-      <Scroll label="What would be kept">
+    <Panel title="Effect of the new retention" aside="estimated from the current ingestion rate and these rules">
+      <Scroll label="Effect of the new retention">
         <table>
-          <thead><tr><th>Resolution</th><th>Kept now</th><th>Kept then</th><th class="num">A day takes</th><th class="num">Stored now</th><th class="num">Hidden at once</th><th class="num">In the end</th></tr></thead>
+          <thead><tr><th>Resolution</th><th>Current retention</th><th>New retention</th><th class="num">Size per day</th><th class="num">Current size</th><th class="num">Past new retention</th><th class="num">Final size</th></tr></thead>
           <tbody>
             {list.map((r) => (
               <tr key={r.resolution}>
                 <td>{r.resolution}</td><td>{long(r.now)}</td><td>{long(r.then)}</td>
-                <td class="num">{r.day_bytes ? bytes(r.day_bytes) : 'not known'}</td>
+                <td class="num">{r.day_bytes ? bytes(r.day_bytes) : 'unknown'}</td>
                 <td class="num">{bytes(r.bytes_now)}</td>
                 <td class="num">{r.windows ? `${plural(r.windows, 'window')}, ${bytes(r.bytes)}` : '–'}</td>
-                <td class="num">{r.bytes_at_rest < 0 ? 'grows for ever' : r.day_bytes ? bytes(r.bytes_at_rest) : 'not known'}</td>
+                <td class="num">{r.bytes_at_rest < 0 ? 'grows without limit' : r.day_bytes ? bytes(r.bytes_at_rest) : 'unknown'}</td>
               </tr>
             ))}
           </tbody>

@@ -1,7 +1,7 @@
 // The answer of a range selector as a table: samples as they are stored.
 import { csv, textOf } from './csv';
 import { download } from './datatable';
-import { exact, plural, selector } from './format';
+import { count, exact, observations, plural, selector } from './format';
 import { Empty, Scroll } from './parts';
 import type { Series } from './results';
 import { local } from './time';
@@ -14,12 +14,12 @@ export function Samples({ series, letter }: { series: Series[]; letter: string }
     ...(s.values ?? []).map((value) => ({ metric: s.metric, value })),
     ...(s.histograms ?? []).map((histogram) => ({ metric: s.metric, histogram })),
   ]);
-  if (!rows.length) return <Empty title={`${letter ? letter + ': ' : ''}No samples in this range`}>Choose another end of the range, or a longer one in the brackets.</Empty>;
+  if (!rows.length) return <Empty title={`${letter ? letter + ': ' : ''}No samples in this range`}>Change the end of the time range, or use a longer range in the brackets.</Empty>;
   const at = (s: Series) => s.value?.[0] ?? s.histogram?.[0] ?? 0;
   return (
     <>
       <div class="table-tools">
-        <span class="small">{rows.length > most && `The first ${most} are shown.`}</span>
+        <span class="small">{rows.length > most && `Only the first ${count(most)} samples are shown.`}</span>
         <span class="grow" />
         <button onClick={() => download(csv(rows), `cassia-${letter || 'A'}.csv`)}>Download CSV</button>
       </div>
@@ -32,7 +32,7 @@ export function Samples({ series, letter }: { series: Series[]; letter: string }
               <tr key={i}>
                 <td class="mono">{selector(s.metric)}</td>
                 <td class="nowrap">{local(at(s))} <span class="small">{exact(at(s))}</span></td>
-                <td class="num">{s.histogram ? plural(Number(textOf(s)), 'observation') : textOf(s)}</td>
+                <td class="num">{s.histogram ? observations(s.histogram[1].count) : textOf(s)}</td>
               </tr>
             ))}
           </tbody>

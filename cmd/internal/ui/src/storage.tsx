@@ -33,21 +33,21 @@ export function Storage({ session, tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Storage</h1>
-        <p>What tenant <b>{tenant}</b> has sealed, and when it goes.</p>
+        <p>Sealed data of tenant <b>{tenant}</b>, and when it expires.</p>
       </div>
       <div class="stats">
         <Stat name="Sealed" value={!windows.data ? '…' : known ? bytes(sum()) : '–'} note={plural(all.length, 'window')} />
         {resolutions.map((res) => (
           <Stat key={res} name={res} value={!windows.data ? '…' : known ? bytes(sum(res)) : '–'} note={widths[res]} />
         ))}
-        {local && <Stat name="Directory" value={h?.disk ? bytes(h.disk.bytes) : '…'} note="of all tenants, log included" />}
-        {local && <Stat name="Free" value={h?.disk?.total ? bytes(h.disk.free) : '…'} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
-        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : '…'} note={h ? `of ${bytes(h.memory.max)}, --memory.max-bytes` : ''} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
+        {local && <Stat name="Data directory" value={h?.disk ? bytes(h.disk.bytes) : '…'} note="all tenants, including the WAL" />}
+        {local && <Stat name="Free disk space" value={h?.disk?.total ? bytes(h.disk.free) : '…'} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
+        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : '…'} note={h ? `of ${bytes(h.memory.max)} (--memory.max-bytes)` : ''} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
       </div>
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
-      {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}
+      {!known && <p class="small">With Cassandra, the size of a window is unknown. To see table sizes, run <code>nodetool tablestats</code> on the nodes.</p>}
       {windows.data && !all.length ? (
-        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href={href('downsampling', tenant ? { tenant } : {})}>Downsampling</a> shows what waits.</Empty></section>
+        <section class="panel"><Empty title="No sealed data yet">The latest samples are in the staging log and in memory. <a href={href('downsampling', tenant ? { tenant } : {})}>Downsampling</a> shows when they are sealed.</Empty></section>
       ) : (
         <div class="columns thirds">
           {resolutions.map((res) => (
@@ -64,7 +64,7 @@ export function Storage({ session, tenant }: ViewProps) {
   );
 }
 
-const days = (seconds: number) => (seconds === 0 ? 'for ever' : seconds === 365 * 86400 ? 'for a year' : `for ${about(seconds)}`);
+const days = (seconds: number) => (seconds === 0 ? 'forever' : seconds === 365 * 86400 ? '1 year' : about(seconds));
 
 function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kept | undefined; longest: Kept | undefined }) {
   const { res, list, kept, longest } = props;
@@ -72,16 +72,16 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
   const most = Math.max(1, ...shown.map((w) => w.bytes));
   const sized = shown.some((w) => w.bytes > 0);
   return (
-    <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>kept {days(kept[res])}{longest && longest[res] !== kept[res] && `; a class ${days(longest[res])}`}</span>}>
+    <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>Retention: {days(kept[res])}{longest && longest[res] !== kept[res] && `; longest class: ${days(longest[res])}`}</span>}>
       <div class="windows" style={{ maxWidth: `${Math.max(1, shown.length) * 2.65}rem` }}>
-        <div class={`bars r-${res}`} role="img" aria-label={`Bytes by window, ${plural(list.length, 'window')}`}>
+        <div class={`bars r-${res}`} role="img" aria-label={`Size per window, ${plural(list.length, 'window')}`}>
           {shown.map((w) => (
-            <i key={w.start} style={{ height: sized ? `${Math.max(3, (100 * w.bytes) / most)}%` : '40%' }} title={`${day(w.start)} – ${day(w.end)}: ${w.bytes < 0 ? 'size not known' : bytes(w.bytes)}`} />
+            <i key={w.start} style={{ height: sized ? `${Math.max(3, (100 * w.bytes) / most)}%` : '40%' }} title={`${day(w.start)} – ${day(w.end)}: ${w.bytes < 0 ? 'unknown size' : bytes(w.bytes)}`} />
           ))}
         </div>
-        <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'none'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
+        <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'no windows'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
       </div>
-      <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, of which the newest ${shown.length} are drawn`}{sized ? `; the largest takes ${bytes(most)}` : list.length ? '; nothing of it is in sorted files yet' : ''}</p>
+      <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, the latest ${shown.length} are shown`}{sized ? `; largest: ${bytes(most)}` : list.length ? '; sizes are unknown until the data is flushed' : ''}</p>
     </Panel>
   );
 }
@@ -89,11 +89,11 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
 function Next({ list }: { list: Window[] | undefined }) {
   const going = (list ?? []).filter((w) => w.hidden).sort((a, b) => a.hidden!.localeCompare(b.hidden!)).slice(0, 8);
   return (
-    <Panel title="What goes next" aside="Hidden when its retention is over; the space comes back 7 days later">
+    <Panel title="Next to expire" aside="Hidden when retention ends; disk space is freed 7 days later">
       {going.length ? (
-        <Scroll label="Windows that go next">
+        <Scroll label="Windows next to expire">
           <table>
-            <thead><tr><th>Resolution</th><th>Window</th><th class="num">Size</th><th>Hidden</th><th>Space back</th></tr></thead>
+            <thead><tr><th>Resolution</th><th>Window</th><th class="num">Size</th><th>Expires</th><th>Space freed</th></tr></thead>
             <tbody>
               {going.map((w) => (
                 <tr key={w.resolution + w.start}>
@@ -108,7 +108,7 @@ function Next({ list }: { list: Window[] | undefined }) {
           </table>
         </Scroll>
       ) : (
-        <p class={`small ${list ? '' : 'reserve'}`}>{list ? 'Nothing: all of it is kept for ever.' : '\u00a0'}</p>
+        <p class={`small ${list ? '' : 'reserve'}`}>{list ? 'No data expires: retention is unlimited.' : '\u00a0'}</p>
       )}
     </Panel>
   );
@@ -119,7 +119,7 @@ const tones: Record<string, Tone> = { ok: 'ok', note: 'info', warning: 'warning'
 function Findings({ health }: { health: Health }) {
   const bad = health.findings.filter((f) => f.level === 'error' || f.level === 'warning').length;
   return (
-    <Panel title="What the doctor finds" aside={<>{bad ? plural(bad, 'thing') + ' to look at' : 'all is well'} · looked {since(health.examined)}</>}>
+    <Panel title="Health checks" aside={<>{bad ? plural(bad, 'problem') : 'no problems'} · checked {since(health.examined)}</>}>
       {health.findings.map((f, i) => (
         <Notice key={i} tone={tones[f.level] ?? 'info'} title={<Coded text={f.what} />}>
           {f.why && <p><Coded text={f.why} /></p>}
@@ -136,16 +136,16 @@ function Coded({ text }: { text: string }) {
 }
 
 const meanings: Record<string, string> = {
-  stage: 'samples that aren’t sealed', raw: 'samples', r5m: 'buckets of 5 minutes', r1h: 'buckets of an hour', catalog: 'names of metrics, labels, values',
-  metadata: 'what metrics mean', sealed: 'marks of what is sealed', defined: 'series of unsealed samples', held: 'samples of replicas',
-  pending: 'old slots with unsealed samples', log: 'what isn’t in sorted files yet', free: 'in sorted files, given back soon', other: 'other files',
+  stage: 'staging log: samples not sealed yet', raw: 'sealed samples', r5m: '5-minute buckets', r1h: '1-hour buckets', catalog: 'index of metric names, label names and values',
+  metadata: 'type, unit and help of metrics', sealed: 'commit records of sealed slots', defined: 'labels of series not sealed yet', held: 'samples from standby HA replicas',
+  pending: 'list of old slots with unsealed samples', log: 'write-ahead log (WAL)', free: 'deleted data, freed by compaction', other: 'other files',
 };
 
 function Space({ space }: { space: Record<string, number> }) {
   const list = Object.entries(space).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const all = list.reduce((n, [, b]) => n + b, 0);
   return (
-    <Panel title="What the disk holds" aside={`${bytes(all)}, of all tenants, as du counts it`}>
+    <Panel title="Disk usage by table" aside={`${bytes(all)} in total, all tenants`}>
       <ul class="counts">
         {list.map(([name, n]) => (
           <li key={name}>

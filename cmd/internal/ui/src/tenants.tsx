@@ -16,10 +16,10 @@ interface Limits {
 
 // As in --limits.file, in the order in which people ask.
 const names: Record<string, string> = {
-  samples_per_second: 'Samples a second', samples_burst: 'Samples at once', active_series: 'Series with unsealed samples', new_series_per_hour: 'New series an hour',
-  exemplars_per_second: 'Exemplars a second', queries: 'Queries at once', queries_waiting: 'Queries that wait', query_series: 'Series a query', query_samples: 'Samples a query',
-  query_bytes: 'Bytes a query', query_range: 'Range of a query', labels: 'Labels of a series', label_name_bytes: 'Length of a label’s name',
-  label_value_bytes: 'Length of a label’s value', request_bytes: 'Size of a request',
+  samples_per_second: 'Samples per second', samples_burst: 'Burst size in samples', active_series: 'Active series', new_series_per_hour: 'New series per hour',
+  exemplars_per_second: 'Exemplars per second', queries: 'Concurrent queries', queries_waiting: 'Queued queries', query_series: 'Series per query', query_samples: 'Samples per query',
+  query_bytes: 'Bytes per query', query_range: 'Time range of a query', labels: 'Labels per series', label_name_bytes: 'Label name length',
+  label_value_bytes: 'Label value length', request_bytes: 'Request size',
 };
 
 // Of rates it is known how much of what may come at once is in use: by default, samples of ten seconds.
@@ -42,16 +42,16 @@ export function Tenants({ session, tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Tenants</h1>
-        <p>What each may use, and what is in use now, in this process.</p>
-        {list.data && list.data.all > 6 && <input class="find" placeholder={`Find among ${count(list.data.all)}`} aria-label="Find a tenant" value={text} onInput={(e) => setText(e.currentTarget.value)} />}
+        <p>Limits of each tenant and their current use in this process.</p>
+        {list.data && list.data.all > 6 && <input class="find" placeholder={`Search ${count(list.data.all)} tenants`} aria-label="Search tenants" value={text} onInput={(e) => setText(e.currentTarget.value)} />}
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
-      {list.data && list.data.all > list.data.tenants.length && <p class="small">Of {plural(list.data.all, 'tenant')}, the {list.data.tenants.length} with the most series are listed.</p>}
+      {list.data && list.data.all > list.data.tenants.length && <p class="small">Only {list.data.tenants.length} of {plural(list.data.all, 'tenant')} are listed, those with the most active series.</p>}
       <div class="columns tenant-list">
         {shown.map((t) => <Tenant key={t.tenant} of={t} session={session} here={t.tenant === tenant} />)}
       </div>
       {found.length > shown.length && <button onClick={() => setMore(true)}>Show all {count(found.length)}</button>}
-      {list.data && !found.length && <p class="small">No tenant has that name.</p>}
+      {list.data && !found.length && <p class="small">No matching tenant.</p>}
     </>
   );
 }
@@ -76,8 +76,8 @@ function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['sess
         </div>
       </header>
       <dl class="facts">
-        <div><dt>Unsealed series</dt><dd>{count(t.used['active_series'] ?? 0)}</dd></div>
-        <div><dt>Queries</dt><dd>{count(t.used['queries'] ?? 0)} run, {count(t.used['queries_waiting'] ?? 0)} wait</dd></div>
+        <div><dt>Active series</dt><dd>{count(t.used['active_series'] ?? 0)}</dd></div>
+        <div><dt>Queries</dt><dd>{count(t.used['queries'] ?? 0)} running, {count(t.used['queries_waiting'] ?? 0)} queued</dd></div>
       </dl>
       {limits.length ? (
         <ul class="counts limits">
@@ -89,7 +89,7 @@ function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['sess
               <li key={k}>
                 <div class="count-line">
                   <span class="count-name" title={k}>{names[k]}</span>
-                  <span class="count-value">{rate !== undefined ? `${shownAs(k, t.limits[k]!)}; ${Math.round(rate * 100)} % of a burst in use` : n === undefined ? `at most ${shownAs(k, t.limits[k]!)}` : `${shownAs(k, n)} of ${shownAs(k, t.limits[k]!)}`}</span>
+                  <span class="count-value">{rate !== undefined ? `${shownAs(k, t.limits[k]!)}; ${Math.round(rate * 100)}% of the burst used` : n === undefined ? `at most ${shownAs(k, t.limits[k]!)}` : `${shownAs(k, n)} of ${shownAs(k, t.limits[k]!)}`}</span>
                 </div>
                 {(n !== undefined || rate !== undefined) && <Meter share={share} tone={share > 0.9 ? 'full' : ''} />}
               </li>
@@ -97,7 +97,7 @@ function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['sess
           })}
         </ul>
       ) : (
-        <p class="small">No limits of its own: those of the whole process hold. <code>--limits.file</code> sets some.</p>
+        <p class="small">No limits are set for this tenant; the limits of the process apply. To set limits, use <code>--limits.file</code>.</p>
       )}
     </section>
   );

@@ -138,9 +138,9 @@ export const points = 366;
 export function bounds(r: Range, points: number, step: string, now = Date.now() / 1000): Bounds | string {
   const start = instant(r.from, now);
   const end = instant(r.to, now);
-  if (isNaN(start)) return `“${r.from}” is no time. Write now-6h, or 2026-11-22 07:15.`;
-  if (isNaN(end)) return `“${r.to}” is no time. Write now, or 2026-11-22 07:15.`;
-  if (start >= end) return 'The range ends before it begins.';
+  if (isNaN(start)) return `Invalid start time “${r.from}”. Use for example now-6h or 2026-11-22 07:15.`;
+  if (isNaN(end)) return `Invalid end time “${r.to}”. Use for example now or 2026-11-22 07:15.`;
+  if (start >= end) return 'The start of the range must be before its end.';
   let width = seconds(step);
   if (isNaN(width) || width <= 0) {
     const least = (end - start) / points;

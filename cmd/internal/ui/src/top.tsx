@@ -42,31 +42,31 @@ export function TopQueries({ tenant }: { tenant: string }) {
   const most = Math.max(...top.map(weight[by]), 1e-9);
   return (
     <Panel
-      title="Queries that took most"
-      aside={list.data && <span>{top.length < list.data.all ? `the first ${limit} of ${count(list.data.all)}, ` : ''}since {local(Date.parse(list.data.since) / 1000).slice(0, 16)}</span>}
+      title="Top queries"
+      aside={list.data && <span>{top.length < list.data.all ? `top ${limit} of ${count(list.data.all)}, ` : ''}since {local(Date.parse(list.data.since) / 1000).slice(0, 16)}</span>}
     >
       <div class="table-tools">
-        <Tabs label="What the order is by" tabs={[['time', 'All time'], ['slowest', 'Slowest'], ['samples', 'Samples'], ['count', 'Count']]} at={by} onChange={setBy} />
+        <Tabs label="Sort by" tabs={[['time', 'Total time'], ['slowest', 'Max time'], ['samples', 'Samples'], ['count', 'Count']]} at={by} onChange={setBy} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       <div class={list.data ? '' : 'reserve'}>
-        {list.data && !top.length && <Empty title="None has ended yet">Queries of the last hour or two are counted here, by their text, with the rules of this tenant among them.</Empty>}
+        {list.data && !top.length && <Empty title="No completed queries yet">Queries completed in the last one to two hours are listed here, grouped by their text. Rule evaluations are included.</Empty>}
         {top.length > 0 && (
-          <Scroll label="Queries that took most">
+          <Scroll label="Top queries">
             <table>
-              <thead><tr><th>Query</th><th class="num">Times</th><th class="num">All time</th><th class="num">Mean</th><th class="num">Slowest</th><th class="num">Samples</th><th class="num">Failed</th><th>Last</th></tr></thead>
+              <thead><tr><th>Query</th><th class="num">Count</th><th class="num">Total time</th><th class="num">Mean time</th><th class="num">Max time</th><th class="num">Samples</th><th class="num">Errors</th><th>Last run</th></tr></thead>
               <tbody>
                 {top.map((q) => (
                   <tr key={q.query}>
                     <td class="mono top-query">
                       <a href={href('explore', { ...(tenant ? { tenant } : {}), q: q.query })}>{q.query}</a>
-                      <Meter share={weight[by](q) / most} label={`${Math.round((100 * weight[by](q)) / most)} % of the first`} />
+                      <Meter share={weight[by](q) / most} label={`${Math.round((100 * weight[by](q)) / most)}% of the top query`} />
                     </td>
                     <td class="num">{count(q.count)}</td>
                     <td class="num" title={`${exact(q.seconds)} s`}>{took(q.seconds)}</td>
                     <td class="num">{took(q.seconds / q.count)}</td>
                     <td class="num">{took(q.slowestSeconds)}</td>
-                    <td class="num" title={`at most ${count(q.peakSamples)} at once`}>{count(q.samples)}</td>
+                    <td class="num" title={`Peak samples in memory: ${count(q.peakSamples)}`}>{count(q.samples)}</td>
                     <td class="num">{q.errors ? count(q.errors) : '–'}</td>
                     <td class="nowrap" title={[local(Date.parse(q.last) / 1000), q.origin.address, q.origin.userAgent].filter(Boolean).join(' ')}>{since(q.last)}</td>
                   </tr>

@@ -125,25 +125,26 @@ function ofOperator(tree: Tree, of: (metric: string) => Unit | undefined): Unit 
 
 const spans: [number, string][] = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's'], [1e-3, 'ms'], [1e-6, 'µs'], [1e-9, 'ns']];
 
-/** inUnit writes a value for an axis. */
-export function inUnit(v: number, unit?: Unit): string {
-  if (!unit || !isFinite(v)) return short(v);
+/** inUnit writes a value for an axis; tick is the distance between the axis' labels, where that is even. */
+export function inUnit(v: number, unit?: Unit, tick?: number): string {
+  if (!unit || !isFinite(v)) return short(v, tick);
   const rate = unit.perSecond ? '/s' : '';
   const less = v < 0 ? '-' : '';
   switch (unit.kind) {
     case 'bytes':
-      return Math.abs(v) < 1 && v !== 0 ? `${short(v)} B${rate}` : less + bytes(Math.abs(v)) + rate;
+      return Math.abs(v) < 1 && v !== 0 ? `${short(v, tick)} B${rate}` : less + bytes(Math.abs(v), tick) + rate;
     case 'seconds': {
-      const a = Number(Math.abs(v).toPrecision(4));
-      const [size, word] = spans.find(([s]) => a >= s) ?? [1, 's'];
-      return a === 0 ? '0 s' : a < 1e-9 ? `${short(v)} s` : `${less}${short(a / size)} ${word}`;
+      const a = tick ? Math.abs(v) : Number(Math.abs(v).toPrecision(4));
+      const [size, word] = spans.find(([s]) => a * (1 + 1e-12) >= s) ?? [1, 's'];
+      if (a === 0 || tick && a < tick / 1e6) return '0 s';
+      return a < 1e-9 ? `${short(v, tick)} s` : `${less}${short(a / size, tick && tick / size)} ${word}`;
     }
     case 'ratio':
-      return `${short(Number((v * 100).toPrecision(12)))} %`;
+      return `${short(Number((v * 100).toPrecision(12)), tick && tick * 100)}%`;
     case 'percent':
-      return `${short(v)} %`;
+      return `${short(v, tick)}%`;
   }
-  return `${short(v)} ${unit.word}${rate}`;
+  return `${short(v, tick)} ${unit.word}${rate}`;
 }
 
 const decimal = Array.from({ length: 65 }, (_, k) => [1, 2, 2.5, 5].map((n) => Number(`${n}e${k - 32}`))).flat();

@@ -26,7 +26,7 @@ export interface Windows {
 
 export const resolutions = ['raw', '5m', '1h'] as const;
 
-export const widths: Record<string, string> = { raw: 'samples', '5m': 'buckets of 5 minutes', '1h': 'buckets of an hour' };
+export const widths: Record<string, string> = { raw: 'samples', '5m': '5-minute buckets', '1h': '1-hour buckets' };
 
 export function useWindows(tenant: string) {
   return useLoad((signal) => call<Windows>('cassia/windows', {}, { tenant, signal }).then((a) => a.data), [tenant], 60_000);

@@ -3,17 +3,18 @@ import test from 'node:test';
 import { ApiError } from '../src/api';
 import { adviceFor } from '../src/parts';
 
-const less = /^Ask for less/;
+const less = /^Reduce the query/;
 
-test('to ask for less is advised where that helps', () => {
+test('to reduce the query is advised where that helps', () => {
   for (const message of [
-    'tenant default: query_series: the query needs too much: it reads 12 series, at most 10 are allowed; choose fewer, or ask the operator for more',
-    'expanding series: storage: the query needs too much: its labels and encoded samples are more than 5 bytes; ask for a shorter range',
+    'tenant default: query_series: the query is too large: it selects more than 10 series; select fewer series, or ask the operator to raise the limit',
+    'expanding series: storage: the query is too large: its labels and encoded samples exceed 5 bytes; query a shorter range or fewer series, or raise the limit',
+    'storage: the query is too large: it reads more than 5 samples',
     'query processing would load too many samples into memory in query execution',
   ]) assert.match(adviceFor(new ApiError(422, 'execution', message)), less);
   for (const message of [
     'vector cannot contain metrics with the same labelset',
     'found duplicate series for the match group {job="api"} on the right hand-side of the operation',
   ]) assert.equal(adviceFor(new ApiError(422, 'execution', message)), '');
-  assert.match(adviceFor(new ApiError(503, 'unavailable', 'not ready')), /^Cassia can’t answer now/);
+  assert.match(adviceFor(new ApiError(503, 'unavailable', 'not ready')), /^Cassia can’t answer at the moment/);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { bytes, count, exact, number, plural, selector, short } from '../src/format';
+import { bytes, count, exact, number, observations, plural, selector, short } from '../src/format';
 import { floats } from './floats.mjs';
 
 const table = (f, cases) => {
@@ -8,7 +8,7 @@ const table = (f, cases) => {
 };
 
 test('short writes numbers for axes', () => table(short, [
-  [0, '0'], [12.345678, '12.35'], [999.96, '1k'], [1000, '1k'], [-1234567, '-1.235M'], [999_999, '1M'], [2.5e9, '2.5G'], [1e15, '1P'],
+  [0, '0'], [12.345678, '12.35'], [999.96, '1k'], [1000, '1k'], [-1234567, '-1.235M'], [999_999, '1M'], [2.5e9, '2.5G'], [1e15, '1P'], [999e15, '999P'], [1e18, '1e18'], [-1.2345e21, '-1.234e21'],
   [0.000123, '1.23e-4'], [-0.0001, '-1e-4'], [NaN, 'NaN'], [Infinity, '+Inf'], [-Infinity, '-Inf'],
 ]));
 
@@ -30,6 +30,7 @@ test('sizes and counts', () => {
   table(count, [[999, '999'], [1e6, '1,000,000']]);
   assert.deepEqual(['metric', 'series'].map((noun) => plural(1, noun)), ['1 metric', '1 series']);
   assert.deepEqual(['metric', 'series'].map((noun) => plural(2000, noun)), ['2,000 metrics', '2,000 series']);
+  table(observations, [['1', '1 observation'], ['0.25', '0.25 observations'], ['12345', '12345 observations']]);
 });
 
 test('selector writes labels as PromQL takes them', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { aligned, drawable } from '../src/graph';
+import { aligned, drawable, stacked } from '../src/graph';
 import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, setUtc, since, zone } from '../src/time';
 
 const now = Date.parse('2026-11-22T07:15:30Z') / 1000;
@@ -58,9 +58,9 @@ test('bounds lie on a grid where rollups answer exactly', () => {
     assert.ok(b.start % b.step === 0 && b.end % b.step === 0 && b.start >= instant(from, now) && b.end <= now, `${from}: the ends`);
     assert.ok((b.end - b.start) / b.step <= 11000, `${from}: no more points than Prometheus answers`);
   }
-  assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /ends before it begins/);
-  assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /“x” is no time/);
-  assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /“x” is no time/);
+  assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /must be before its end/);
+  assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /Invalid start time “x”/);
+  assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /Invalid end time “x”/);
 });
 
 test('samples are put on the grid of a graph', () => {
@@ -68,4 +68,12 @@ test('samples are put on the grid of a graph', () => {
   assert.deepEqual(aligned([[110, '1'], [120, 'NaN'], [130, '+Inf'], [140, '-2.5']], b), [null, 1, NaN, Infinity, -2.5]);
   assert.deepEqual(drawable([null, 1, NaN, Infinity, -2.5]), [null, 1, null, null, -2.5]);
   assert.deepEqual(aligned([], { start: 100, end: 100, step: 10 }), [null]);
+});
+
+test('each layer of a stack lies on the sum of those before it, also where one of them has a gap', () => {
+  assert.deepEqual(stacked([[1, 1, 1], [2, null, 2], [4, 4, null]]), [
+    { below: [0, 0, 0], above: [1, 1, 1] },
+    { below: [1, null, 1], above: [3, null, 3] },
+    { below: [3, 1, null], above: [7, 5, null] },
+  ]);
 });

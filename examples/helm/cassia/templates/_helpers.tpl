@@ -78,14 +78,14 @@ metadata:
   {{- if or $v.podAnnotations $v.limits }}
   annotations:
     {{- with $v.limits }}
-    # New limits restart the pods: nobody else tells the process to read them again.
+    # Changed limits restart the pods, because the process doesn't reload them by itself.
     checksum/limits: {{ toYaml . | sha256sum }}
     {{- end }}
     {{- with $v.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
   {{- end }}
 spec:
   automountServiceAccountToken: false
-  # What was acknowledged is stored already; stopping takes seconds.
+  # Stopping takes only seconds, because acknowledged samples are already stored.
   terminationGracePeriodSeconds: {{ $v.terminationGracePeriodSeconds }}
   securityContext: {{- include "cassia.podSecurity" .root | nindent 4 }}
   {{- include "cassia.placement" .root | nindent 2 }}
@@ -149,7 +149,7 @@ spec:
       {{- end }}
       ports:
         - {name: http, containerPort: 9201}
-      # After a restart writes are taken at once; queries wait until what isn't sealed is in memory again.
+      # After a restart, Cassia accepts samples immediately. It answers queries once the head is loaded.
       startupProbe:
         httpGet: {path: /-/healthy, port: http, scheme: {{ include "cassia.scheme" .root }}}
         periodSeconds: 2

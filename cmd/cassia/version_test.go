@@ -1,0 +1,17 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestVersion holds the program that is built from source to the file VERSION.
+func TestVersion(t *testing.T) {
+	file, err := os.ReadFile("../../VERSION")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(file)), buildVersion().Cassia)
+	require.Contains(t, versionText(), "cassia, version "+buildVersion().Cassia+" (")
+}

@@ -1,0 +1,72 @@
+package wordings
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// forDevelopers are folders of Go source whose texts only developers read.
+var forDevelopers = []string{
+	"cmd/internal/cassiatest", "cmd/internal/promrig", "cmd/internal/tidy", "cmd/internal/s3/s3test", "cmd/tools", "docker", "promql/bucketfn/bucketfntest", "storage/cassandra/cassandratest", "storage/engine/enginetest",
+	"storage/engine/faultengine", "storage/pebble/faultfs", "storage/soak", "storage/storagetest",
+}
+
+// skipped are folders that hold no texts of ours.
+var skipped = []string{".git", "bin", "data", "node_modules", "testdata", "dist"}
+
+// Collect returns the texts of a repository, by the path of its top folder.
+func Collect(root string) ([]Text, error) {
+	var texts []Text
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if entry.IsDir() {
+			if slices.Contains(skipped, entry.Name()) || slices.Contains(forDevelopers, rel) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		read := reader(rel)
+		if read == nil || !entry.Type().IsRegular() {
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, read(rel, string(content))...)
+		return nil
+	})
+	return texts, err
+}
+
+// reader returns the function that extracts the texts of a file, nil for none.
+func reader(rel string) func(rel, content string) []Text {
+	switch dir, ext := path.Dir(rel), path.Ext(rel); {
+	case rel == "CHANGELOG.md":
+		return markdownOf(Changelog)
+	case rel == "README.md" || rel == "CONTRIBUTING.md" || rel == "SECURITY.md":
+		return markdownOf(Readme)
+	case dir == "cmd/internal/manual" && ext == ".md":
+		return markdownOf(Manual)
+	case strings.HasPrefix(rel, "examples/") && ext == ".md":
+		return markdownOf(Examples)
+	case strings.HasPrefix(rel, "examples/") && slices.Contains([]string{".yaml", ".yml", ".service", ".env", ".sh", ".conf", ".tpl"}, ext):
+		return hashComments
+	case strings.HasPrefix(rel, "cmd/internal/ui/src/") && (ext == ".ts" || ext == ".tsx"):
+		return pageTexts
+	case ext == ".go" && !strings.HasSuffix(rel, "_test.go"):
+		return goTexts
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package wordings
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	inlineCode = regexp.MustCompile("(?s)``.*?``|`[^`]*`")
+	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+	htmlNote   = regexp.MustCompile(`(?s)<!--.*?-->`)
+)
+
+// generated are pages of the manual whose tables are made from help texts, which are counted where they are written.
+var generated = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
+
+func markdownOf(kind TextKind) func(rel, content string) []Text {
+	return func(rel, content string) []Text { return markdown(kind, rel, content) }
+}
+
+// markdown returns the paragraphs, list items, headings and rows of tables of a page, without code.
+func markdown(kind TextKind, rel, content string) []Text {
+	var texts []Text
+	var paragraph []string
+	start := 0
+	flush := func() {
+		if text := strip(strings.Join(paragraph, "\n")); Words(text) > 0 {
+			texts = append(texts, Text{kind, rel, start, text})
+		}
+		paragraph = nil
+	}
+	fence := ""
+	for i, line := range strings.Split(content, "\n") {
+		trimmed := strings.TrimSpace(line)
+		if fence != "" {
+			if strings.HasPrefix(trimmed, fence) {
+				fence = ""
+			}
+			continue
+		}
+		if strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~") {
+			flush()
+			fence = trimmed[:3]
+			continue
+		}
+		row := strings.HasPrefix(trimmed, "|")
+		if trimmed == "" || startsItem(trimmed) || row {
+			flush()
+		}
+		if trimmed == "" || row && generated[rel] {
+			continue
+		}
+		if len(paragraph) == 0 {
+			start = i + 1
+		}
+		paragraph = append(paragraph, line)
+		if row || strings.HasPrefix(trimmed, "#") {
+			flush()
+		}
+	}
+	flush()
+	return texts
+}
+
+var item = regexp.MustCompile(`^([-*+]|\d+\.|#+|>) `)
+
+func startsItem(line string) bool { return item.MatchString(line) }
+
+// strip replaces code and targets of links, and keeps newlines.
+func strip(text string) string {
+	keep := func(s, by string) string { return by + strings.Repeat("\n", strings.Count(s, "\n")) }
+	text = htmlNote.ReplaceAllStringFunc(text, func(s string) string { return keep(s, "") })
+	text = inlineCode.ReplaceAllStringFunc(text, func(s string) string { return keep(s, codeMark) })
+	text = linkTarget.ReplaceAllStringFunc(text, func(s string) string { return keep(s, "]") })
+	return strings.NewReplacer("*", "", "[", "", "]", "").Replace(text)
+}
+
+// hashComments returns the comments of a file whose comments begin with #, runs of lines as one text.
+func hashComments(rel, content string) []Text {
+	var texts []Text
+	var run []string
+	start := 0
+	flush := func() {
+		if text := strip(strings.Join(run, "\n")); Words(text) > 2 {
+			texts = append(texts, Text{Examples, rel, start, text})
+		}
+		run = nil
+	}
+	for i, line := range strings.Split(content, "\n") {
+		trimmed := strings.TrimSpace(line)
+		comment, whole := strings.CutPrefix(trimmed, "#")
+		if !whole || strings.HasPrefix(trimmed, "#!") {
+			flush()
+			if _, behind, ok := strings.Cut(line, " # "); ok {
+				run, start = []string{behind}, i+1
+				flush()
+			}
+			continue
+		}
+		if len(run) == 0 {
+			start = i + 1
+		}
+		run = append(run, comment)
+	}
+	flush()
+	return texts
+}

@@ -1,0 +1,275 @@
+package wordings
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// shown are the attributes of elements that users read or hear.
+var shown = []string{"title", "aria-label", "label", "placeholder", "alt", "name", "note", "aside", "help", "text", "what", "empty", "caption", "unit", "hint", "head", "children"}
+
+// pageTexts returns the texts of a source file of the web page: text between tags, attributes that users read, and string literals that
+// have more than one word.
+func pageTexts(rel, content string) []Text {
+	s := &scanner{rel: rel, text: []rune(content), line: 1}
+	s.script(false)
+	return s.texts
+}
+
+// scanner reads TypeScript with elements in it (TSX), as far as is needed to tell texts from code.
+type scanner struct {
+	rel   string
+	text  []rune
+	at    int
+	line  int
+	last  rune // the last rune of code that wasn't white space
+	texts []Text
+}
+
+func (s *scanner) peek(n int) rune {
+	if s.at+n < len(s.text) {
+		return s.text[s.at+n]
+	}
+	return 0
+}
+
+func (s *scanner) next() rune {
+	r := s.text[s.at]
+	s.at++
+	if r == '\n' {
+		s.line++
+	}
+	return r
+}
+
+func (s *scanner) done() bool { return s.at >= len(s.text) }
+
+func (s *scanner) starts(with string) bool {
+	return strings.HasPrefix(string(s.text[s.at:min(len(s.text), s.at+len(with))]), with)
+}
+
+func (s *scanner) skip(until string) {
+	for !s.done() && !s.starts(until) {
+		s.next()
+	}
+	for range until {
+		if !s.done() {
+			s.next()
+		}
+	}
+}
+
+// script reads code up to the brace that closes it, or to the end. mute: its strings aren't texts.
+func (s *scanner) script(mute bool) {
+	for depth := 0; !s.done(); {
+		switch r := s.peek(0); {
+		case s.starts("//"):
+			s.skip("\n")
+			continue
+		case s.starts("/*"):
+			s.skip("*/")
+			continue
+		case r == '\'' || r == '"':
+			line := s.line
+			s.add(line, s.quoted(), mute, false)
+		case r == '`':
+			s.template(mute)
+		case r == '/' && s.operatorBefore():
+			s.regexp()
+		case r == '<' && s.operatorBefore() && (unicode.IsLetter(s.peek(1)) || s.peek(1) == '>'):
+			s.element()
+			s.last = ')'
+			continue
+		case r == '{':
+			depth++
+			s.next()
+		case r == '}':
+			if depth == 0 {
+				s.next()
+				return
+			}
+			depth--
+			s.next()
+		default:
+			s.next()
+		}
+		if r := s.text[s.at-1]; !unicode.IsSpace(r) {
+			s.last = r
+		}
+	}
+}
+
+// operatorBefore reports whether a value may start here, rather than an operator.
+func (s *scanner) operatorBefore() bool {
+	if s.last == 0 || strings.ContainsRune("(,=?:&|{}[>;!", s.last) {
+		return true
+	}
+	before := strings.TrimRight(string(s.text[max(0, s.at-12):s.at]), " \n")
+	return strings.HasSuffix(before, "return")
+}
+
+func (s *scanner) quoted() string {
+	quote := s.next()
+	var b strings.Builder
+	for !s.done() {
+		r := s.next()
+		if r == quote {
+			break
+		}
+		if r == '\\' && !s.done() {
+			r = s.next()
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// template reads a template literal. Its values are replaced by codeMark, and texts in them count as texts of their own.
+func (s *scanner) template(mute bool) {
+	line := s.line
+	s.next()
+	var b strings.Builder
+	for !s.done() && s.peek(0) != '`' {
+		if s.starts("${") {
+			s.next()
+			s.next()
+			s.last = '{'
+			b.WriteString(codeMark)
+			s.script(mute)
+			continue
+		}
+		b.WriteRune(s.next())
+	}
+	if !s.done() {
+		s.next()
+	}
+	s.add(line, b.String(), mute, false)
+}
+
+func (s *scanner) regexp() {
+	s.next()
+	for inClass := false; !s.done() && s.peek(0) != '\n'; {
+		switch r := s.next(); {
+		case r == '\\':
+			s.next()
+		case r == '[':
+			inClass = true
+		case r == ']':
+			inClass = false
+		case r == '/' && !inClass:
+			return
+		}
+	}
+}
+
+// element reads an element from its < on, with all in it.
+func (s *scanner) element() {
+	s.next()
+	s.name()
+	for !s.done() {
+		switch r := s.peek(0); {
+		case s.starts("/>"):
+			s.next()
+			s.next()
+			return
+		case r == '>':
+			s.next()
+			s.children()
+			return
+		case r == '{':
+			s.next()
+			s.last = '{'
+			s.script(true)
+		case unicode.IsLetter(r):
+			s.attribute()
+		default:
+			s.next()
+		}
+	}
+}
+
+func (s *scanner) name() string {
+	var b strings.Builder
+	for !s.done() && (unicode.IsLetter(s.peek(0)) || unicode.IsDigit(s.peek(0)) || strings.ContainsRune("-._:", s.peek(0))) {
+		b.WriteRune(s.next())
+	}
+	return b.String()
+}
+
+func (s *scanner) attribute() {
+	isShown := slices.Contains(shown, s.name())
+	if s.peek(0) != '=' {
+		return
+	}
+	s.next()
+	switch s.peek(0) {
+	case '"', '\'':
+		line := s.line
+		s.add(line, s.quoted(), !isShown, true)
+	case '{':
+		s.next()
+		s.last = '{'
+		s.script(!isShown)
+	}
+}
+
+// children reads the contents of an element, and its closing tag.
+func (s *scanner) children() {
+	line := s.line
+	var b strings.Builder
+	flush := func() {
+		s.add(line, b.String(), false, true)
+		b.Reset()
+	}
+	for !s.done() {
+		switch {
+		case s.starts("</"):
+			flush()
+			s.skip(">")
+			return
+		case s.peek(0) == '<' && s.isInline():
+			s.skip(">")
+		case s.peek(0) == '<':
+			flush()
+			s.element()
+			line = s.line
+		case s.peek(0) == '{':
+			if strings.TrimSpace(b.String()) == "" {
+				line = s.line
+			}
+			b.WriteString(codeMark)
+			s.next()
+			s.last = '{'
+			before := s.line
+			s.script(false)
+			b.WriteString(strings.Repeat("\n", s.line-before))
+		default:
+			b.WriteRune(s.next())
+		}
+	}
+}
+
+// isInline reports whether a line break is next.
+func (s *scanner) isInline() bool { return s.starts("<br") }
+
+// add adds a text. whole: it is shown as it is, so that a single word is one, too.
+func (s *scanner) add(line int, text string, mute, whole bool) {
+	prose := isProse(text)
+	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || Words(text) == 0 {
+		return
+	}
+	for strings.HasPrefix(text, "\n") || strings.HasPrefix(text, " ") {
+		if text[0] == '\n' {
+			line++
+		}
+		text = text[1:]
+	}
+	s.texts = append(s.texts, Text{Page, s.rel, line, strings.ReplaceAll(text, "’", "'")})
+}
+
+// isLabel reports whether a literal is a word or two that start with a capital letter.
+func isLabel(text string) bool {
+	fields := strings.Fields(text)
+	return len(fields) > 1 && unicode.IsUpper([]rune(fields[0])[0]) && isProse(text+" and more")
+}

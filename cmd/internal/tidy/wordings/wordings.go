@@ -1,0 +1,129 @@
+package wordings
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// TextKind is a kind of text, by who reads it and where.
+type TextKind string
+
+// The kinds of texts.
+const (
+	Page      TextKind = "page"      // strings and text of the web page
+	Help      TextKind = "help"      // help of commands, flags and metrics
+	Messages  TextKind = "messages"  // errors, log lines, output of commands
+	Manual    TextKind = "manual"    // the manual's pages
+	Readme    TextKind = "README"    // README.md, CONTRIBUTING.md, SECURITY.md
+	Changelog TextKind = "CHANGELOG" // CHANGELOG.md
+	Examples  TextKind = "examples"  // texts and comments below examples
+)
+
+// Kinds are all kinds, in the order in which they are printed.
+var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples}
+
+// Text is a piece of text that users read. Code in it is replaced by codeMark.
+type Text struct {
+	Kind TextKind
+	// File is relative to the repository's top folder, with slashes. Line is where the text starts; each newline in Text is one of the file.
+	File string
+	Line int
+	Text string
+}
+
+// Hit is one stilted wording.
+type Hit struct {
+	Kind   TextKind
+	File   string
+	Line   int
+	Found  string
+	Advice string
+}
+
+// codeMark stands for code, numbers that are formatted and other parts of a text that aren't words.
+const codeMark = "◌"
+
+var (
+	word   = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
+	spaces = regexp.MustCompile(`\s+`)
+)
+
+// Words returns the number of words in a text.
+func Words(text string) int { return len(word.FindAllStringIndex(text, -1)) }
+
+// Find returns the stilted wordings of texts, in their order. Each stretch of a text counts once.
+func Find(texts []Text) []Hit {
+	var hits []Hit
+	for _, t := range texts {
+		hits = append(hits, find(t)...)
+	}
+	return hits
+}
+
+func find(t Text) []Hit {
+	type match struct {
+		start, end int
+		advice     string
+	}
+	var matches []match
+	for _, f := range forms {
+		text := t.Text
+		if f.except != nil { // Allowed uses are masked, with the same number of bytes.
+			text = f.except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
+		}
+		for _, m := range f.form.FindAllStringSubmatchIndex(text, -1) {
+			start, end := group(m)
+			matches = append(matches, match{start, end, f.advice})
+		}
+	}
+	slices.SortFunc(matches, func(a, b match) int { return a.start - b.start })
+	var hits []Hit
+	end := -1
+	for _, m := range matches {
+		if m.start < end {
+			continue
+		}
+		end = m.end
+		hits = append(hits, Hit{Kind: t.Kind, File: t.File, Line: t.Line + strings.Count(t.Text[:m.start], "\n"),
+			Found: spaces.ReplaceAllString(t.Text[m.start:m.end], " "), Advice: m.advice})
+	}
+	return hits
+}
+
+// group returns the first group that took part in a match, or all of the match.
+func group(m []int) (start, end int) {
+	for i := 2; i < len(m); i += 2 {
+		if m[i] >= 0 {
+			return m[i], m[i+1]
+		}
+	}
+	return m[0], m[1]
+}
+
+// Total is the number of words and of stilted wordings in texts of one kind.
+type Total struct{ Words, Hits int }
+
+// PerThousand is the number of stilted wordings per 1,000 words.
+func (t Total) PerThousand() float64 {
+	if t.Words == 0 {
+		return 0
+	}
+	return 1000 * float64(t.Hits) / float64(t.Words)
+}
+
+// Totals adds up texts and hits by kind.
+func Totals(texts []Text, hits []Hit) map[TextKind]Total {
+	totals := map[TextKind]Total{}
+	for _, t := range texts {
+		sum := totals[t.Kind]
+		sum.Words += Words(t.Text)
+		totals[t.Kind] = sum
+	}
+	for _, h := range hits {
+		sum := totals[h.Kind]
+		sum.Hits++
+		totals[h.Kind] = sum
+	}
+	return totals
+}

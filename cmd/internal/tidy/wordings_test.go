@@ -1,0 +1,51 @@
+package tidy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/tidy/wordings"
+)
+
+// maxWordings is the maximum number of stilted wordings per 1,000 words by kind of text. A bound may only fall.
+var maxWordings = map[wordings.TextKind]float64{
+	wordings.Page:      0,
+	wordings.Help:      0.3,
+	wordings.Messages:  0,
+	wordings.Manual:    0.2,
+	wordings.Readme:    0,
+	wordings.Changelog: 0,
+	wordings.Examples:  0,
+}
+
+// minWords is the minimum number of words by kind: fewer mean that the texts are somewhere else and aren't counted.
+var minWords = map[wordings.TextKind]int{
+	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200, wordings.Changelog: 50, wordings.Examples: 500,
+}
+
+// TestTextsArePlain holds the texts that users read to maxWordings.
+func TestTextsArePlain(t *testing.T) {
+	t.Parallel()
+	texts, err := wordings.Collect(root)
+	require.NoError(t, err)
+	hits := wordings.Find(texts)
+	totals := wordings.Totals(texts, hits)
+	for _, kind := range wordings.Kinds {
+		total := totals[kind]
+		t.Logf("%-10s %6d words, %4d wordings, %5.1f per 1,000", kind, total.Words, total.Hits, total.PerThousand())
+		require.GreaterOrEqual(t, total.Words, minWords[kind], "%s: too few words were found", kind)
+		if total.PerThousand() <= maxWordings[kind] {
+			continue
+		}
+		var list strings.Builder
+		for _, h := range hits {
+			if h.Kind == kind {
+				fmt.Fprintf(&list, "%s:%d: %s (%s)\n", h.File, h.Line, h.Found, h.Advice)
+			}
+		}
+		t.Errorf("%s: %.1f stilted wordings per 1,000 words, at most %.1f are allowed: reword some of these\n%s", kind, total.PerThousand(), maxWordings[kind], list.String())
+	}
+}

@@ -1,0 +1,179 @@
+// Kairos puts the same samples into a real KairosDB and into Cassia, both on the same real Cassandra, and prints what
+// each took of CPU, disk and time, as a table in Markdown:
+//
+//	bin/tools/benchmarks/kairos -cassia bin/cassia
+//
+//	              JSON, gzip         ┌──────────┐ CQL
+//	          ┌──────────────────────► KairosDB ├──────┐
+//	dataset ──┤                      └──────────┘      ▼ keyspace kairosdb
+//	          │   remote write       ┌──────────┐   Cassandra
+//	          └──────────────────────►  Cassia  ├──────▲ keyspace cassia
+//	                                 └──────────┘
+//
+// Java compiles what runs often, so first all that is compared runs for a while: both systems take a first part
+// of the data before either is measured on the rest. Then one after the other, with the other one stopped, takes the
+// load and does all that it does afterwards (Cassia: seals), and its keyspace is flushed and compacted; that is the CPU
+// and the disk that are compared. Then one query that both can answer alike is timed, and the answers are compared, too.
+//
+// It needs Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// settings are the flags.
+type settings struct {
+	cassia, dir, only  string
+	commitLog, heap    string
+	config             string
+	series             int
+	hours, warmHours   float64
+	interval           time.Duration
+	senders, requestOf int
+	repeat             int
+	kairosBatch        int
+	cassiaFirst        bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
+	flag.StringVar(&s.dir, "dir", "", "folder for the data; a temporary one, removed at the end, if empty")
+	flag.StringVar(&s.only, "only", "", "measure just the system of this name: kairosdb or cassia")
+	flag.StringVar(&s.commitLog, "commitlog", "group", "Cassandra's commit log: group, batch or periodic")
+	flag.StringVar(&s.config, "cassandra-config", "", "more lines of cassandra.yaml, such as commitlog_disk_access_mode: direct")
+	flag.StringVar(&s.heap, "heap", "1G", "Cassandra's heap")
+	flag.IntVar(&s.series, "series", 1000, "series")
+	flag.Float64Var(&s.hours, "hours", 6, "hours of data that are measured")
+	flag.Float64Var(&s.warmHours, "warm-hours", 1.5, "hours of data before those, to warm up")
+	flag.DurationVar(&s.interval, "interval", 15*time.Second, "time between two samples of a series")
+	flag.IntVar(&s.senders, "senders", 4, "requests at one time")
+	flag.IntVar(&s.requestOf, "request-samples", 2000, "samples in a request")
+	flag.IntVar(&s.repeat, "repeat", 7, "how often the query is timed, after two that warm up")
+	flag.IntVar(&s.kairosBatch, "kairosdb-batch", 200, "points that KairosDB sends to Cassandra at once; 200 is its default, and its "+
+		"documentation says that 10000 is fastest")
+	flag.BoolVar(&s.cassiaFirst, "cassia-first", false, "measure Cassia first, to see what the order does")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := compare(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// kairosConfig is what KairosDB's documentation advises for Cassandra: otherwise both write a long line into their logs
+// about every batch, and the larger ones are refused.
+const kairosConfig = `
+batch_size_warn_threshold: 2MiB
+batch_size_fail_threshold: 4MiB
+unlogged_batch_across_partitions_warn_threshold: 65535
+`
+
+// compare measures both systems and prints the table.
+func compare(ctx context.Context, s settings) error {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "cassia-kairos")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		s.dir = dir
+	}
+	warm, measured, err := s.datasets(time.Now())
+	if err != nil {
+		return err
+	}
+	cluster, err := cassandratest.Start(s.dir, 1, cassandratest.Options{
+		CommitLog: s.commitLog, Heap: s.heap, Measured: true, Config: kairosConfig + "\n" + s.config,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := cluster.Wipe(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	rigs, err := s.rigs(cluster)
+	if err != nil {
+		return err
+	}
+	for _, r := range rigs {
+		progress("%s: warming up with %d samples", r.name(), warm.samples())
+		if err := r.warm(ctx, warm); err != nil {
+			return fmt.Errorf("%s: %w", r.name(), err)
+		}
+	}
+	var results []*result
+	if s.cassiaFirst {
+		slices.Reverse(rigs)
+	}
+	for _, r := range rigs {
+		progress("%s: %d samples", r.name(), measured.samples())
+		result, err := r.measure(ctx, measured, warm.samples())
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name(), err)
+		}
+		results = append(results, result)
+	}
+	if s.cassiaFirst {
+		slices.Reverse(results)
+	}
+	fmt.Print(table(s, results))
+	if len(results) == 2 {
+		return results[0].sums.difference(results[1].sums)
+	}
+	return nil
+}
+
+// rigs are the systems to measure, in order, each in a folder of its own.
+func (s settings) rigs(cluster *cassandratest.Cluster) ([]*rig, error) {
+	var out []*rig
+	for _, sys := range []system{kairosdb{batch: s.kairosBatch}, cassia{path: s.cassia}} {
+		if s.only != "" && s.only != sys.name() {
+			continue
+		}
+		r := &rig{system: sys, cluster: cluster, settings: s, dir: filepath.Join(s.dir, sys.name())}
+		if err := os.MkdirAll(r.dir, 0o700); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("nothing to measure: -only must be kairosdb or cassia")
+	}
+	return out, nil
+}
+
+// datasets are the data to warm up with and, right after those, the data to measure with, which end about now.
+func (s settings) datasets(now time.Time) (warm, measured *dataset, err error) {
+	w := bench.Workload{Series: s.series, IntervalMs: s.interval.Milliseconds()}
+	steps := func(hours float64) int { return int(hours * float64(time.Hour) / float64(s.interval)) }
+	begin := now.Add(-time.Duration(steps(s.hours)) * s.interval).Truncate(bucket)
+	w.Steps, w.StartMs = steps(s.hours), begin.UnixMilli()
+	if measured, err = newDataset(w); err != nil {
+		return nil, nil, err
+	}
+	w.Steps = steps(s.warmHours)
+	w.StartMs -= int64(w.Steps) * w.IntervalMs
+	warm, err = newDataset(w)
+	return warm, measured, err
+}
+
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "== "+strings.TrimSpace(format)+"\n", args...)
+}

@@ -1,0 +1,344 @@
+package main
+
+// rule is something that the storage keeps to, and what breaks it.
+type rule struct {
+	name string
+	// file is where it is kept to; from, which stands there once, becomes to.
+	file, from, to string
+	// tests are those that are to notice, a regular expression of their whole names.
+	tests string
+}
+
+const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
+
+// rules are about what hides, drops, deletes, cleans, expires, imports and returns. Those of ways in are among them where both meet.
+var rules = []rule{
+	{
+		"a delete asks whether the clock is believed", "storage/deletes.go",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return fmt.Errorf(\"storage: nothing was deleted: %w\", err)\n	}\n	if err := s.Ready()", "	if err := s.Ready()",
+		histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"what expires asks whether the clock is believed", "storage/expire.go",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"marks move by a believed clock only", "storage/waiting.go",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"what comes back is swept by a believed clock only", "storage/waiting.go",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"a doubted clock has to run evenly", "storage/membership/clock.go",
+		"func (d *doubt) rest() time.Duration { return max(minDoubt,", "func (d *doubt) rest() time.Duration { return min(time.Minute,",
+		histories + "|TestClock.*",
+	},
+	{
+		"samples are rejected only if both clocks reject them", "storage/batch.go",
+		"	earlier, now := s.clock.Bounds()\n", "	earlier, now := s.clock.Times()\n", "TestClock.*",
+	},
+	{
+		"the cluster's clock is read again before a sample is rejected as ahead", "storage/batch.go",
+		"	wait, err := b.s.clock.ConfirmAhead()\n", "	wait, err := time.Duration(0), error(nil)\n", "TestClock.*",
+	},
+	{
+		"samples ahead of the only clock are retried first", "storage/membership/clock_intake.go",
+		"	if wait = c.o.AheadPatience - (c.seen - a.since); wait > 0 {", "	if wait = 0; wait > 0 {", "TestSlowClock.*",
+	},
+	{
+		"answers show what is accepted by the later clock", "storage/horizons.go",
+		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
+	},
+	{
+		"one process reads the stage wherever the engine has rows of it", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Stage", "	if false {\n		l := numberList{t: engine.Stage", "TestPauses",
+	},
+	{
+		"one process reads pending rows wherever the engine has any", "storage/waiting_listed.go",
+		"	if !s.opts.Shared {\n		l := numberList{t: engine.Pending", "	if false {\n		l := numberList{t: engine.Pending", "TestPauses",
+	},
+	{
+		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
+		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
+	},
+	{
+		"check lists the stage itself", "storage/check_stage.go",
+		"	maps.Copy(all, listed)\n", "	_ = listed\n", "TestCheckNamesStagedSamplesThatNobodyReads",
+	},
+	{
+		"late samples have pending rows", "storage/commit.go",
+		"		old = append(old, oldStream{g, hour})\n", "		_ = hour\n", "TestSharedProtocol|TestSharedConcurrent|TestFollow.*|TestLate.*",
+	},
+	{
+		"hidden for a week before it is dropped", "storage/horizon.go",
+		"if seenMS-s.SeenMS >= expireGrace.Milliseconds() {\n			to = max", "if seenMS-s.SeenMS >= 0 {\n			to = max", histories,
+	},
+	{
+		"rows that a fast clock has hidden are shown by a right one", "storage/horizons.go",
+		"	return min(h.HiddenMS, max(h.LackingMS, by))\n", "	return max(h.HiddenMS, min(h.LackingMS, by))\n", "TestAcceptedAfterAClockAheadIsShown",
+	},
+	{
+		"buckets include unsealed samples of hidden slots", "storage/select.go",
+		"			r.showStanding(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
+	},
+	{
+		"a new store records its observed uptime at once", "storage/membership/clock_row.go",
+		"	if c.alone && !stored && !c.o.ReadOnly {", "	if false {", "TestShortRunsSeeNoMoreThanTheyRan",
+	},
+	{
+		"samples of a time that a fast clock has dropped are retried", "storage/batch.go",
+		"	return fmt.Errorf(\"%w, up to %s\", ErrDroppedAhead, until)\n", "	return ErrTooOld\n", "TestDroppedByAClockAhead",
+	},
+	{
+		"a clock that was set back rejects no samples of the measured time", "storage/membership/clock_intake.go",
+		"slowBy: max(0, -off), back: max(0, -off)}", "}", "TestClockThatWasSetBack",
+	},
+	{
+		"an import marks raw rows before it writes them", "storage/import_day.go",
+		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+	},
+	{
+		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
+		"	x.tasks = append(x.tasks, r)\n	return nil\n", "	if !known {\n		x.tasks = append(x.tasks, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
+	},
+	{
+		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
+		"	s, known := c.series, false\n	named := x.deletesOf(c.series).IDs()", "	s, known := c.series, false\n	var named format.TombstoneIDs", histories,
+	},
+	{
+		"a cleaned chunk names the deletes that it was cleaned of", "storage/clean.go",
+		"Exempt: raw.Exempt.Union(ds.IDs()), Cleaned: true", "Exempt: raw.Exempt, Cleaned: true", histories + "|Test.*Clean.*",
+	},
+	{
+		"a delete seals what is staged", "storage/deletes.go",
+		"	for _, at := range s.head.SlotPartitionsOf(tenant, d) {", "	for _, at := range s.head.SlotPartitionsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
+	},
+	{
+		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
+		"			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))\n", "			_ = row\n", histories,
+	},
+	{
+		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
+		"	if x.s.classes.count() == 1 && !x.s.expiring {", "	if true {", "TestDeleteOf.*",
+	},
+	{
+		"a delete reaches buckets of slots without samples", "storage/clean_trim.go",
+		"		if listed {\n			var err error", "		if false {\n			var err error", "TestDeleteOf.*",
+	},
+	{
+		"a trimmed rollup has a higher version", "storage/roll_make.go",
+		"	r.chunk, r.version = nil, version+1", "	r.chunk, r.version = nil, version", histories + "|TestDeleteOf.*|Test.*Class.*",
+	},
+	{
+		"samples are hidden when their rollups are there", "storage/horizon_advance.go",
+		"	to, err := s.rollUntil(ctx, tenant, from, next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
+	},
+	{
+		"samples go when their rollups are there", "storage/horizon_advance.go",
+		"	if rolled[at] {", "	if true {", histories + "|TestWhatGoesHasItsRollups",
+	},
+	{
+		"late samples only fill up rollups where raw rows are lacking", "storage/import_day.go",
+		"		case !withoutRaw:\n", "		case !withoutRaw || true:\n", "TestLateSamplesDontOverwriteHistory|TestRollupsOnly.*",
+	},
+	{
+		"one process at a time changes rollups without samples", "storage/membership/turn.go",
+		"	if t.m.Alone() {", "	if true {", "TestImportsOfTwoProcessesIntoOneSlot",
+	},
+	{
+		"a seal that waited for its turn looks at the deletes once more", "storage/seal_pass.go",
+		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Others", "if err := error(nil); err != nil { // Others", "TestDeletedWhileASealWaitsForItsTurn",
+	},
+	{
+		"late samples that were written only fill up, too", "storage/seal_staged.go",
+		"			case !p.s.isGone(rollup.Raw, slot, tenant, class):\n", "			case slot == slot || class < 0:\n", histories + "|TestSealedTooLate",
+	},
+	{
+		"a window is listed when its mark is written", "storage/listing.go",
+		"	if until, ok := s.windows.get(at); ok && until > now {", "	if now > 0 {", "TestListingRaces",
+	},
+	{
+		"a delete reaches the windows of samples ahead of a clock that is behind", "storage/deletes.go",
+		"		newest = max(newest, s.period.WindowEnd(w))\n", "		_ = w\n", "TestDeleteOfAnImportAheadThatFailed",
+	},
+	{
+		"rollups that don't know all that was sealed don't answer", "storage/select_where.go",
+		"ok && sum != w.sums[i] {", "ok && sum != w.sums[i] && false {", "TestImportThatFailsAnywhere",
+	},
+	{
+		"what deletes are about is taken out before rollups come without samples", "storage/import_day.go",
+		"		if err := d.trimBefore(list, cells); err != nil {\n			return err\n		}\n", "", histories,
+	},
+	{
+		"what deletes are about is taken out before a seal comes without samples", "storage/seal_pass.go",
+		"		slots[slot] = true\n", "		slots[slot] = false\n		delete(slots, slot)\n", "TestRollupsOnlyAfterADelete",
+	},
+	{
+		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
+		"	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
+	},
+	{
+		"buckets of an hour that are kept lose what is deleted", "storage/clean_trim.go",
+		"	x.due, x.forDue, x.resealed, x.unread = due, true, true, t.unread", "	x.due, x.forDue, x.resealed, x.unread = map[int64]format.Tombstones{}, true, true, t.unread", "TestClassesModel",
+	},
+	{
+		"a delete brings no class rollups of a day of which it has none", "storage/roll_make.go",
+		"	there, err := x.has(to, r)\n	if !there {", "	there, err := x.has(to, r)\n	if false && !there {", "TestDeleteAfter.*|TestClassesModel",
+	},
+	{
+		"samples that came after a delete are added to what it left", "storage/roll_make.go",
+		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestClassesModel",
+	},
+	{
+		"rollups of a version that has lost its share of another class aren't replaced by others of it", "storage/roll_make.go",
+		" || gone != 0 && c.version == version", "", "TestClassesModel",
+	},
+	{
+		"what is sealed into a hidden window is shown beside a delete", "storage/horizon_advance.go",
+		"		if err := s.rollAgain(ctx, tenant, h, from, ds, rolled); err", "		if err := error(nil); err", "TestHiddenWindowsAreRolledUpOnce",
+	},
+	{
+		"an import applies deletes while its raw rows exist", "storage/import_day.go",
+		"	if d.late || len(d.matching(list)) == 0 {", "	if true {", "TestProtocolRegressions|TestRawRowsExpireDuringAnImport",
+	},
+	{
+		"an import whose raw rows expired before deletes were applied fails", "storage/import_day.go",
+		"		return errRawExpired\n", "		return nil\n", "TestRawRowsExpireDuringAnImport",
+	},
+	{
+		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
+		" || s.head.HoldsBetween(s.period.SlotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+	},
+	{
+		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.resealed[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
+		"	if err := t.mark(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
+	},
+	{
+		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/roller.go",
+		"	if err := x.write(); err != nil {\n		return err\n	}\n	err := x.makeAll1h()", "	err := x.makeAll1h()", histories,
+	},
+	{
+		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
+		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", histories,
+	},
+	{
+		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
+		"r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread", "r.unread = sealed[at].unread || x.listedOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
+	},
+	{
+		"rollups made anew for a delete heed chunks that came meanwhile", "storage/roll_make.go",
+		"err != nil || r.chunk == nil || !nothing {", "err == nil || !nothing {", "TestSealBesideRollupsOfADelete",
+	},
+	{
+		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_vanished.go",
+		"if !r.unread && (!x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class)) {", "if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
+	},
+	{
+		"a delete stays that is about samples which can't be read", "storage/clean.go",
+		"all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil })", "all", "TestDeletesBesideAnUnreadableChunk",
+	},
+	{
+		"a compaction leaves series alone of which a chunk can't be read", "storage/paged/compact.go",
+		"	if x.isBroken() {\n		x.leave()", "	if x.isBroken() && false {\n		x.leave()", "TestCompactionBesideAnUnreadableChunk|TestLateSamplesBesideADamagedLongChunk",
+	},
+	{
+		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
+		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.delete()", "	_ = p.seal()\n	err := p.delete()", histories,
+	},
+	{
+		"a seal notes how long rows lived before it writes any that live longer", "storage/horizon_wrote.go",
+		"	if s.expiring {\n		_, err = s.noteKept(", "	if false {\n		_, err = s.noteKept(", histories + "|TestWaysOutExpiring",
+	},
+	{
+		"marks live as long as what cleaning rewrites", "storage/clean.go",
+		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", histories,
+	},
+	{
+		"what is written within a week of a lowered retention lives as long as before", "storage/horizon_wrote.go",
+		"seen()-h.SinceMS < expireGrace.Milliseconds()", "seen()-h.SinceMS < 0", histories + "|TestRetentionLoweredForADay",
+	},
+	{
+		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",
+		"		if marks[at] {\n			return errTrimmed", "		if marks[at] && false {\n			return errTrimmed", "TestImportWhileAnotherProcessCleans",
+	},
+	{
+		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",
+		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestBackupsBesideSeals",
+	},
+	{
+		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
+		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestBackupsBesideSeals|TestProtocol",
+	},
+	{
+		"a doubted clock of several stages nothing", "storage/membership/clock.go",
+		"	if c.doubt == nil {\n		until", "	if true {\n		until", "TestClockFarAhead.*",
+	},
+	{
+		"a directory with any file of a store is never opened as a new one", "storage/pebble/existing.go",
+		"	x.isStore = slices.ContainsFunc(names, isEngineFile)\n", "	x.isStore = slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, \"marker.manifest\") })\n",
+		"TestEachFileOfAStore|TestEvidenceOfAStore",
+	},
+	{
+		"a format that isn't known is refused before the first write", "storage/pebble/existing.go",
+		"	if err := l.checkFormat(opts); err != nil {\n", "	if err := l.checkFormat(opts); err != nil && opts == nil {\n", "TestRefusalsChangeNothing",
+	},
+	{
+		"a directory that a start refuses for its format or content isn't repaired", "storage/pebble/mend.go",
+		"	if err := checkRepair(vfs.Default, dir); err != nil {\n", "	if _, err := listUsable(vfs.Default, dir, true); err != nil {\n", "TestRefusedRepairsChangeNothing",
+	},
+	{
+		"a repair reads each log as a start does", "storage/pebble/mend_log.go",
+		"	for _, name := range unreadableLogs(logs) {\n", "	for _, name := range unreadableLogs(logs)[:0] {\n", "TestMendLogBeyondSynced",
+	},
+	{
+		"a manifest is noted before a marker names it", "storage/pebble/vitalfs.go",
+		"	if manifest != \"\" { // From", "	if false { // From", "TestPowerCut.*|TestNoPowerCutIsTakenForDamage",
+	},
+	{
+		"a manifest before the current one proves nothing", "storage/pebble/ledger.go",
+		"manifestNumber(name) < manifestNumber(l.header.Manifest)", "manifestNumber(name) > manifestNumber(name)", "TestEachFileOfAStore|TestStoreOfTwoMoments",
+	},
+	{
+		"a store that is being made is told from one that has lost files", "storage/pebble/create.go",
+		"	if !x.has(creatingName) {\n", "	if false {\n", "TestPowerCutWhileCreating",
+	},
+	{
+		"a backup's files are listed again after its manifest was stored", "storage/pebble/objects/backup.go",
+		"		if b.allThere(m.Files) {\n			b.count(m)", "		if true {\n			b.count(m)", "TestSuspendedInTheManifest|TestConcurrentBackups",
+	},
+	{
+		"a backup's files are listed right before its manifest is stored", "storage/pebble/objects/backup.go",
+		"		if b.allThere(m.Files) {\n			m.Damaged", "		if true {\n			m.Damaged", "TestWrongAnswers|TestConcurrentBackups",
+	},
+	{
+		"a manifest is read back", "storage/pebble/objects/backup.go",
+		"	got, err := readManifest(ctx, b.bucket, all[i], b.Key)\n", "	got, err := *m, error(nil)\n", "TestWrongAnswers",
+	},
+	{
+		"a manifest that was stored is listed", "storage/pebble/objects/backup.go",
+		"		return lost(\"it isn't listed\")", "		b.manifests[object] = *m\n		return nil", "TestWrongAnswers",
+	},
+	{
+		"a manifest that is listed and missing stops the sweep", "storage/pebble/objects/garbage.go",
+		"		if missing[l.object] {", "		if false {", "TestWrongAnswers",
+	},
+	{
+		"a manifest that isn't listed any more is requested by name", "storage/pebble/objects/garbage.go",
+		"	for object := range unlisted {\n", "	for object := range map[string]bool{} {\n", "TestHiddenManifest",
+	},
+	{
+		"the backup that uploaded an unused file is requested by name", "storage/pebble/objects/garbage.go",
+		"if !ok || !old || verified[backup] {", "if true || !ok || !old || verified[backup] {", "TestWrongAnswers",
+	},
+	{
+		"what a damaged list of garbage may name isn't used", "storage/pebble/objects/backup.go",
+		"condemned[name] || !newest.IsZero() &&", "condemned[name] || false &&", "TestDamagedLists|TestWrongAnswers|TestConcurrentBackups",
+	},
+	{
+		"a backup with missing files doesn't count", "storage/pebble/objects/garbage.go",
+		"if missing := b.missingFile(l); missing != \"\" {", "if missing := b.missingFile(l); false {", "TestBackupsWithMissingFiles",
+	},
+}

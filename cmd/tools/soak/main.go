@@ -1,0 +1,46 @@
+// Soak runs the tests that try something else in every run, round after round with other seeds, for a given time:
+//
+//	bin/tools/soak -for 1h -seed 7
+//
+// (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node gives any command,
+// also the tests that need Cassandra). The seed of a round follows from the first one, so a soak can be repeated. What
+// fails is printed with the command that runs that test with that seed again; the soak goes on, and ends with status 1.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+)
+
+func main() {
+	s := soaking{out: os.Stdout, cluster: os.Getenv("CASSANDRA_HOSTS") != ""}
+	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a test that has begun is finished")
+	flag.IntVar(&s.rounds, "rounds", 0, "how many rounds to make, however long they take; 0: as many as the time allows")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the first round")
+	flag.IntVar(&s.times, "times", 1, "how many times as much as in `make test` each test does")
+	flag.StringVar(&s.only, "only", "", "only tests with this in their names")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "cassia-soak-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+	s.binaries = dir
+	failed, err := s.run(ctx)
+	if removing := os.RemoveAll(filepath.Clean(dir)); err == nil {
+		err = removing
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+	}
+	if err != nil || failed > 0 {
+		os.Exit(1)
+	}
+}
