@@ -2,11 +2,15 @@ package storage
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -97,4 +101,43 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 		ts.passes(ts.midnight.Add(time.Duration(step.days) * day))
 		require.Equal(t, map[string]int{"ci": step.want}, ts.bucketsOf("default", rollup.OneHour), "after %d days", step.days)
 	}
+}
+
+// TestRawRowsExpireDuringAnImport imports samples after a delete. Their raw rows expire before the delete is applied to the rollups, so the import fails;
+// when it is repeated the samples are shown.
+func TestRawRowsExpireDuringAnImport(t *testing.T) {
+	t.Parallel()
+	r, err := newClassesRun("classes base=2026-05-03T00:00:00Z engine=expiring keep=120h,120h,120h/48h,1248h,1728h")
+	require.NoError(t, err)
+	r.in[1] = 1
+	r.start()
+	defer r.stop()
+	r.pass(17*time.Hour + 58*time.Minute)
+	r.line(strings.Fields("delete 1 240h 232h"))
+	require.Empty(t, r.problem)
+
+	midnight := r.base.Truncate(day).Add(day)
+	require.Less(t, midnight.Sub(r.now()), 2*time.Minute)
+	r.eng.Engine = faultengine.Wrap(unclosed{r.expiring}, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.R1h && r.now().Before(midnight) {
+			r.passed.set(midnight.Sub(r.base) + time.Second)
+		}
+		return r.eng.rule(op)
+	})
+	words := strings.Fields("import 1 236h 9")
+	_, times, v := r.samples(words)
+	samples := &chunk.Samples{}
+	for _, at := range times {
+		samples.AppendFloat(at, 0, v)
+	}
+	_, err = r.Import(t.Context(), "t", []ImportedSeries{{waysLabels(1), samples}})
+	require.ErrorIs(t, err, errRawExpired)
+	r.model.put(1, times, v, 1, r.now().UnixMilli(), false, false)
+	r.beat()
+	r.line(words)
+	r.look()
+	r.pass(2 * day)
+	r.look()
+	r.quiet()
+	require.Empty(t, r.problem)
 }

@@ -272,9 +272,7 @@ func (r *classesRun) pass(d time.Duration) {
 		r.passed.set(r.passed.get() + min(d, day))
 		r.beat()
 		_, err := r.Expire(context.Background())
-		if r.tolerate("expiring", err) {
-			r.model.each(func(f *classesFact) { f.waits = false })
-		}
+		r.tolerate("expiring", err)
 		if r.opts.Shared {
 			r.passed.set(r.passed.get() + horizonsFresh + time.Second)
 			r.beat()

@@ -39,8 +39,6 @@ type classesFact struct {
 	classes uint
 	// firm is true for the resolutions that must show it. Buckets that are there already aren't made of less, so late samples may be left out of them.
 	firm [resolutions]bool
-	// waits is true until the next Expire of a sample with a raw row past the retention: a delete may have to be applied to its slot's rollups first.
-	waits bool
 }
 
 func (f *classesFact) stands() bool { return !f.deleted }
@@ -92,7 +90,7 @@ func (m *classesModel) put(series int, times []int64, v float64, class int, now 
 		}
 	}
 	for _, t := range times {
-		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << class, waits: !rawless && t <= m.kept(1<<class, rollup.Raw, now)}
+		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << class}
 		fresh, freshHour := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}], !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
 		f.firm[rollup.Raw] = acked && !rawless
 		f.firm[rollup.FiveMinutes] = acked && (fresh || !rawless && !gone[[2]int64{slotMS, at(t, slotMS)}])
@@ -195,7 +193,7 @@ func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map
 				// Of the day that the clock hides more and more of, buckets may not know of a delete until the next Expire.
 				told := m.kept(f.classes, rollup.Raw, now)
 				cut := b.end > format.FloorDiv(told-1, format.DayMS)*format.DayMS && b.end-res.Width() < told
-				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut && !f.waits && !open[-format.FloorDiv(-t, slotMS)*slotMS] {
+				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut && !open[-format.FloorDiv(-t, slotMS)*slotMS] {
 					firm = 1
 				}
 			}

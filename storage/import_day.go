@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -76,8 +78,37 @@ func (d *importDay) run(ctx context.Context) (err error) {
 		if err := d.bring(list); err != nil {
 			return err
 		}
+		if err := d.applyDeletes(list); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// errRawExpired means that the raw rows of an import expired before deletes were applied to its rollups. Repeated, the import adds to rollups only.
+var errRawExpired = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
+
+// applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
+// name the deletes that precede them. After they have expired, applying a delete removes the imported samples from the rollups.
+func (d *importDay) applyDeletes(list []*importedDay) error {
+	if d.late || len(d.matching(list)) == 0 {
+		return nil
+	}
+	slot := d.s.period.SlotOf(d.start + 1)
+	if _, err := d.s.rollWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(rollup.Raw, slot), func() {}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.isGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
+		return errRawExpired
+	}
+	return nil
+}
+
+// matching returns the deletes that match any of the series.
+func (d *importDay) matching(list []*importedDay) format.Tombstones {
+	return d.deletes.Where(func(x *format.Tombstone) bool {
+		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.Labels(), x.Matchers) })
+	})
 }
 
 // bring writes the rows and marks of series that are of one age.
@@ -112,9 +143,7 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition
 	for at := range cells {
 		slots[at.Slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.Name(), slots, d.deletes.Where(func(x *format.Tombstone) bool {
-		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.Labels(), x.Matchers) })
-	}))
+	return d.s.trimBefore(d.ctx, d.tenant.Name(), slots, d.matching(list))
 }
 
 // finest is the resolution of the finest rows that are written.
