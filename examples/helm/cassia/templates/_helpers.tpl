@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* The name of what serves a role: the chart's own for all of the work. */ -}}
+{{- /* The name of a role's Deployment and Service. For the role all, it is the full name without a suffix. */ -}}
 {{- define "cassia.roleName" -}}
 {{- if eq .role "all" }}{{ include "cassia.fullname" .root }}{{ else }}{{ include "cassia.fullname" .root }}-{{ .role }}{{ end -}}
 {{- end -}}
@@ -53,7 +53,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{- /* Where pods go. */ -}}
+{{- /* Image pull secrets, and settings for scheduling: node selector, tolerations, priority. */ -}}
 {{- define "cassia.placement" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -69,7 +69,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{- /* A pod that serves: root, role, resources. */ -}}
+{{- /* The template of a pod that runs cassia serve. Arguments: root, role, resources. */ -}}
 {{- define "cassia.pod" -}}
 {{- $v := .root.Values -}}
 metadata:
@@ -168,7 +168,7 @@ spec:
       {{- include "cassia.mounts" .root | nindent 6 }}
 {{- end -}}
 
-{{- /* The volumes of a pod that serves: volumeMounts, and, two levels up, volumes. */ -}}
+{{- /* The volumeMounts of the container that runs cassia serve. The volumes of its pod are in cassia.volumes. */ -}}
 {{- define "cassia.mounts" -}}
 {{- $v := .Values -}}
 {{- if or (eq $v.mode "single") $v.auth.existingSecret $v.web.existingSecret $v.limits -}}
