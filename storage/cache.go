@@ -238,7 +238,7 @@ func (c *cache) register(f promauto.Factory) {
 		func(n cacheCounts) float64 { return float64(n.misses) })
 	gauge("bytes", "Estimated memory of the cache of sealed windows, in bytes.", func(n cacheCounts) float64 { return float64(n.bytes) })
 	gauge("limit_bytes", "Maximum memory of the cache of sealed windows, in bytes.", func(cacheCounts) float64 { return float64(c.capacity) })
-	gauge("entries", "Cached entries of sealed windows: name lists, and series indexes per metric and window.",
+	gauge("entries", "Cached entries of sealed windows: lists of names and label values, and series indexes per metric and window.",
 		func(n cacheCounts) float64 { return float64(n.entries) })
 }
 

@@ -211,7 +211,7 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 		}
 	}
 	if err := s.eng.Write(ctx, batches); err != nil {
-		return fmt.Errorf("storage: deleting held rows: %w", err)
+		return fmt.Errorf("storage: deleting held samples: %w", err)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already contains them, or "+
 			"contains both earlier and later samples."),
 		deletes:        counter("deletes_total", "Completed deletes of series."),
-		droppedWindows: counter("dropped_windows_total", "Windows deleted by retention."),
+		droppedWindows: counter("dropped_windows_total", "Windows of sealed samples or rollups that were deleted because they were past their retention."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they were sealed."),
 		orphans:        counter("orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged."),
 		longChunks: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compacted_chunks_total",

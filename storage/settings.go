@@ -254,7 +254,7 @@ func parseSettings(b []byte) (have settings, err error) {
 		return have, newerFormat(have.Format)
 	}
 	if len(have.Periods) == 0 || len(have.Periods) > format.MaxPeriods {
-		return have, fmt.Errorf("storage: the settings row is corrupt: %d periods", len(have.Periods))
+		return have, fmt.Errorf("storage: the settings row is corrupt: it contains %d periods; the minimum is 1, the maximum %d", len(have.Periods), format.MaxPeriods)
 	}
 	for i, p := range have.Periods {
 		if err := p.Check(); err != nil {
@@ -265,7 +265,7 @@ func parseSettings(b []byte) (have settings, err error) {
 		}
 	}
 	if len(have.Classes) > maxKnownClasses {
-		return have, fmt.Errorf("storage: the settings row is corrupt: %d classes", len(have.Classes))
+		return have, fmt.Errorf("storage: the settings row is corrupt: it contains %d retention classes; the maximum is %d", len(have.Classes), maxKnownClasses)
 	}
 	return have, nil
 }

@@ -159,7 +159,7 @@ func (x *examination) noStoreYet() doctor.Finding {
 		Do: "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
-		f.Level, f.Do = doctor.Error, "set the data directory of `cassia serve`; if it has none yet, start it"
+		f.Level, f.Do = doctor.Error, "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
 	}
 	return f
 }
@@ -198,7 +198,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 func (x *examination) directory(ctx context.Context) {
 	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set the data directory of `cassia serve`"})
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func (x *examination) directory(ctx context.Context) {
 		if err := pebble.CheckForeign(x.Path); err != nil {
 			x.add(doctor.Finding{
 				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
-				Do: "set the data directory of `cassia serve`",
+				Do: "set --storage.path to the data directory of `cassia serve`",
 			})
 			return
 		}

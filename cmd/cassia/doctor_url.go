@@ -76,7 +76,7 @@ func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at stri
 		Data struct{ Findings []doctor.Finding }
 	}
 	if len(body) > maxHealth {
-		return nil, fmt.Errorf("%s: the response is longer than %d bytes", withoutUser(at), maxHealth)
+		return nil, fmt.Errorf("%s: the response is longer than %d bytes; check that this is the URL of a Cassia server", withoutUser(at), maxHealth)
 	}
 	if err := json.Unmarshal(body, &health); err != nil {
 		return nil, fmt.Errorf("%s: %w", withoutUser(at), err)

@@ -22,7 +22,7 @@ func addRetention(app *kingpin.Application) subcommand {
 	o := offlineFlags(cmd)
 	o.readOnly = true
 	parse := config.RetentionFlags(cmd)
-	each := cmd.Flag("windows", "List every window.").Bool()
+	each := cmd.Flag("windows", "List each window, instead of a summary by resolution and tenant.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		var err error
 		if o.retention, err = parse(); err != nil {

@@ -48,7 +48,7 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&e.start)
 	cmd.Flag("end", "End of the time range (inclusive), RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&e.end)
 	cmd.Flag("tenant", "Tenant to export.").Default("default").StringVar(&e.Tenant)
-	cmd.Flag("block-width", "Block duration: 1d, or 2h, 6h or 18h, which Prometheus compacts further.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
+	cmd.Flag("block-width", "Block duration: 2h, 6h or 18h, for blocks that Prometheus compacts further, or 1d.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
 	cmd.Flag("start-timestamps", "Keep start timestamps in blocks. The blocks then need a recent Prometheus.").BoolVar(&e.StartTimestamps)
 	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes the original number of samples, reconstructed "+
 		"from rollups; leave skips them.").

@@ -54,7 +54,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 		"source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
 	cmd.Flag("dry-run", "Only print what the source contains.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. A complete import is only verified.").BoolVar(&c.verify)
+	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. An import that is already complete is only verified.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
 	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)

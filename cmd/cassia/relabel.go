@@ -38,7 +38,7 @@ func addRelabel(app *kingpin.Application) subcommand {
 	t.readOnly, t.queryBytes = true, exportBytes
 	cmd.Arg("file", "File with relabeling rules, for --write.relabel-file.").Required().StringVar(&t.file)
 	cmd.Flag("dry-run", "Change nothing. This is the only mode, because rules apply to incoming samples.").Default("true").BoolVar(&t.dry)
-	cmd.Flag("url", "URL of a running server to ask, such as http://localhost:9201, instead of opening the data directory. The server "+
+	cmd.Flag("url", "URL of a running server whose samples to read, such as http://localhost:9201, instead of opening the data directory. The server "+
 		"examines at most 7 days and 200,000 series.").StringVar(&t.url)
 	cmd.Flag("tenant", "Tenant whose rules and samples are used.").Default(tenant.Default).StringVar(&t.tenant)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: a day before the end.").StringVar(&t.start)

@@ -87,9 +87,9 @@ func manualTable() string {
 		var how string
 		switch f.WithoutRaw {
 		case Cut:
-			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info"
+			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info annotation"
 		case Approximated:
-			how = "approximate, with an info: " + f.Why
+			how = "approximate, with an info annotation: " + f.Why
 		default:
 			how = "returns an error: " + f.Why
 		}

@@ -38,7 +38,7 @@ func TestWrongFiles(t *testing.T) {
 		"label":         {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    labels: {__name__: b}\n", `rules.yml: group "g", rule 1, "a": invalid label name`},
 		"too deep":      {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: " + strings.Repeat("(", 600) + "1" + strings.Repeat(")", 600), "query too complex"},
 		"too many by aliases": {"groups:\n- name: g\n  rules:\n  - &a {record: a, expr: '" + strings.Repeat("1 + ", 100) + "1'}\n" + strings.Repeat("  - *a\n", 50_000),
-			"rules.yml: bounds: too much by aliases: without aliases the text would have more than"},
+			"rules.yml: bounds: YAML aliases expand to too much text: without aliases the text would have more than"},
 		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" + strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
 			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
 		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab", 500) + "){1000}'}", "query too complex"},

@@ -61,7 +61,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		r.owner = newOwner(store, o.Now)
 	}
 	f := promauto.With(o.Registerer)
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "Whether this process evaluates the rules (1) or not (0). Of all processes with rule files, one does."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "Whether this process evaluates the rules (1) or not (0). Only one of the processes with rule files evaluates them at a time."},
 		func() float64 {
 			if r.evaluates() {
 				return 1

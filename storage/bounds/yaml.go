@@ -10,7 +10,7 @@ import (
 )
 
 // ErrAliases means that a YAML text becomes much larger where its aliases are replaced by what they name.
-var ErrAliases = errors.New("bounds: too much by aliases")
+var ErrAliases = errors.New("bounds: YAML aliases expand to too much text")
 
 // CheckYAML returns an error that wraps ErrAliases if the YAML text would have more than so many bytes without aliases. Errors about syntax
 // are the parser's.

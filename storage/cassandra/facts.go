@@ -252,12 +252,12 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
 		found = append(found, Finding{
 			What: fmt.Sprintf("keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are unavailable", keyspace, dc, len(nodes)),
-			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace),
+			Do:   fmt.Sprintf("run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node", quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace),
 		})
 	} else if n == 2 {
 		found = append(found, Finding{
 			What: fmt.Sprintf("keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops reads and writes", keyspace, dc),
-			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: 3}, keyspace),
+			Do:   fmt.Sprintf("run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node", quoted(keyspace), replication{dc: 3}, keyspace),
 		})
 	}
 	return found

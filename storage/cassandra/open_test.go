@@ -40,7 +40,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for words, change := range map[string]func(*Options){
 		"no hosts are set; set one or more nodes as host:port": func(o *Options) { o.Hosts = nil },
 		"the port must be a number":                            func(o *Options) { o.Hosts = []string{"a:b"} },
-		"the host's name is missing":                           func(o *Options) { o.Hosts = []string{":9042"} },
+		"the host name is missing":                             func(o *Options) { o.Hosts = []string{":9042"} },
 		"keyspace \"Metrics\"":                                 func(o *Options) { o.Keyspace = "Metrics" },
 		"replication \"three\"":                                func(o *Options) { o.Replication = "three" },
 		"consistency level \"ANY\"":                            func(o *Options) { o.Consistency = "ANY" },

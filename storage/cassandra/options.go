@@ -166,7 +166,7 @@ func checkHost(h string) error {
 		return errors.New("the port must be a number between 1 and 65535")
 	}
 	if host == "" {
-		return errors.New("the host's name is missing")
+		return errors.New("the host name is missing")
 	}
 	return nil
 }

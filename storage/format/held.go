@@ -31,7 +31,7 @@ const (
 )
 
 // ErrMalformedHeld is returned for a held row that can't be read.
-var ErrMalformedHeld = errors.New("format: malformed held row")
+var ErrMalformedHeld = errors.New("format: malformed row of held samples")
 
 // HeldValue is the value of a held row.
 type HeldValue struct {

@@ -212,7 +212,7 @@ func parseCuts(b []byte) (cuts []HeldCut, rest []byte, err error) {
 		}
 		seq, n := binary.Uvarint(rest[engine.IDLen:])
 		if n <= 0 || seq > MaxTime {
-			return nil, nil, fmt.Errorf("%w: the number of a held row is missing", ErrMalformedTombstone)
+			return nil, nil, fmt.Errorf("%w: the number of a row of held samples is missing", ErrMalformedTombstone)
 		}
 		cuts = append(cuts, HeldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
 		b = rest[engine.IDLen+n:]

@@ -129,7 +129,7 @@ func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (valu
 	key := h.Key()
 	for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, h.Epoch), From: key, To: key, Limit: 1}) {
 		if err != nil {
-			return nil, false, fmt.Errorf("ha: reading a held row: %w", err)
+			return nil, false, fmt.Errorf("ha: reading held samples: %w", err)
 		}
 		return slices.Clone(row.Value), true, nil
 	}

@@ -45,7 +45,7 @@ func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, write
 		for era := ch.Low; era <= ch.heldEpoch(); era++ {
 			for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true}) {
 				if err != nil {
-					return fmt.Errorf("ha: listing held rows: %w", err)
+					return fmt.Errorf("ha: listing held samples: %w", err)
 				}
 				f(cluster, row.Clustering[1].Text, row.Clustering[2].Int)
 			}

@@ -37,7 +37,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	for era := ch.heldEpoch(); era >= ch.Low; era-- {
 		for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true}) {
 			if err != nil {
-				return fmt.Errorf("ha: looking for held rows: %w", err)
+				return fmt.Errorf("ha: looking for held samples: %w", err)
 			}
 			h := HeldID{Epoch: era, Replica: strings.Clone(row.Clustering[0].Text), Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int}
 			low = era
@@ -105,6 +105,6 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 
 // corruptHeld reports a held row that can't be read.
 func (c *cluster) corruptHeld(h *HeldID, err error) {
-	c.r.env.Corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
+	c.r.env.Corrupt(engine.Held, fmt.Errorf("a row of held samples of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
 		c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))
 }

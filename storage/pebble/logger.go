@@ -128,8 +128,8 @@ func newEvents() *events {
 	}
 	return &events{
 		backgroundErrors: counter("background_errors_total", "Failed flushes and compactions of Pebble; they are retried."),
-		corruptions:      counter("corruptions_total", "Damaged blocks found by reads."),
-		slowDisk:         counter("slow_disk_operations_total", "File operations that took seconds."),
+		corruptions:      counter("corruptions_total", "Damaged blocks of Pebble files that were found by reads."),
+		slowDisk:         counter("slow_disk_operations_total", "File operations that took longer than 5 seconds."),
 		stalls:           counter("write_stalls_total", "Write stalls: times that writes waited for flushes or compactions."),
 	}
 }

@@ -86,7 +86,7 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 	if after != "" {
 		done, err := strconv.ParseInt(after, 10, 64)
 		if err != nil {
-			return fmt.Errorf("fetch: %q is not a valid position", after)
+			return fmt.Errorf("fetch: the checkpoint has an invalid position: %q", after)
 		}
 		from = max(from, done+1)
 	}

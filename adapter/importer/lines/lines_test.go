@@ -117,7 +117,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		require.Less(t, len(err.Error()), 400)
 	}
 	_, err := batchesOf(t.Context(), OpenMetrics, "a 1 1\n", "x", importer.Everything())
-	require.ErrorContains(t, err, `"x" is not a valid file position`)
+	require.ErrorContains(t, err, `the checkpoint has an invalid position: "x"`)
 	_, err = batchesOf(t.Context(), OpenMetrics, "a 1 1\n", position(place{at: 100}), importer.Everything())
 	require.ErrorContains(t, err, "the input has changed")
 }

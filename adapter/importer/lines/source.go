@@ -213,7 +213,7 @@ func parsePosition(text string) (p place, err error) {
 		return p, nil
 	}
 	if _, err := fmt.Sscanf(text, "%d %d %q", &p.at, &p.number, &p.context); err != nil || p.at < 0 || p.number < 0 {
-		return p, fmt.Errorf("lines: %q is not a valid file position", text)
+		return p, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
 	}
 	return p, nil
 }

@@ -91,7 +91,7 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	at := int64(0)
 	if after != "" {
 		if at, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return fmt.Errorf("victoria: %q is not a valid file position", after)
+			return fmt.Errorf("victoria: the checkpoint has an invalid position: %q", after)
 		}
 	}
 	r, closer, size, err := n.open(at)

@@ -29,12 +29,12 @@ type Place struct {
 
 // KeepFlags declares the flags that select which backups stay, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
-	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no --backup.keep flag is set, all are kept.").Default("0").IntVar(&p.Keep.Last)
+	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {
 		period, periods string
 		into            *int
 	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
-		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" with backups for which to keep the newest backup of each.").Default("0").IntVar(f.into)
+		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" for which to keep the newest backup; "+f.periods+" without backups don't count.").Default("0").IntVar(f.into)
 	}
 }
 

@@ -101,7 +101,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Repeatable.").Default(":9201").StringsVar(&c.ListenAddresses)
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the format of the Prometheus exporter-toolkit.").StringVar(&c.WebConfigFile)
 	cmd.Flag("auth.file", "YAML file of users: names, hashes of passwords and tokens, names in client certificates, roles and tenants. Reloaded on "+
-		"SIGHUP. Default: no authentication; every request is allowed.").StringVar(&c.AuthFile)
+		"SIGHUP and POST /-/reload. Default: no authentication; every request is allowed.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Enable the admin API: POST /-/seal and other requests that change data.").BoolVar(&c.AdminAPI)
 	cmd.Flag("limits.file", "YAML file with limits per tenant: rates, series, sizes and queries. Reloaded on SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
 	cmd.Flag("write.relabel-file", "YAML file with write_relabel_configs, as in prometheus.yml, for all tenants or for one tenant. The rules drop or change "+

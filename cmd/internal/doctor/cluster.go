@@ -189,7 +189,7 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		if w.value <= wideMiB {
 			continue
 		}
-		do := fmt.Sprintf("nodetool tablestats %s.%s; to see which partitions, search the system.log of %s: grep 'Writing large partition'", o.Keyspace, w.table, w.node)
+		do := fmt.Sprintf("run nodetool tablestats %s.%s; to find the large partitions, search for 'Writing large partition' in the system.log of %s", o.Keyspace, w.table, w.node)
 		switch w.table {
 		case "stage", "defined":
 			do = fmt.Sprintf("cassia schema set-period --partitions=%s", morePartitions(o.Partitions, w.value))
