@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type Exchange struct {
 	toRead bool
 	// conn is used to interrupt the wait; nil once the request has ended.
 	conn *http.ResponseController
+	// stream is a request of HTTP/2, which ends when the client resets it; nil: it is one of HTTP/1.
+	stream context.Context
 	// isGivenUp is set when the request was interrupted because others needed what it held.
 	isGivenUp bool
 
@@ -45,6 +48,9 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 		return false
 	}
 	e.since, e.toRead = time.Now(), toRead
+	if e.isReset() {
+		return true // Reading and writing fail at once. net/http wouldn't stop the timer of a deadline.
+	}
 	if toRead {
 		_ = e.conn.SetWriteDeadline(deadline)
 	} else {
@@ -52,6 +58,8 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 	}
 	return true
 }
+
+func (e *Exchange) isReset() bool { return e.stream != nil && e.stream.Err() != nil }
 
 // got is called after a wait, in which the client has sent or read n bytes. It returns the length of the wait.
 func (e *Exchange) got(n int) time.Duration {

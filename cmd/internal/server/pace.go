@@ -46,13 +46,18 @@ func (p pace) handler(next http.Handler) http.Handler {
 		conn := http.NewResponseController(w)
 		e := &Exchange{conn: conn, code: http.StatusOK}
 		defer e.end()
+		if r.ProtoMajor > 1 {
+			e.stream = r.Context()
+		}
 		r = r.WithContext(adapter.WithSender(context.WithValue(r.Context(), exchangeKey{}, e), e))
 		if r.Body == nil || r.Body == http.NoBody {
 			// net/http watches the connection for its end: with the deadline of reading still set, it would take that
 			// for the end of the client, and stop a long answer.
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
-			_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early answer.
+			if !e.isReset() {
+				_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early answer.
+			}
 			r.Body = &pacedBody{ReadCloser: r.Body, pace: p, conn: conn, exchange: e}
 		}
 		paced := &pacedWriter{ResponseWriter: w, pace: p, conn: conn, exchange: e}
