@@ -40,7 +40,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 				return err
 			}
 			doctor.Sort(found)
-			return printFindings(withoutUser(server.url), found, os.Stdout, *asJSON)
+			return printFindings(ctx, withoutUser(server.url), found, os.Stdout, *asJSON)
 		}
 		if err := x.Validate(); err != nil {
 			return err
@@ -49,7 +49,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return printFindings(x.Where(), x.run(ctx), os.Stdout, *asJSON)
+		return printFindings(ctx, x.Where(), x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
 
@@ -81,8 +81,12 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// printFindings writes the findings about a place. It returns an error if there are errors among them.
-func printFindings(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
+// printFindings writes the findings about a place. It returns an error if there are errors among them. After ctx has ended it writes nothing: what
+// couldn't be examined then would be reported as missing.
+func printFindings(ctx context.Context, where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	var err error
 	if asJSON {
 		err = doctor.WriteJSON(w, where, found)

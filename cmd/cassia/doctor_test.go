@@ -42,7 +42,7 @@ func examineAs(t *testing.T, x *examination, flags ...string) (found []doctor.Fi
 	require.NoError(t, x.Validate())
 	found = x.run(t.Context())
 	var b bytes.Buffer
-	err = printFindings(x.Where(), found, &b, false)
+	err = printFindings(t.Context(), x.Where(), found, &b, false)
 	return found, b.String(), err
 }
 

@@ -90,7 +90,7 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 			return err
 		}
 		if said.Raw != raw {
-			return fmt.Errorf("--retention.raw=%s: the server keeps raw samples of this tenant for %s", keptFor(said.Raw), keptFor(raw))
+			return fmt.Errorf("--retention.raw=%s doesn't match the server, which keeps raw samples of this tenant %s; set --retention.raw=%s, or omit it", model.Duration(said.Raw), keptFor(raw), model.Duration(raw))
 		}
 	}
 	return c.printOld(raw, plan, "or set a longer retention on the server first")
@@ -98,9 +98,9 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 
 func keptFor(d time.Duration) string {
 	if d == 0 {
-		return "ever"
+		return "forever"
 	}
-	return model.Duration(d).String()
+	return "for " + model.Duration(d).String()
 }
 
 // waitPrinter prints why an import waits, but not the same reason again and again.

@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,16 +64,38 @@ func main() {
 func run(args []string, stderr io.Writer) int {
 	command, err := parse(args)
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		// A second signal ends the process at once.
+		interrupted, stopWaiting := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stopWaiting()
+		context.AfterFunc(interrupted, stopWaiting)
+		ctx, stop := signal.NotifyContext(interrupted, syscall.SIGTERM)
 		defer stop()
-		context.AfterFunc(ctx, stop) // A second signal ends the process at once.
+		context.AfterFunc(ctx, stop)
 		err = command.run(ctx)
+		if err != nil && ctx.Err() != nil {
+			fmt.Fprintf(stderr, "cassia: %s\n", interruption(err))
+			if interrupted.Err() != nil {
+				return exitStatus(syscall.SIGINT)
+			}
+			return exitStatus(syscall.SIGTERM)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		return 1
 	}
 	return 0
+}
+
+// exitStatus is the status that shells give to a process that a signal ended.
+func exitStatus(s syscall.Signal) int { return 128 + int(s) }
+
+// interruption is the text of an error of a command that a signal ended. Commands that can be continued say how.
+func interruption(err error) string {
+	if errors.Is(err, errInterrupted) {
+		return oneLine(err)
+	}
+	return errInterrupted.Error()
 }
 
 // newApplication declares the command line, and returns what runs each command.

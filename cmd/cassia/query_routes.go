@@ -62,7 +62,7 @@ func (p *process) queryable() *promql.Queryable {
 }
 
 // newAPI returns the handler of Prometheus' API.
-func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
+func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, front *front) http.Handler {
 	snapshot, claimed, dir := p.snapshots()
 	return api.New(api.Options{
 		Snapshot: snapshot, ClaimedSnapshot: claimed, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
@@ -71,7 +71,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
-		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
+		Instrument: front.options.HTTP.Instrument, Reloads: front.files.Last, Lifecycle: p.c.Lifecycle, Features: known, Metadata: p.metadata,
 		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})

@@ -349,7 +349,7 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 		return err
 	}
 	o := front.options
-	o.API = p.only("read", "queries", p.newAPI(evaluator, known, o.HTTP))
+	o.API = p.only("read", "queries", p.newAPI(evaluator, known, front))
 	o.Write = p.only("write", "samples", write)
 	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
 	o.NotFound = ui.NotFound

@@ -79,6 +79,10 @@ type Options struct {
 	Now       func() time.Time
 	Retention string
 	Flags     map[string]string
+	// Reloads returns whether the last reload of all configuration files was successful, and the time of the last successful one; nil: there are none.
+	Reloads func() (ok bool, last time.Time)
+	// Lifecycle is whether they can be reloaded over HTTP.
+	Lifecycle bool
 	// ListenAddress and ExternalURL are where this process is found.
 	ListenAddress string
 	ExternalURL   *url.URL

@@ -8,7 +8,7 @@ func describe(o Options) {
 		return
 	}
 	for name, on := range map[string]bool{
-		"admin": o.AdminAPI, "lifecycle": false, "remote_write_receiver": true, "search": false,
+		"admin": o.AdminAPI, "lifecycle": o.Lifecycle, "remote_write_receiver": true, "search": false,
 		// Of labels and series.
 		"label_values_match": true, "time_range_labels": true, "time_range_series": true,
 		// Of queries.

@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/util/stats"
@@ -59,11 +62,17 @@ func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-// durationMS parses a duration, milliseconds; 0 for none, and for what doesn't bound anything. A duration of 0
+// durationMS parses a duration, as text with a unit or in seconds; in milliseconds, 0 for none, and for what doesn't bound anything. A duration of 0
 // means raw samples only, and is given as 1.
 func durationMS(text string) (int64, error) {
 	if text == "" || text == "auto" {
 		return 0, nil
+	}
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		if !(seconds >= 0 && seconds < math.MaxInt64/1e9) {
+			return 0, fmt.Errorf("%q isn't a duration", text)
+		}
+		return max(1, int64(seconds*1000)), nil
 	}
 	d, err := model.ParseDuration(text)
 	if err != nil {

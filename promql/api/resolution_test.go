@@ -41,6 +41,9 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		{with("resolution", "auto"), "5m"},
 		{with("max_source_resolution", "0s"), "raw"},
 		{with("max_source_resolution", "5m"), "5m"},
+		{with("max_source_resolution", "300"), "5m"},
+		{with("max_source_resolution", "299.5"), "raw"},
+		{with("max_source_resolution", "0"), "raw"},
 		{with("max_source_resolution", "auto"), "5m"},
 		{with("time", "301"), "raw"},
 		{with("resolution", "1h"), "1h snapped"},
@@ -54,8 +57,8 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 		# HELP cassia_query_answers_total Queries by the resolutions they read, and by window edges: exact, snapped to bucket edges, or widened to buckets. A query that reads multiple resolutions counts for each.
 		# TYPE cassia_query_answers_total counter
-		cassia_query_answers_total{edges="exact",resolution="5m"} 4
-		cassia_query_answers_total{edges="exact",resolution="raw"} 4
+		cassia_query_answers_total{edges="exact",resolution="5m"} 5
+		cassia_query_answers_total{edges="exact",resolution="raw"} 6
 		cassia_query_answers_total{edges="snapped",resolution="1h"} 1
 	`), "cassia_query_answers_total"))
 	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5h]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
@@ -84,8 +87,9 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 	require.Equal(t, "exact", p.Segments[0].Edges)
 	require.Equal(t, "1970-01-01T00:00:00Z", p.Segments[0].From)
 
-	for param, value := range map[string]string{"resolution": "2m", "max_source_resolution": "x"} {
-		w := ask("/query", with(param, value))
+	for _, wrong := range [][2]string{{"resolution", "2m"}, {"max_source_resolution", "x"}, {"max_source_resolution", "-1"}, {"max_source_resolution", "NaN"}, {"max_source_resolution", "1e12"}} {
+		param := wrong[0]
+		w := ask("/query", with(param, wrong[1]))
 		require.Equal(t, http.StatusBadRequest, w.Code)
 		require.Contains(t, w.Body.String(), `invalid parameter \"`+param)
 		require.Contains(t, w.Body.String(), `"errorType":"bad_data"`)

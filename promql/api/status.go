@@ -48,9 +48,12 @@ func (a *api) runtimeInfo() (promapi.RuntimeInfo, error) {
 	}
 	info := promapi.RuntimeInfo{
 		StartTime: a.Started, CWD: directory, Hostname: hostname, ServerTime: a.Now().UTC(),
-		ReloadConfigSuccess: true, LastConfigTime: a.Started, // Flags are read once.
+		ReloadConfigSuccess: true, LastConfigTime: a.Started,
 		GoroutineCount: runtime.NumGoroutine(), GOMAXPROCS: runtime.GOMAXPROCS(0), GOMEMLIMIT: debug.SetMemoryLimit(-1),
 		GOGC: os.Getenv("GOGC"), GODEBUG: os.Getenv("GODEBUG"), StorageRetention: a.Retention,
+	}
+	if a.Reloads != nil {
+		info.ReloadConfigSuccess, info.LastConfigTime = a.Reloads()
 	}
 	return info, nil
 }

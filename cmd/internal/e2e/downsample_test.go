@@ -97,7 +97,7 @@ func TestDownsampleCommand(t *testing.T) {
 			break
 		}
 		interrupted++
-		if kill == syscall.SIGINT && cmd.ProcessState.ExitCode() == 1 {
+		if kill == syscall.SIGINT && cmd.ProcessState.ExitCode() == 130 {
 			require.Contains(t, errs.String(), "interrupted", "in one line that says what to do")
 		}
 	}

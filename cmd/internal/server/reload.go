@@ -26,6 +26,10 @@ type Reloaders struct {
 
 	mu   sync.Mutex
 	list []reloader
+
+	lastMu sync.Mutex
+	failed bool
+	last   time.Time // the last successful reload
 }
 
 type reloader struct {
@@ -73,12 +77,22 @@ func (l *Reloaders) Reload() error {
 }
 
 func (l *Reloaders) note(err error) {
-	if err != nil {
+	l.lastMu.Lock()
+	defer l.lastMu.Unlock()
+	if l.failed = err != nil; l.failed {
 		l.ok.Set(0)
 		return
 	}
+	l.last = l.now()
 	l.ok.Set(1)
-	l.success.Set(float64(l.now().UnixMilli()) / 1000)
+	l.success.Set(float64(l.last.UnixMilli()) / 1000)
+}
+
+// Last returns whether the last reload of all files was successful, and the time of the last successful one. The start counts as one.
+func (l *Reloaders) Last() (ok bool, last time.Time) {
+	l.lastMu.Lock()
+	defer l.lastMu.Unlock()
+	return !l.failed, l.last
 }
 
 // OnHangup reloads whenever the process gets the signal SIGHUP, until ctx ends. It listens when it returns.

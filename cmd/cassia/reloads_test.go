@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReloadsAreShown asks Prometheus' API whether the last reload of the configuration files succeeded, and when one did.
+func TestReloadsAreShown(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "relabel.yml")
+	require.NoError(t, os.WriteFile(file, []byte("- action: labeldrop\n  regex: secret\n"), 0o600))
+	r := startServe(t, "--storage.path="+t.TempDir(), "--write.relabel-file="+file, "--web.enable-lifecycle")
+	get := func(r running, path string, into any) {
+		code, text := r.Get(t, path)
+		require.Equal(t, http.StatusOK, code, text)
+		require.NoError(t, json.Unmarshal([]byte(text), into))
+	}
+	info := func() (ok bool, last time.Time) {
+		var answer struct {
+			Data struct {
+				ReloadConfigSuccess bool
+				LastConfigTime      time.Time
+			}
+		}
+		get(r, "/api/v1/status/runtimeinfo", &answer)
+		return answer.Data.ReloadConfigSuccess, answer.Data.LastConfigTime
+	}
+	reload := func(want int) {
+		answer, err := http.Post(r.URL+"/-/reload", "", nil)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, want, answer.StatusCode)
+	}
+	ok, started := info()
+	require.True(t, ok)
+	reload(http.StatusOK)
+	ok, first := info()
+	require.True(t, ok)
+	require.True(t, first.After(started))
+
+	require.NoError(t, os.WriteFile(file, []byte("- action: nothing\n"), 0o600))
+	reload(http.StatusInternalServerError)
+	ok, last := info()
+	require.False(t, ok)
+	require.Equal(t, first, last)
+
+	var features struct {
+		Data map[string]map[string]bool
+	}
+	get(r, "/api/v1/features", &features)
+	require.True(t, features.Data["api"]["lifecycle"])
+	other := startServe(t, "--storage.path="+t.TempDir())
+	get(other, "/api/v1/features", &features)
+	require.False(t, features.Data["api"]["lifecycle"])
+}

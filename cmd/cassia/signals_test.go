@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSignalsEndCommands has commands wait for a server that doesn't answer, and ends them.
+func TestSignalsEndCommands(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	for name, args := range map[string][]string{
+		"healthcheck": {"healthcheck", "--url=" + server.URL, "--timeout=1h"},
+		"doctor":      {"doctor", "--url=" + server.URL},
+	} {
+		for signal, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+			var stderr bytes.Buffer
+			ended := make(chan int, 1)
+			go func() { ended <- run(args, &stderr) }()
+			select {
+			case <-asked:
+			case code := <-ended:
+				t.Fatalf("%s ended by itself with status %d: %s", name, code, stderr.String())
+			}
+			require.NoError(t, syscall.Kill(syscall.Getpid(), signal))
+			require.Equal(t, status, <-ended, name)
+			require.Equal(t, "cassia: interrupted\n", stderr.String(), name)
+		}
+	}
+}
