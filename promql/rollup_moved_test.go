@@ -127,6 +127,10 @@ func (m *movedFragment) scale(k int) float64 {
 	if !growing[m.function] || m.segmentAt(k).Approximate || to-from <= m.width {
 		return 1
 	}
+	// Edges that are moved apart let in more samples. Increases are what rates are, times the length that was asked for.
+	if m.segmentAt(k).Fit == resolution.Snapped && m.function != "increase" && m.function != "delta" {
+		return 1
+	}
 	s := float64(m.width) / float64(to-from)
 	if m.over == nil {
 		return s
