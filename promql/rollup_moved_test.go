@@ -121,14 +121,11 @@ var growing = map[string]bool{
 	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
 }
 
-// scale is what the value of step k is multiplied by, where its window was widened.
+// scale is what the value of step k is multiplied by, where its window was widened. Where only the left edge was moved, a snapped window may be longer, too, by
+// less than the info says; its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
-	if !growing[m.function] || m.segmentAt(k).Approximate || to-from <= m.width {
-		return 1
-	}
-	// Edges that are moved apart let in more samples. Increases are what rates are, times the length that was asked for.
-	if m.segmentAt(k).Fit == resolution.Snapped && m.function != "increase" && m.function != "delta" {
+	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
 		return 1
 	}
 	s := float64(m.width) / float64(to-from)

@@ -37,13 +37,9 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			return
 		}
 		from, to := w.Window(step)
-		if to-from != width { // The windows that end after Windows.SnapUntil are longer.
+		if s.PerSecond != 0 && to-from != width { // The windows that end after Windows.SnapUntil are longer.
 			width = to - from
-			if s.PerSecond != 0 {
-				s = Slope{Counter: true, PerSecond: secondsOf(width)}
-			} else {
-				s = Slope{Counter: s.Counter, Scale: w.scale() * float64(w.Span) / float64(width)}
-			}
+			s = Slope{Counter: true, PerSecond: secondsOf(width)}
 		}
 		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
 		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {

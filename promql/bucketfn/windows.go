@@ -20,7 +20,7 @@ type Windows struct {
 	// they are.
 	Snap int64
 	// SnapUntil is the last right edge that Snap moves, milliseconds. Windows that end later keep their right edge, and their left edge is
-	// that of the window moved as a whole; increase is scaled to Span. 0 moves all right edges.
+	// that of the window moved as a whole. 0 moves all right edges.
 	SnapUntil int64
 	// Scale is the length of the window that was asked for divided by Span, if windows were widened. The results of
 	// functions that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
