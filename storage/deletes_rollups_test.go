@@ -186,7 +186,7 @@ func (ts *testStore) vanish(slot int64, job string) {
 	of := engine.Key{engine.Int(format.KindChunk), engine.Int(ts.period.SlotStart(slot)), engine.Text(format.SeriesIDOf(jobLabels(job)).String())}
 	for row, err := range ts.eng.Scan(ts.t.Context(), engine.Range{Table: batch.Table, Partition: batch.Partition, From: of, To: of}) {
 		require.NoError(ts.t, err)
-		batch.Mutations = append(batch.Mutations, engine.Mutation{Op: engine.Delete, Clustering: slices.Clone(row.Clustering), Timestamp: format.MaxTime})
+		batch.Mutations = append(batch.Mutations, engine.Mutation{Op: engine.Delete, Clustering: row.Clustering.Clone(), Timestamp: format.MaxTime})
 	}
 	require.NotEmpty(ts.t, batch.Mutations)
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
@@ -274,7 +274,7 @@ func (ts *testStore) corruptRollup(slot int64, job string) {
 		i := slices.IndexFunc(value[20:], func(b byte) bool { return b < 0xff }) + 20
 		value[i] = 0xff // Of two values of one time the greater stays.
 		require.Error(ts.t, rollup.Decode(value, rollup.AllColumns, &rollup.Buckets{}))
-		batch.Mutations = append(batch.Mutations, engine.Mutation{Clustering: slices.Clone(row.Clustering), Timestamp: rollupTimestamp(ts.period.SlotEnd(slot), info.Version), Value: value})
+		batch.Mutations = append(batch.Mutations, engine.Mutation{Clustering: row.Clustering.Clone(), Timestamp: rollupTimestamp(ts.period.SlotEnd(slot), info.Version), Value: value})
 	}
 	require.NotEmpty(ts.t, batch.Mutations)
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))

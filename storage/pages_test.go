@@ -83,7 +83,7 @@ func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 			if row.Clustering[0].Int == format.KindFilter {
 				break
 			}
-			key := slices.Clone(row.Clustering)
+			key := row.Clustering.Clone()
 			for i := range key {
 				key[i].Text = strings.Clone(key[i].Text)
 			}

@@ -272,7 +272,7 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 	var row engine.Row
 	keep := func(t *engine.Table, p engine.Key, r engine.Row) {
 		if table == nil {
-			table, partition, row = t, p, engine.Row{Clustering: slices.Clone(r.Clustering), Value: slices.Clone(r.Value)}
+			table, partition, row = t, p, engine.Row{Clustering: r.Clustering.Clone(), Value: slices.Clone(r.Value)}
 		}
 	}
 	if what == "blob" {

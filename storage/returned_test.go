@@ -39,7 +39,7 @@ func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...e
 		b := engine.Batch{Table: table, Partition: partition}
 		for row, err := range p.memory.Scan(p.t.Context(), engine.Range{Table: table, Partition: partition}) {
 			require.NoError(p.t, err)
-			key := slices.Clone(row.Clustering)
+			key := row.Clustering.Clone()
 			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Value: slices.Clone(row.Value)})
 		}
 		if len(b.Mutations) > 0 {

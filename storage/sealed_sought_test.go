@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -230,7 +229,7 @@ func TestDamageUnderFilters(t *testing.T) {
 			for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: format.PagesOf(p.res), Partition: p.key, From: engine.Key{engine.Int(kind)}, To: engine.Key{engine.Int(kind)}}) {
 				require.NoError(t, err)
 				if p.res == rollup.Raw && len(row.Value) > 1 {
-					key, value := slices.Clone(row.Clustering), bytes.Clone(row.Value)
+					key, value := row.Clustering.Clone(), bytes.Clone(row.Value)
 					for i := range key {
 						key[i].Text = strings.Clone(key[i].Text)
 					}
