@@ -121,8 +121,8 @@ var growing = map[string]bool{
 	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
 }
 
-// scale is what the value of step k is multiplied by, where its window was widened. Where only the left edge was moved, a snapped window may be longer, too, by
-// less than the info says; its value isn't scaled.
+// scale is what the value of step k is multiplied by, where its window was widened. A snapped window of which only the left edge
+// was moved may be longer, too, by at most a hundredth; its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
 	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
