@@ -69,6 +69,16 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	require.NoError(t, m.write(r.now(), 2))
 }
 
+// startAhead starts a process whose clock is ahead, and confirmed by an operator, and hides what is past the retention by it.
+func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clockMachine {
+	r.t.Helper()
+	m := r.start(ahead, change, r.today(ahead))
+	r.pass(time.Minute)
+	_, err := m.Expire(r.t.Context())
+	require.NoError(r.t, err)
+	return m
+}
+
 // TestAcceptedAfterAClockAheadIsShown has a clock that is 40 days ahead, and that an operator has confirmed, hide all there is. Once it is right, all samples
 // are shown, also those that are accepted then, before and after they are sealed.
 func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
@@ -85,10 +95,7 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 			require.NoError(t, m.SealAll(t.Context()))
 			m.stop()
 			const ahead = 40 * day
-			m = r.start(ahead, keep, r.today(ahead))
-			r.pass(time.Minute)
-			_, err := m.Expire(t.Context())
-			require.NoError(t, err)
+			m = r.startAhead(ahead, keep)
 			require.Zero(t, m.visible())
 			m.stop()
 
@@ -102,7 +109,7 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 			require.Equal(t, 70, m.visible())
 			m.stop()
 			m = r.start(0, keep, r.today(0))
-			_, err = m.Expire(t.Context())
+			_, err := m.Expire(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 70, m.visible())
 		})
@@ -119,10 +126,7 @@ func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	require.NoError(t, m.SealAll(t.Context()))
 	m.stop()
 	const ahead = 40 * day
-	m = r.start(ahead, keep, r.today(ahead))
-	r.pass(time.Minute)
-	_, err := m.Expire(t.Context())
-	require.NoError(t, err)
+	m = r.startAhead(ahead, keep)
 	require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, r.now().Add(ahead).UnixMilli(), ofMetric()...))
 	m.stop()
 
