@@ -69,7 +69,7 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	require.NoError(t, m.write(r.now(), 2))
 }
 
-// startAhead starts a process whose clock is ahead, and confirmed by an operator, and hides what is past the retention by it.
+// startAhead starts a process whose clock is ahead, and confirmed by an operator, and hides the samples past the retention by it.
 func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clockMachine {
 	r.t.Helper()
 	m := r.start(ahead, change, r.today(ahead))
