@@ -72,7 +72,7 @@ func run(args []string, stderr io.Writer) int {
 		defer stop()
 		context.AfterFunc(ctx, stop)
 		err = command.run(ctx)
-		if err != nil && ctx.Err() != nil {
+		if ctx.Err() != nil && isInterruption(err) {
 			fmt.Fprintf(stderr, "cassia: %s\n", interruption(err))
 			if interrupted.Err() != nil {
 				return exitStatus(syscall.SIGINT)
@@ -89,6 +89,11 @@ func run(args []string, stderr io.Writer) int {
 
 // exitStatus is the status that shells give to a process that a signal ended.
 func exitStatus(s syscall.Signal) int { return 128 + int(s) }
+
+// isInterruption reports whether a command failed because a signal ended it. A command may also fail for another reason while it ends.
+func isInterruption(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)
+}
 
 // interruption is the text of an error of a command that a signal ended. Commands that can be continued say how.
 func interruption(err error) string {
