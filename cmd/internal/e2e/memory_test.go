@@ -159,14 +159,19 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 	return nil
 }
 
-// askSmall asks for few series until ctx ends, and returns how long each answer took.
+// askSmall asks for few series until ctx ends, and longer if there was no answer by then. It returns how long each answer took.
 func askSmall(ctx context.Context, r running, bound int64, i int) (latencies []time.Duration, err error) {
-	for ctx.Err() == nil {
+	started := time.Now()
+	for ctx.Err() == nil || len(latencies) == 0 && time.Since(started) < cassiatest.Patience {
+		asking := ctx
+		if ctx.Err() != nil {
+			asking = context.WithoutCancel(ctx)
+		}
 		began := time.Now()
 		query := []string{"small_%d", "rate(small_%d[5m])", "sum(small_%d)", "count by (id) (small_%d)"}[len(latencies)%4]
-		code, text, err := getAnswer(ctx, r, "/api/v1/query", "query", fmt.Sprintf(query, i))
+		code, text, err := getAnswer(asking, r, "/api/v1/query", "query", fmt.Sprintf(query, i))
 		switch {
-		case ctx.Err() != nil:
+		case asking.Err() != nil: // The answer was cut short.
 		case err != nil:
 			return nil, err
 		case code == http.StatusServiceUnavailable && bound < 1<<30: // Little is left there besides the head, caches and the program.
