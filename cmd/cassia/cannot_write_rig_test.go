@@ -108,7 +108,8 @@ func runThatCannotWrite() {
 		o.DropDelay, o.StageDelay = 10*time.Millisecond, 10*time.Millisecond
 		return o
 	}
-	os.Exit(run(args, os.Stderr))
+	status, _ := execute(args, os.Stderr)
+	os.Exit(status)
 }
 
 // cannotWrite is a cassia whose files can't be written for a while.

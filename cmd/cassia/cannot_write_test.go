@@ -150,7 +150,7 @@ func (c *cannotWrite) cannotOpen(want outcome) {
 // requireEnded waits until a process has ended by itself, with the reason.
 func (c *cannotWrite) requireEnded(p *child) {
 	c.t.Helper()
-	require.Equal(c.t, 1, p.wait())
+	require.Equal(c.t, 1, p.wait(), "%v", p.cmd.ProcessState)
 	last := cassiatest.LastLine(p.log.String())
 	require.True(c.t, strings.HasPrefix(last, "cassia: "), last)
 	require.Contains(c.t, last, c.reason())

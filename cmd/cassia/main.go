@@ -57,34 +57,36 @@ func subcommands(app *kingpin.Application) []subcommand {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stderr))
+	status, _ := execute(os.Args[1:], os.Stderr)
+	os.Exit(status)
 }
 
-// run runs cassia with these arguments and returns its exit status.
-func run(args []string, stderr io.Writer) int {
+// execute runs cassia with these arguments and returns its exit status. Until restore is called, a first signal to stop doesn't end
+// the process: it exits with the status.
+func execute(args []string, stderr io.Writer) (status int, restore func()) {
 	command, err := parse(args)
+	restore = func() {}
 	if err == nil {
 		// A second signal ends the process at once.
 		interrupted, stopWaiting := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stopWaiting()
 		context.AfterFunc(interrupted, stopWaiting)
 		ctx, stop := signal.NotifyContext(interrupted, syscall.SIGTERM)
-		defer stop()
 		context.AfterFunc(ctx, stop)
+		restore = func() { stop(); stopWaiting() }
 		err = command.run(ctx)
 		if ctx.Err() != nil && isInterruption(err) {
 			fmt.Fprintf(stderr, "cassia: %s\n", interruption(err))
 			if interrupted.Err() != nil {
-				return exitStatus(syscall.SIGINT)
+				return exitStatus(syscall.SIGINT), restore
 			}
-			return exitStatus(syscall.SIGTERM)
+			return exitStatus(syscall.SIGTERM), restore
 		}
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
-		return 1
+		return 1, restore
 	}
-	return 0
+	return 0, restore
 }
 
 // exitStatus is the status that shells give to a process that a signal ended.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
@@ -9,6 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// run runs cassia with these arguments and returns its exit status.
+func run(args []string, stderr io.Writer) int {
+	status, restore := execute(args, stderr)
+	restore()
+	return status
+}
 
 // TestSignalsEndCommands has commands wait for a server that doesn't answer, and ends them.
 func TestSignalsEndCommands(t *testing.T) {
