@@ -70,8 +70,22 @@ var all = []soaked{
 	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 
-// maxOutput bounds the output that is printed of a failed test: the cause is at its end.
+// maxOutput bounds the output that is printed of a failed test, bytes.
 const maxOutput = 16 << 10
+
+// worthReading returns the output of a test without the lines about tests that began and passed, and without its middle where it is long.
+func worthReading(out []byte) string {
+	var kept []byte
+	for line := range bytes.Lines(out) {
+		if !bytes.HasPrefix(line, []byte("=== ")) && !bytes.Contains(line, []byte("--- PASS: ")) {
+			kept = append(kept, line...)
+		}
+	}
+	if len(kept) <= maxOutput {
+		return string(kept)
+	}
+	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", kept[:maxOutput/2], len(kept)-maxOutput, kept[len(kept)-maxOutput/2:])
+}
 
 // soaking is one call of the command.
 type soaking struct {
@@ -172,6 +186,6 @@ func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, 
 		return true, nil
 	}
 	fmt.Fprintf(s.out, "%s\nFAIL  %-44s seed %d, %v; repeat it with:\n      %s\n",
-		out[max(0, len(out)-maxOutput):], t.test, seed, took, soak.Command(t.pkg, t.test, seed, s.times))
+		worthReading(out), t.test, seed, took, soak.Command(t.pkg, t.test, seed, s.times))
 	return false, nil
 }

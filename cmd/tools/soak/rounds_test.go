@@ -33,3 +33,17 @@ func TestSoakOfWhatIsNotThere(t *testing.T) {
 	_, err := s.run(context.Background())
 	require.ErrorContains(t, err, "TestThatNobodyWrote")
 }
+
+// TestOutputWorthReading keeps both ends of a long output, and nothing of tests that passed.
+func TestOutputWorthReading(t *testing.T) {
+	long := "=== RUN   TestA\n    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n    --- PASS: TestA/b (0.00s)\n"
+	require.Equal(t, "    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n", worthReading([]byte(long)))
+	for range maxOutput / 10 {
+		long += "    a line of it\n"
+	}
+	text := worthReading([]byte(long + "the end\n"))
+	require.Contains(t, text, "the cause")
+	require.Contains(t, text, " bytes left out]\n")
+	require.Contains(t, text, "the end\n")
+	require.Less(t, len(text), maxOutput+100)
+}

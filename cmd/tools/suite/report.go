@@ -43,8 +43,8 @@ type report struct {
 	all     []ended
 }
 
-// maxLines bounds the output that is printed of a failed test or package: the cause is at its end.
-const maxLines = 80
+// maxLines bounds the output that is printed of a failed test or package. The cause is at its end, that of a race at its beginning.
+const maxLines = 120
 
 func newReport(out io.Writer) *report {
 	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}, paused: map[name]bool{}}
@@ -140,7 +140,7 @@ func (r *report) endPackage(e *event) {
 func (r *report) print(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.output[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
-		lines = append([]string{fmt.Sprintf("    ... %d lines before\n", cut)}, lines[cut:]...)
+		lines = slices.Replace(lines, maxLines/2, maxLines/2+cut, fmt.Sprintf("    ... %d lines\n", cut))
 	}
 	if text := strings.Join(lines, ""); strings.TrimSpace(text) != "" {
 		fmt.Fprintf(r.out, "%s:\n%s", title, text)
