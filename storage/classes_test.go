@@ -330,17 +330,13 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 
 func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts := openTestStore(t, nil)
-	have, _, err := readSettings(t.Context(), ts.eng)
-	require.NoError(t, err)
-	require.Equal(t, formatFilters, have.Format, "earlier releases refuse it: they would miss what is in pages")
 	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
 	ts.reopen()
 	require.EqualValues(t, 1, ts.classes.count(), "only processes that are told so add classes")
 	ts.opts.AddClasses = true
 	ts.reopen()
-	have, _, err = readSettings(t.Context(), ts.eng)
+	have, _, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
-	require.Equal(t, formatFilters, have.Format, "the format never falls")
 	require.Equal(t, []knownClass{{
 		Name: "ci", FromMS: ts.now.UnixMilli(), RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
 	}}, have.Classes)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -227,28 +226,15 @@ func TestWindowsAreCompactedAgain(t *testing.T) {
 	m.compare("again")
 }
 
-// TestFormatOfCompactedStores lists windows with long chunks in settings of a format that parsers which know less refuse by name.
-func TestFormatOfCompactedStores(t *testing.T) {
+// TestSettingsOfCompactedStores lists windows with long chunks.
+func TestSettingsOfCompactedStores(t *testing.T) {
 	t.Parallel()
 	m := newCompactModel(t, 6, nil)
 	m.compacts("first")
-	require.Equal(t, formatFilters, m.formatOf())
-	have, before, err := readSettings(t.Context(), m.testStore.eng)
+	have, _, err := readSettings(t.Context(), m.testStore.eng)
 	require.NoError(t, err)
 	require.NotEmpty(t, have.Long)
 	require.True(t, m.rows.HasLong(have.Long[0]))
-	newer := bytes.Replace(before, []byte(`"format":4`), []byte(`"format":6`), 1)
-	require.NotEqual(t, before, newer)
-	eng := memory.New()
-	for row, err := range m.testStore.eng.Scan(t.Context(), engine.Range{Table: engine.Store, Partition: settingsPartition}) {
-		require.NoError(t, err)
-		ok, _, err := eng.CompareAndSet(t.Context(), engine.Store, settingsPartition, row.Clustering, nil, newer)
-		require.NoError(t, err)
-		require.True(t, ok)
-	}
-	_, err = Open(t.Context(), eng, DefaultOptions())
-	require.ErrorContains(t, err, "format 6")
-	require.NoError(t, eng.Close())
 }
 
 // TestViewsOfCompactedStores answers the same from views and from stores that are only read, which don't compact.

@@ -10,9 +10,9 @@ import (
 )
 
 // description is the part of the settings by which a store is refused. An engine of files holds a copy that can be read before
-// the engine is opened: {"format":5,"periods":[{…}]}.
+// the engine is opened: {"version":1,"periods":[{…}]}.
 type description struct {
-	Format  int             `json:"format"`
+	Version int             `json:"version"`
 	Periods []format.Period `json:"periods,omitempty"`
 }
 
@@ -22,7 +22,7 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	if !ok {
 		return nil
 	}
-	text, err := json.Marshal(description{s.Format, s.Periods})
+	text, err := json.Marshal(description{s.Version, s.Periods})
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	if err != nil {
 		return false, nil, err
 	}
-	if err := describeStore(ctx, eng, settings{Format: s.Format}); err != nil {
+	if err := describeStore(ctx, eng, settings{Version: s.Version}); err != nil {
 		return false, nil, err
 	}
 	if ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value); ok && err == nil {
@@ -46,7 +46,7 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	return ok, found, err
 }
 
-// Admit returns an error for which ErrNewerFormat or ErrOtherSettings is true if Open would refuse a store, given what it told the engine by
+// Admit returns an error for which ErrOlderFormat, ErrNewerFormat or ErrOtherSettings is true if Open would refuse a store, given what it told the engine by
 // engine.Described. It is for options of an engine, which calls it before it writes anything.
 func Admit(opts Options) func([]byte) error {
 	return func(text []byte) error {
@@ -54,8 +54,8 @@ func Admit(opts Options) func([]byte) error {
 		if err := json.Unmarshal(text, &d); err != nil {
 			return fmt.Errorf("storage: the description of the store is corrupt: %w", err)
 		}
-		if d.Format > formatVersion {
-			return newerFormat(d.Format)
+		if err := checkVersion(d.Version); err != nil {
+			return err
 		}
 		if len(d.Periods) == 0 {
 			return nil

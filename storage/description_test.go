@@ -41,7 +41,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 	opts := DefaultOptions()
 	require.NoError(t, open(opts))
 	d, text := described()
-	require.Equal(t, formatFilters, d.Format, "it was raised when the store was opened")
+	require.Equal(t, formatVersion, d.Version)
 	require.Len(t, d.Periods, 1)
 
 	other := opts
@@ -53,14 +53,16 @@ func TestDescriptionOfAStore(t *testing.T) {
 	_, again := described()
 	require.Equal(t, string(text), string(again), "it is that of the store, whatever was asked for")
 
-	d.Format = formatVersion + 1
-	newer, err := json.Marshal(d)
-	require.NoError(t, err)
-	eng, err := pebble.Open(dir, pebble.DefaultOptions())
-	require.NoError(t, err)
-	require.NoError(t, eng.DescribeStore(t.Context(), newer))
-	require.NoError(t, eng.Close())
-	require.ErrorIs(t, open(opts), ErrNewerFormat)
+	for version, want := range map[int]error{formatVersion + 1: ErrNewerFormat, 0: ErrOlderFormat} {
+		d.Version = version
+		other, err := json.Marshal(d)
+		require.NoError(t, err)
+		eng, err := pebble.Open(dir, pebble.DefaultOptions())
+		require.NoError(t, err)
+		require.NoError(t, eng.DescribeStore(t.Context(), other))
+		require.NoError(t, eng.Close())
+		require.ErrorIs(t, open(opts), want)
+	}
 	require.ErrorContains(t, Admit(opts)([]byte("{")), "the description of the store is corrupt")
 }
 

@@ -21,7 +21,7 @@
 // seal_pass.go, sealer.go, roller.go, row_writer.go, destroy.go
 //
 // The rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in pages, and yields
-// them as rows again. A keyspace that an earlier release made has pages from UsePages on, see decisions/053.
+// them as rows again.
 //
 // # The way of a window of rollups
 //

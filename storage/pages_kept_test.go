@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -14,8 +12,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -112,77 +108,6 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	ts.passes(begin.Add(150 * day))
 	require.Empty(t, of())
 	require.Empty(t, ts.pagedPartitions("usual"))
-}
-
-// formatOf returns the format of the store.
-func (ts *testStore) formatOf() int {
-	have, _, err := readSettings(context.Background(), ts.eng)
-	require.NoError(ts.t, err)
-	return have.Format
-}
-
-// TestFormatOfPages holds that opening a store to write raises its format, and nothing else does.
-func TestFormatOfPages(t *testing.T) {
-	t.Parallel()
-	ts := openTestStore(t, usualPages)
-	require.Equal(t, formatFilters, ts.formatOf())
-	// As an earlier release has it, which has classes.
-	have, before, err := readSettings(t.Context(), ts.eng)
-	require.NoError(t, err)
-	have.Format = formatClasses
-	after, err := json.Marshal(have)
-	require.NoError(t, err)
-	ok, _, err := ts.eng.CompareAndSet(t.Context(), engine.Store, settingsPartition, settingsItem, before, after)
-	require.NoError(t, err)
-	require.True(t, ok)
-	o := ts.opts
-	ts.opts.ReadOnly = true
-	ts.reopen()
-	require.Equal(t, formatClasses, ts.formatOf())
-	ts.opts = o
-	ts.reopen()
-	require.Equal(t, formatFilters, ts.formatOf())
-	_, now, err := readSettings(t.Context(), ts.eng)
-	require.NoError(t, err)
-	require.JSONEq(t, string(before), string(now), "the format alone")
-
-	shared := DefaultOptions()
-	shared.Shared = true
-	s := openReady(t, memory.New(), shared)
-	have, _, err = readSettings(t.Context(), s.eng)
-	require.NoError(t, err)
-	require.Equal(t, formatShared, have.Format)
-	require.NoError(t, s.Close())
-}
-
-// TestFormatIsRaisedBesideOthers has the settings changed by somebody else while the format is raised, writes that fail, and ones of which
-// nobody learns whether they arrived.
-func TestFormatIsRaisedBesideOthers(t *testing.T) {
-	t.Parallel()
-	for name, fate := range map[string]func(error) faultengine.Action{"failed": faultengine.Fail, "lost": faultengine.Lose} {
-		inner := memory.New()
-		first := DefaultOptions()
-		require.NoError(t, openReady(t, inner, first).Close())
-		require.NoError(t, changeSettings(t.Context(), inner, func(s *settings) bool {
-			s.Format = formatFirst
-			return true
-		}))
-		failing := true
-		eng := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
-			if failing && op.Kind == faultengine.CompareAndSet && op.Table == engine.Store {
-				return fate(nil)
-			}
-			return faultengine.Pass()
-		})
-		have, _, err := readSettings(t.Context(), inner)
-		require.NoError(t, err)
-		require.ErrorIs(t, withPages(t.Context(), eng, have), engine.ErrUnavailable, name)
-		failing = false
-		require.NoError(t, withPages(t.Context(), eng, have), name)
-		have, _, err = readSettings(t.Context(), inner)
-		require.NoError(t, err)
-		require.Equal(t, formatFilters, have.Format)
-	}
 }
 
 // TestRowsAndPagesInOneStore goes on in a store that had rows alone, with pages, and without these again; late samples, deletes and all.

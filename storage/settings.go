@@ -16,17 +16,8 @@ import (
 )
 
 const (
-	// formatVersion is the newest format of rows that this package writes and reads.
-	formatVersion = formatShared
-	// formatFirst is that of a store without classes, which the first releases read, too.
-	formatFirst = 1
-	// formatClasses is that of a store with classes: a release without them would miss their rows.
-	formatClasses = 2
-	// formatFilters is that of a store with pages, whose labels pages may have filters, and whose rollups may be long chunks: a release without pages, or
-	// filters and long chunks (3), would miss series and buckets, and write pages without filters beside those that have some.
-	formatFilters = 4
-	// formatShared is that of a store with pages that several processes write.
-	formatShared = 5
+	// formatVersion is the version of all rows that this package writes and reads.
+	formatVersion = 1
 )
 
 // rawWindow is the width of a window of raw rows.
@@ -39,15 +30,16 @@ var (
 	ErrNoStore = errors.New("storage: there is no store yet")
 	// ErrNewerFormat means that a newer Cassia wrote the store.
 	ErrNewerFormat = errors.New("storage: the store was written in a newer format")
+	// ErrOlderFormat means that a build from before the first release wrote the store.
+	ErrOlderFormat = errors.New("storage: the store was written by a build from before the first release")
 )
 
-// settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
+// settings is what the store row holds, as JSON: {"version":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
 type settings struct {
-	Format    int   `json:"format"`
+	Version   int   `json:"version"` // formatVersion
 	CreatedMS int64 `json:"created_ms"`
-	// ID is drawn when the store is created, hexadecimal; "" in a store of an earlier release. RestoredMS is when it was
-	// last brought back from a backup; 0: never.
-	ID         string `json:"id,omitempty"`
+	// ID is drawn when the store is created, hexadecimal. RestoredMS is when it was last brought back from a backup; 0: never.
+	ID         string `json:"id"`
 	RestoredMS int64  `json:"restored_ms,omitempty"`
 	// Copy is drawn when a directory is restored from a backup, whose name is RestoredFrom; "": it is the original. A repair of a directory keeps both.
 	Copy         string          `json:"copy,omitempty"`
@@ -78,12 +70,11 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		return have, false, err
 	}
 	want := settings{
-		Format: opts.firstFormat(), CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
+		Version: formatVersion, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
 		Periods: []format.Period{opts.firstPeriod()},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
 		var err error
-		want.Format = max(want.Format, formatClasses)
 		if want.Classes, _, err = addClasses(nil, opts.Classes, want.CreatedMS); err != nil {
 			return settings{}, false, err
 		}
@@ -166,9 +157,6 @@ func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok b
 // identity distinguishes a store from every other, and from itself before it was restored.
 func (s *settings) identity() string {
 	id := s.ID
-	if id == "" {
-		id = "created-" + strconv.FormatInt(s.CreatedMS, 10)
-	}
 	if s.RestoredMS != 0 {
 		id += "-restored-" + strconv.FormatInt(s.RestoredMS, 10)
 	}
@@ -242,16 +230,24 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 	return settings{}, nil, ErrNoStore
 }
 
-func newerFormat(found int) error {
-	return fmt.Errorf("%w: format %d; this release supports formats up to %d. Use the newer release", ErrNewerFormat, found, formatVersion)
+// checkVersion returns an error for a version of rows that this package doesn't read.
+func checkVersion(found int) error {
+	switch {
+	case found < formatVersion:
+		return fmt.Errorf("%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a new store (cassia import openmetrics)",
+			ErrOlderFormat)
+	case found > formatVersion:
+		return fmt.Errorf("%w: format %d; this release supports format %d. Use the newer release", ErrNewerFormat, found, formatVersion)
+	}
+	return nil
 }
 
 func parseSettings(b []byte) (have settings, err error) {
 	if err := json.Unmarshal(b, &have); err != nil {
 		return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 	}
-	if have.Format > formatVersion {
-		return have, newerFormat(have.Format)
+	if err := checkVersion(have.Version); err != nil {
+		return have, err
 	}
 	if len(have.Periods) == 0 || len(have.Periods) > format.MaxPeriods {
 		return have, fmt.Errorf("storage: the settings row is corrupt: it contains %d periods; the minimum is 1, the maximum %d", len(have.Periods), format.MaxPeriods)
@@ -285,7 +281,7 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		if err != nil || !changed {
 			return have, err
 		}
-		have.Classes, have.Format = all, max(have.Format, formatClasses)
+		have.Classes = all
 		ok, _, err := setSettings(ctx, eng, before, have)
 		switch {
 		case ok:
@@ -295,18 +291,6 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		}
 	}
 	return have, nil
-}
-
-// withPages raises the format of a store in which pages are about to be written, so that a release which can't read them refuses it.
-func withPages(ctx context.Context, eng engine.Engine, have settings) error {
-	if have.Format >= formatFilters {
-		return nil
-	}
-	return changeSettings(ctx, eng, func(s *settings) bool {
-		raised := s.Format < formatFilters
-		s.Format = max(s.Format, formatFilters)
-		return raised
-	})
 }
 
 // changeSettings changes the settings that are stored, unless change returns false. It may be called several times.
@@ -338,9 +322,6 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 		return err
 	}
 	s.classes.learn(have.Classes)
-	if have.Format >= formatShared && !s.opts.ReadOnly {
-		s.rows.WritePages()
-	}
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

@@ -18,8 +18,6 @@ type statedKeep struct {
 	All     statedLife            `json:"all"`
 	Tenants map[string]statedLife `json:"tenants,omitempty"`
 	Classes map[string]statedLife `json:"classes,omitempty"` // by name
-	// Pages is true: the process reads pages.
-	Pages bool `json:"pages,omitempty"`
 	// Leaving is true if the process is about to end.
 	Leaving bool `json:"leaving,omitempty"`
 }
@@ -98,7 +96,7 @@ func (c *classes) longestStated(others *[]statedKeep, keep Keep, tenant string, 
 // state returns this process' retentions as a statement for the others.
 func (s *Store) state(leaving bool) ([]byte, error) {
 	mine := s.classes.stated()
-	mine.Leaving, mine.Pages = leaving, true
+	mine.Leaving = leaving
 	return json.Marshal(mine)
 }
 

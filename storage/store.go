@@ -295,6 +295,15 @@ type Store struct {
 	running    sync.WaitGroup
 }
 
+// openRows opens what reads and writes rows of series, those in pages and long chunks included.
+func (s *Store) openRows(have *settings) {
+	s.rows = paged.New(s.eng, paged.Options{Shared: s.sharesRows(), Least: s.opts.seams.pageSeries})
+	s.rows.ListLong(have.Long)
+}
+
+// sharesRows reports whether other processes may write rows, too, or rows vanish by themselves.
+func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
+
 // Open reads or creates the store's settings and begins to rebuild the head in the background; writes are
 // taken at once. It refuses an engine that was created with other settings. The engine is the caller's to
 // close, after the store.
@@ -320,11 +329,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows(&have)
-	if s.rows.WritesPages() {
-		if err := withPages(ctx, eng, have); err != nil {
-			return nil, err
-		}
-	}
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}

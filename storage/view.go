@@ -24,7 +24,7 @@ type View struct{ s *Store }
 func (s *Store) View() View { return View{s} }
 
 // OpenView returns the view of a store that isn't opened: nothing is written, no process hears of it, and no head is built. Of
-// the options the retentions, the classes and the clock count. It returns ErrNoStore and ErrNewerFormat as Open does.
+// the options the retentions, the classes and the clock count. It returns ErrNoStore, ErrOlderFormat and ErrNewerFormat as Open does.
 func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
 	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)
@@ -54,9 +54,6 @@ func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
 // Period returns the periods, as they were read last.
 func (v View) Period() *format.Periods { return v.s.period }
-
-// WritesPages reports whether processes write rows of new series in pages.
-func (v View) WritesPages() bool { return v.s.rows.WritesPages() }
 
 // Classes returns how many classes there may be rows in, with the default one.
 func (v View) Classes() int64 { return v.s.classes.count() }

@@ -48,7 +48,6 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
-		addUsePages(schema),
 		addBackup(app),
 		addRestore(app),
 		addBench(app),

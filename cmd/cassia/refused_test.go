@@ -23,7 +23,6 @@ func writing(t *testing.T) map[string][]string {
 		"downsample":        {"downsample"},
 		"import":            {"import", "openmetrics", samples},
 		"schema set-period": {"schema", "set-period", "--slot=1h"},
-		"schema use-pages":  {"schema", "use-pages"},
 		"backup":            {"backup", "--to=" + t.TempDir()},
 	}
 }
@@ -97,7 +96,7 @@ func TestOtherSettingsChangeNothing(t *testing.T) {
 	require.Contains(t, line, "created with other settings")
 	require.Contains(t, line, "check --storage.slot and --storage.partitions, or choose another store")
 	empty := t.TempDir()
-	for _, name := range []string{"downsample", "schema set-period", "schema use-pages", "backup"} {
+	for _, name := range []string{"downsample", "schema set-period", "backup"} {
 		require.Contains(t, requireRefusal(t, writing(t)[name], empty), "no Cassia data found", name)
 	}
 }

@@ -55,8 +55,6 @@ type Condition struct {
 	// RestoredFrom is the name of the backup from which the store was restored; "": it wasn't.
 	RestoredFrom string
 	Periods      []format.Period
-	// Pages is true if rows of new series are written in pages.
-	Pages bool
 	// Tenants is how many have rows.
 	Tenants   int
 	Processes []ProcessSeen
@@ -169,7 +167,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err != nil {
 		return nil, err
 	}
-	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(), Periods: slices.Clone(v.Period().All()), Pages: v.WritesPages()}}
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(), Periods: slices.Clone(v.Period().All())}}
 	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err

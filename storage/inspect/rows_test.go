@@ -39,7 +39,7 @@ func TestRows(t *testing.T) {
 	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")
 	key["kind"] = "1"
 	require.NotContains(t, show("raw", key), "job")
-	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":4`)
+	require.Contains(t, show("store", map[string]string{"name": "store"}), `"version":1`)
 	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
 
 	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "unknown table"} {

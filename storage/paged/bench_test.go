@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,11 @@ func BenchmarkScan(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) engine.Engine{"memory": engines["memory"], "pebble": openDefault} {
 		for _, layout := range []string{"engine", "rows", "pages"} {
 			eng := open(b)
-			r := New(eng, Options{Write: layout == "pages"})
+			least := 0
+			if layout != "pages" {
+				least = math.MaxInt
+			}
+			r := New(eng, Options{Least: least})
 			for _, table := range rowTables {
 				require.NoError(b, r.Write(b.Context(), cut(written(table, series, 1, 2))))
 			}
@@ -75,11 +80,11 @@ func benchmarkScan(b *testing.B, scan func(context.Context, engine.Range) iter.S
 // BenchmarkWrite writes new series as sealing does.
 func BenchmarkWrite(b *testing.B) {
 	series := seriesOf("up", 10_000)
-	for _, write := range []bool{false, true} {
-		b.Run(fmt.Sprintf("pages=%v", write), func(b *testing.B) {
+	for layout, least := range map[string]int{"rows": math.MaxInt, "pages": 0} {
+		b.Run(layout, func(b *testing.B) {
 			b.ReportAllocs()
 			eng := openDefault(b)
-			r := New(eng, Options{Write: write})
+			r := New(eng, Options{Least: least})
 			batches := cut(written(engine.Raw, series, 1))
 			for b.Loop() {
 				require.NoError(b, r.Write(b.Context(), batches))

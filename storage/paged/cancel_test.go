@@ -57,7 +57,7 @@ type cancelRig struct {
 func newCancelRig(t *testing.T, table *engine.Table, eng engine.Engine) *cancelRig {
 	x := &cancelRig{t: t, table: table, eng: &endingEngine{Engine: eng}, limits: defaultLimits(), series: seriesOf("up", 90)}
 	x.limits.bucket, x.limits.entries, x.limits.gatherBytes = 8, 10, 600
-	w := x.rows(Options{Write: true, Least: 2})
+	w := x.rows(Options{Least: 2})
 	require.NoError(t, w.Write(t.Context(), []engine.Batch{written(table, x.series[:70], 1, 3)}))
 	w.limits.bucket = 30
 	require.NoError(t, w.Write(t.Context(), []engine.Batch{written(table, x.series[20:], 1, 2)}))
@@ -222,7 +222,7 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 			leaving := &leavingEngine{Engine: inner}
 			x := &cancelRig{t: t, table: table, eng: &endingEngine{Engine: leaving}, limits: defaultLimits(), series: seriesOf("up", 120)}
 			x.limits.entries = 10
-			r := x.rows(Options{Write: true, Least: 2})
+			r := x.rows(Options{Least: 2})
 			plain := memory.New()
 			for step := range 12 {
 				x.limits.bucket = pick(rng, []int{8, 40, 1000})

@@ -58,7 +58,7 @@ func newCleaned(t testing.TB, table *engine.Table, eng engine.Engine) *cleaned {
 func (c *cleaned) rows() *Rows { return c.rowsOn(c.eng) }
 
 func (c *cleaned) rowsOn(eng engine.Engine) *Rows {
-	r := New(eng, Options{Write: true, Least: 2})
+	r := New(eng, Options{Least: 2})
 	r.limits.entries, r.limits.bucket, r.limits.gatherBytes = 7, 12, 500
 	r.levels = c.levels
 	return r

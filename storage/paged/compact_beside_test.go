@@ -47,7 +47,7 @@ var besideStates = map[string]func(x *besideRig){
 func newBesideRig(t *testing.T, table *engine.Table, state string) *besideRig {
 	x := &besideRig{t: t, table: table, eng: &endingEngine{Engine: memory.New()}, series: seriesOf("up", 6)}
 	t.Cleanup(func() { require.NoError(t, x.eng.Close()) })
-	x.rows = New(x.eng, Options{Write: true, Least: 2})
+	x.rows = New(x.eng, Options{Least: 2})
 	x.rows.limits.compactBytes = 1 // A series a piece.
 	require.NoError(t, x.rows.BeginLong(t.Context(), testWindow))
 	besideStates[state](x)

@@ -18,7 +18,7 @@ func TestCompactStopsBetweenOthers(t *testing.T) {
 		for at, eng := range engines {
 			t.Run(name+" "+at, func(t *testing.T) {
 				t.Parallel()
-				r := New(eng(t), Options{Write: true})
+				r := New(eng(t), Options{})
 				defer func() { require.NoError(t, r.eng.Close()) }()
 				r.limits.compactRows = 4
 				require.NoError(t, r.BeginLong(t.Context(), testWindow))

@@ -19,7 +19,7 @@ type layered struct {
 }
 
 func layer(eng engine.Engine) engine.Engine {
-	return &layered{eng, New(eng, Options{Write: true, Least: 1})}
+	return &layered{eng, New(eng, Options{Least: 1})}
 }
 
 func (l *layered) Write(ctx context.Context, batches []engine.Batch) error {

@@ -24,7 +24,7 @@ import (
 // damagedPages is a partition whose series have chunks of two slots, all in pages.
 func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []testRow, pages []*heldPage) {
 	eng = memory.New()
-	r := New(eng, Options{Write: true, Least: 2})
+	r := New(eng, Options{Least: 2})
 	r.limits.entries = 10
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 35), 1, 2)}))
 	return eng, mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
@@ -275,7 +275,7 @@ func TestGapsOfRows(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		table := rowTables[seed%3]
 		inner := memory.New()
-		r := New(inner, Options{Write: true, Least: 2})
+		r := New(inner, Options{Least: 2})
 		r.limits = limits{entries: 6, bucket: 5, labelsBytes: 1 << 20, dataBytes: 1 << 20, entryBytes: 1 << 20, batchBytes: engine.MaxBatch, gatherBytes: 300, fewest: 1}
 		series := seriesOf("up", 120)
 		for i := range 3 { // Rows of some, pages of others.

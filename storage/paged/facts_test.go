@@ -123,7 +123,7 @@ func (h *hookedVersions) Version(t *engine.Table, partition engine.Key) (uint64,
 // paginated returns series of which all rows are in pages, unlike those of newCleaned.
 func paginated(t *testing.T, eng engine.Engine) *cleaned {
 	c := &cleaned{table: engine.Raw, eng: eng, series: seriesOf("up", 40), slots: []int{1, 2, 3}, levels: New(eng, Options{}).levels}
-	r := New(eng, Options{Write: true})
+	r := New(eng, Options{})
 	r.levels = c.levels
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(c.table, c.series, c.slots...)}))
 	require.Empty(t, mustRead(t, eng.Scan, engine.Range{Table: c.table, Partition: partitionOf("up")}))

@@ -51,7 +51,7 @@ func TestScansThatEndEarly(t *testing.T) {
 	t.Parallel()
 	x := &besideRig{t: t, table: engine.R5m, eng: &endingEngine{Engine: memory.New()}, series: seriesOf("up", 3)}
 	defer func() { require.NoError(t, x.eng.Close()) }()
-	x.rows = New(x.eng, Options{Write: true, Least: 2})
+	x.rows = New(x.eng, Options{Least: 2})
 	x.write(0, 10, 1, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -68,7 +68,7 @@ func TestLongChunksBefore1970(t *testing.T) {
 	t.Parallel()
 	x := &besideRig{t: t, table: engine.R5m, eng: &endingEngine{Engine: memory.New()}, series: seriesOf("up", 6)}
 	defer func() { require.NoError(t, x.eng.Close()) }()
-	x.rows = New(x.eng, Options{Write: true, Least: 2})
+	x.rows = New(x.eng, Options{Least: 2})
 	require.NoError(t, x.rows.BeginLong(t.Context(), testWindow))
 	const before = -int(windowMS/slotMS) - 40
 	read := func() (all [][]testRow) {
@@ -100,7 +100,7 @@ func TestCompactBesideWriters(t *testing.T) {
 			x := &besideRig{t: t, table: engine.R5m, eng: nil, series: seriesOf("up", 12)}
 			eng := open(t)
 			defer func() { require.NoError(t, eng.Close()) }()
-			x.rows = New(eng, Options{Write: true, Least: 2})
+			x.rows = New(eng, Options{Least: 2})
 			x.rows.limits.compactBytes = 200
 			require.NoError(t, x.rows.BeginLong(t.Context(), testWindow))
 			x.write(0, 20, 1, true)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -114,7 +115,11 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 
 // reopen forgets all that is cached.
 func (h *history) reopen() {
-	h.rows = New(h.eng, Options{Write: h.rng.IntN(8) > 0, Least: 2, IDsBytes: h.ids, WrittenBytes: h.ids, OpenedBytes: h.ids})
+	least := 2
+	if h.rng.IntN(8) == 0 {
+		least = math.MaxInt // all rows stay rows
+	}
+	h.rows = New(h.eng, Options{Least: least, IDsBytes: h.ids, WrittenBytes: h.ids, OpenedBytes: h.ids})
 	h.rows.limits = h.limits
 	if h.long {
 		h.rows.ListLong([]int64{testWindow})

@@ -54,7 +54,7 @@ func TestMovedPagesAreSeen(t *testing.T) {
 		for try := range 20 {
 			eng := &stepwise{Engine: memory.New(), before: func() {}}
 			series := seriesOf("up", 40)
-			other := New(eng.Engine, Options{Write: true, Shared: true})
+			other := New(eng.Engine, Options{Shared: true})
 			require.NoError(t, other.Write(t.Context(), []engine.Batch{written(table, series[:20], 1)}))
 			require.NoError(t, other.Write(t.Context(), []engine.Batch{written(table, series[20:], 1)}))
 			reader := New(eng, Options{Shared: true})

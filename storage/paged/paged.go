@@ -3,7 +3,6 @@ package paged
 import (
 	"crypto/sha256"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -12,8 +11,6 @@ import (
 
 // Options sets how rows are packed.
 type Options struct {
-	// Write: rows of new series are written in pages, see WritePages. Pages that are there are read without it, too.
-	Write bool
 	// Shared: other processes write and remove pages of the engine, which is on other machines: facts remembered of a segment hold for
 	// a version of its window, see Wanted.Version, pages are small enough to be cells, and data pages have keys that nobody has used.
 	Shared bool
@@ -79,7 +76,6 @@ type Rows struct {
 	gatherer engine.SeveralScanner
 	o        Options
 	limits   limits
-	write    *atomic.Bool // rows of new series are written in pages
 	ids      *lru[labelsKey, ids]
 	// written and opened are pages of chunks, by their versions.
 	written, opened *lru[labelsKey, *openPage]
@@ -115,20 +111,13 @@ func New(eng engine.Engine, o Options) *Rows {
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
 		long:   newLongWindows(), rollups: new(sync.RWMutex),
 		facts:    &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
-		filtered: newLRU[string, *filterChoice](levelMemoryBytes), write: new(atomic.Bool),
+		filtered: newLRU[string, *filterChoice](levelMemoryBytes),
 	}
 	if o.Shared {
 		r.limits.dataBytes = sharedDataBytes
 	}
-	r.write.Store(o.Write)
 	return r
 }
-
-// WritesPages reports whether rows of new series are written in pages.
-func (r *Rows) WritesPages() bool { return r.write.Load() }
-
-// WritePages has rows of new series written in pages from now on.
-func (r *Rows) WritePages() { r.write.Store(true) }
 
 // tables is a table of rows with the table of its pages.
 type tables struct {

@@ -39,7 +39,7 @@ func TestSeveral(t *testing.T) {
 		t.Run(table.Name, func(t *testing.T) {
 			ctx, rng := context.Background(), rand.New(rand.NewPCG(1, 2))
 			eng := gathering{memory.New(), new(int), new(int)}
-			r := New(eng, Options{Write: true, Shared: true})
+			r := New(eng, Options{Shared: true})
 			r.limits.together = 10
 			var list []Wanted
 			for m := range 40 {
@@ -104,7 +104,7 @@ func TestSeveralLooksForPagesFirst(t *testing.T) {
 	ctx := context.Background()
 	var asked []*engine.Table
 	eng := memory.New()
-	r := New(eng, Options{Write: true, Shared: true})
+	r := New(eng, Options{Shared: true})
 	r.gatherer = gatherFunc(func(rows engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 		asked = append(asked, rows.Table)
 		return faultengine.ScanSeveral(ctx, eng, rows, partitions)
@@ -131,7 +131,7 @@ func TestSeveralFails(t *testing.T) {
 	for fails := range 3 {
 		n := 0
 		eng := memory.New()
-		r := New(eng, Options{Write: true, Shared: true})
+		r := New(eng, Options{Shared: true})
 		r.gatherer = gatherFunc(func(rows engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 			if n++; n == fails+1 {
 				return func(yield func(engine.RowOf, error) bool) { yield(engine.RowOf{}, failure) }

@@ -23,7 +23,7 @@ func TestVanishingPagesAreLeft(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(table, " ", gone), func(t *testing.T) {
 				eng := memory.New()
-				r := New(eng, Options{Write: true, Shared: true})
+				r := New(eng, Options{Shared: true})
 				series := seriesOf("up", 20)
 				require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, series, 1)}))
 				require.NoError(t, r.WriteRows(t.Context(), []engine.Batch{{Table: table, Partition: partitionOf("up"), Mutations: []engine.Mutation{series[3].better(table, 1, 1)}}}))

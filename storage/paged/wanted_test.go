@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"testing"
 
@@ -49,8 +50,7 @@ func TestChunksWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New(), table)
 		series := seriesOf("up", 300)
-		none := New(eng, Options{})
-		require.False(t, none.WritesPages())
+		none := New(eng, Options{Least: math.MaxInt})
 		require.NoError(t, none.Write(t.Context(), []engine.Batch{written(table, series, 0, 1)}))
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1), IDs: []string{series[3].id, series[4].id, series[299].id}}
 		for passOver, most := range map[int]int{0: 7, 1000: 1} {

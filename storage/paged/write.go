@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Write applies batches as engine.Engine.Write does, by one call of it. With Options.Write, rows of new series are
+// Write applies batches as engine.Engine.Write does, by one call of it. Rows of new series are
 // written in pages: of batches of raw, r5m and r1h that are Puts which expire at once, those labels rows whose series have
 // their id from them, and the chunks of these series that follow them in the batch. Other rows are written as they are: among others
 // large ones, raw chunks that name deletes, all but one of the chunks that a series has of one start, and those of slots longer than a
@@ -21,9 +21,6 @@ import (
 // It keeps references to values, which mustn't be changed later.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
-	if !r.write.Load() {
-		return r.eng.Write(ctx, batches)
-	}
 	memory := packings.Get().(*packing)
 	defer memory.release()
 	found := r.findNew(batches, memory)

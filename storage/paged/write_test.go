@@ -18,7 +18,7 @@ import (
 )
 
 // writing packs rows as the store does.
-func writing(eng engine.Engine) *Rows { return New(eng, Options{Write: true}) }
+func writing(eng engine.Engine) *Rows { return New(eng, Options{}) }
 
 // cut cuts a batch as the store does.
 func cut(b engine.Batch) (batches []engine.Batch) {
@@ -263,11 +263,11 @@ func TestLargeBundle(t *testing.T) {
 	requireRows(t, mustRead(t, plain.Scan, all), mustRead(t, New(eng, Options{}).Scan, all), "a large bundle")
 }
 
-// Without Options.Write everything is passed on; so is what the engine refuses, and other tables.
+// Where there are fewer series than Options.Least everything is passed on; so is what the engine refuses, and other tables.
 func TestPassedOn(t *testing.T) {
 	b := written(engine.Raw, seriesOf("up", 20), 1)
 	eng := memory.New()
-	require.NoError(t, New(eng, Options{}).Write(t.Context(), []engine.Batch{b}))
+	require.NoError(t, New(eng, Options{Least: 21}).Write(t.Context(), []engine.Batch{b}))
 	packed, rows := packedIn(t, eng, engine.Raw, "up")
 	require.Equal(t, []int{0, 40}, []int{packed, rows})
 
@@ -335,7 +335,7 @@ func TestIDsAreCached(t *testing.T) {
 func TestPagesAreAMetrics(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
-		r := New(eng, Options{Write: true, Least: 1})
+		r := New(eng, Options{Least: 1})
 		r.limits.entries, r.limits.fewest = 1, 1
 		one := slices.DeleteFunc(seriesOf("one", 40), func(s testSeries) bool { return s.labels.Get("job") == "" })
 		two := make([]testSeries, len(one))

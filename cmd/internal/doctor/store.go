@@ -36,7 +36,6 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
 	if o.Shared {
-		found = append(found, pages(c, o))
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
 	}
@@ -63,16 +62,6 @@ func copied(c *inspect.Condition) []Finding {
 	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
 		"in a backup destination, this store and the original count as one, so backups of one replace backups of the other",
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
-}
-
-// pages looks at whether a keyspace of an earlier release has pages.
-func pages(c *inspect.Condition, o StoreOptions) Finding {
-	if c.Pages {
-		return ok("new series are stored in pages")
-	}
-	return Finding{Warning, "new series aren't stored in pages, because an earlier release created the keyspace",
-		"sealing short-lived series takes twice the work, and they use more disk space",
-		"run after all processes and commands have been upgraded to this release: cassia schema use-pages " + o.Flags}
 }
 
 // clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.

@@ -20,7 +20,7 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 // condition is that of a healthy store with two processes; change spoils it.
 func condition(change func(*inspect.Condition)) *inspect.Condition {
 	c := &inspect.Condition{
-		Created: noon.Add(-240 * time.Hour), Tenants: 1, Pages: true, Leases: make([]membership.Lease, 4),
+		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]membership.Lease, 4),
 		Periods: []format.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
 	}
 	for i := range 2 {
@@ -54,8 +54,6 @@ func TestStore(t *testing.T) {
 		{name: "healthy"},
 		{name: "a copy", change: func(c *inspect.Condition) { c.RestoredFrom = "20260501T100000Z-1f" },
 			level: Note, what: "the store was restored from the backup 20260501T100000Z-1f", do: "another destination"},
-		{name: "a keyspace of an earlier release", change: func(c *inspect.Condition) { c.Pages = false },
-			level: Warning, what: "new series aren't stored in pages", do: "cassia schema use-pages"},
 		{name: "a slot settles", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
 		{name: "a slot is due", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
 		{name: "behind", change: func(c *inspect.Condition) {
