@@ -15,12 +15,6 @@ const (
 	KindFilter = 9
 )
 
-// Bits in the keys of rows of kind KindFilter that are notes about all labels pages of a partition. Never reused.
-const (
-	BitsUnfiltered = -2 // some have no filters
-	BitsFiltered   = -1 // those beside it, and those written with it, have filters
-)
-
 // Kinds of rows in table catalog. Never reused.
 const (
 	CatalogMetric = 0 // value: a metric's name; the row holds its number of shards

@@ -131,24 +131,12 @@ func describe(rows engine.Range, row engine.Row) (string, error) {
 	switch rows.Table {
 	case engine.RawPages, engine.R5mPages, engine.R1hPages:
 		if row.Clustering[0].Int == format.KindFilter {
-			return describeFilter(rows.Table, row)
+			return page.DescribeFilter(row.Value)
 		}
 		return page.Describe(row.Value)
 	default:
 		return format.Describe(rows.Table, rows.Partition, row)
 	}
-}
-
-// describeFilter describes the filter of a labels page, or a note about all of them.
-func describeFilter(t *engine.Table, row engine.Row) (string, error) {
-	bits := slices.IndexFunc(t.Clustering, func(f engine.Field) bool { return f.Name == "bits" })
-	switch row.Clustering[bits].Int {
-	case format.BitsFiltered:
-		return "all labels pages have filters", nil
-	case format.BitsUnfiltered:
-		return "some labels pages have no filters", nil
-	}
-	return page.DescribeFilter(row.Value)
 }
 
 // rangeOf returns the rows of a table that fields name.

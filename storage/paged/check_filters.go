@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// CheckFilters verifies the filters of a partition of raw, r5m or r1h: where readers go by them, each labels page must have one, with all of its
-// labels, and each filter a page. It calls report with what isn't so. Labels pages that can't be read are left out: Scan reports them.
+// CheckFilters verifies the filters of a partition of raw, r5m or r1h: each labels page must have one, with all of its labels,
+// and each filter a page. It calls report with what isn't so. Labels pages that can't be read are left out: Scan reports them.
 func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition engine.Key, report func(error)) error {
 	t := tablesOf(table)
 	if t == nil {
@@ -20,12 +20,12 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 	}
 	// Filters first: a page that is written meanwhile has one that isn't looked at.
 	x := filterCheck{r: r, t: t, partition: partition, filters: map[candidate][]byte{}}
-	ok, err := x.read(ctx)
+	err := x.read(ctx)
 	if errors.Is(err, engine.ErrCorrupt) {
 		report(filtersDamaged(t, partition, err))
 		return nil
 	}
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
 	for row, err := range r.eng.Scan(ctx, x.rangeOf(format.KindLabels)) {
@@ -61,21 +61,14 @@ func (x *filterCheck) rangeOf(kind int64) engine.Range {
 	return engine.Range{Table: x.t.pages, Partition: x.partition, From: key, To: key}
 }
 
-// read reads the filters. It returns false where readers don't go by them.
-func (x *filterCheck) read(ctx context.Context) (ok bool, err error) {
+func (x *filterCheck) read(ctx context.Context) error {
 	for row, err := range x.r.eng.Scan(ctx, x.rangeOf(format.KindFilter)) {
 		if err != nil {
-			return false, err
+			return err
 		}
-		if row.Clustering[x.t.bits].Int == format.BitsUnfiltered {
-			return false, nil
-		}
-		if ok {
-			x.filters[x.keyOf(row.Clustering)] = append([]byte(nil), row.Value...)
-		}
-		ok = ok || row.Clustering[x.t.bits].Int == format.BitsFiltered
+		x.filters[x.keyOf(row.Clustering)] = append([]byte(nil), row.Value...)
 	}
-	return ok, nil
+	return nil
 }
 
 func (x *filterCheck) keyOf(k engine.Key) candidate {

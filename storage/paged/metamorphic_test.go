@@ -54,13 +54,12 @@ type history struct {
 	long   bool // the window may have long chunks
 	// deletes are how many each raw chunk names that was written.
 	deletes map[string]int
-	// lookUps are answers of Candidates, of any time. unfiltered are the segments that have, or had, pages without filters.
-	lookUps    []lookUp
-	unfiltered map[string]bool
+	// lookUps are answers of Candidates, of any time.
+	lookUps []lookUp
 }
 
 func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
-	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}, unfiltered: map[string]bool{}}
+	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}}
 	// Batches are checked on their way.
 	h.eng = faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write {
@@ -134,9 +133,6 @@ func (h *history) run(steps int) {
 		case n < 8:
 			h.writeBetter()
 		case n < 9:
-			if h.rng.IntN(6) == 0 {
-				h.asBefore()
-			}
 			h.reopen()
 		case n < 10 && h.rng.IntN(2) == 0:
 			h.compact(pick(h.rng, rowTables[1:]), h.metric())

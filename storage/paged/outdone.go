@@ -90,7 +90,7 @@ func (r *Rows) RemoveOutdone(ctx context.Context, table *engine.Table, partition
 }
 
 // explained returns the mutations of a batch that writes a data page anew. Where rows vanish by themselves it explains the series, and writes the
-// labels page, its filter and the note of filters anew, too: those that are there may vanish before the page does. It returns none if one has vanished
+// labels page and its filter anew, too: those that are there may vanish before the page does. It returns none if one has vanished
 // already, and the page is about to: a labels page that outlived its filter would be hidden, and a data page without its labels page taken for damage.
 func (r *Rows) explained(ctx context.Context, t *tables, b *engine.Batch, as Rewriting) ([]engine.Mutation, error) {
 	all := b.Mutations
@@ -115,7 +115,7 @@ func (r *Rows) explained(ctx context.Context, t *tables, b *engine.Batch, as Rew
 	return all, nil
 }
 
-// explaining returns what writes the labels page of a data page anew, with its filter and the notes; none if one of these isn't there.
+// explaining returns what writes the labels page of a data page anew, with its filter; none if one of these isn't there.
 func (r *Rows) explaining(ctx context.Context, t *tables, partition engine.Key, data *engine.Mutation, as Rewriting) (all []engine.Mutation, err error) {
 	p, err := parse(data.Value)
 	if err != nil {
@@ -125,7 +125,6 @@ func (r *Rows) explaining(ctx context.Context, t *tables, partition engine.Key, 
 	for _, part := range []engine.Range{
 		{Table: t.pages, Partition: partition, From: labels, To: labels},
 		{Table: t.pages, Partition: partition, From: t.filterKey(labels), To: t.filterKey(labels)},
-		t.notes(partition),
 	} {
 		before := len(all)
 		for row, err := range r.eng.Scan(ctx, part) {

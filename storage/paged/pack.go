@@ -94,12 +94,8 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 	labels := p.page(format.KindLabels, 0, bucket, page.Head{Kind: page.Labels}, rows)
 	version, of := labels.Clustering[pageVersion].Text, ids{all.String(), byID}
 	bundle, room := []engine.Mutation{labels}, p.limits.batchBytes-keyBytes(p.batch.Partition)-mutationBytes(&labels)
-	note := p.tables.filterNote(p.filtered, &labels)
-	room -= mutationBytes(&note)
-	if p.filtered {
-		filter := p.filter(&labels, rows)
-		bundle, room = append(bundle, filter), room-mutationBytes(&filter)
-	}
+	filter := p.filter(&labels, rows)
+	bundle, room = append(bundle, filter), room-mutationBytes(&filter)
 	if room < 0 || len(labels.Value) > engine.MaxValue {
 		return
 	}
@@ -119,7 +115,7 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 		}
 	}
 	p.wrote.ids[labelsKey{metricOf(p.batch.Partition), version}] = of
-	p.add(note, bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
+	p.add(bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
 }
 
 // cutData returns how many of the chunks of a start, which series at these places have, are in the next page.
@@ -219,10 +215,10 @@ func (p *packer) took(rows []int) {
 	}
 }
 
-// add adds a labels page and its data pages to the batches, each of which begins with the note.
-func (p *packer) add(note engine.Mutation, bundle []engine.Mutation, bytes int) {
+// add adds a labels page, its filter and its data pages to the batches.
+func (p *packer) add(bundle []engine.Mutation, bytes int) {
 	if len(p.pages) == 0 || bytes > p.room {
-		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition, Mutations: []engine.Mutation{note}})
+		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition})
 		p.room = p.limits.batchBytes - keyBytes(p.batch.Partition)
 	}
 	last := &p.pages[len(p.pages)-1]

@@ -84,8 +84,6 @@ type Rows struct {
 	// rollups is held by writers of rollups, and by Compact while it reads and writes a piece: nothing may come between.
 	rollups *sync.RWMutex
 	facts   *factMemory
-	// filtered are the segments of labels pages of which it is known whether those written next get filters.
-	filtered *lru[string, *filterChoice]
 }
 
 // New returns the rows of an engine, whose Close stays the caller's.
@@ -110,8 +108,7 @@ func New(eng engine.Engine, o Options) *Rows {
 		written: newLRU[labelsKey, *openPage](o.WrittenBytes), opened: newLRU[labelsKey, *openPage](o.OpenedBytes),
 		levels: &levelMemory{of: newLRU[string, *levels](levelMemoryBytes)},
 		long:   newLongWindows(), rollups: new(sync.RWMutex),
-		facts:    &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
-		filtered: newLRU[string, *filterChoice](levelMemoryBytes),
+		facts: &factMemory{versions: versions, of: newLRU[factKey, *fact](factMemoryBytes)},
 	}
 	if o.Shared {
 		r.limits.dataBytes = sharedDataBytes

@@ -43,8 +43,8 @@ type candidate struct {
 // Pages is how many pages Rows opens.
 func (c *Candidates) Pages() int { return len(c.pages) }
 
-// Candidates reads the filters of a partition. It returns nil where all labels rows have to be read by Scan, because pages without filters
-// may be there, or filters can't be read.
+// Candidates reads the filters of a partition. It returns nil where all labels rows have to be read by Scan, because there are no filters, though
+// pages, or filters can't be read.
 func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, error) {
 	t := tablesOf(sought.Table)
 	if t == nil {
@@ -52,7 +52,7 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 	}
 	c := &Candidates{Sought: sought, r: r, t: t}
 	filters := engine.Key{engine.Int(format.KindFilter)}
-	noted := false
+	found := false
 	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: sought.Partition, From: filters, To: filters}) {
 		switch {
 		case errors.Is(err, engine.ErrCorrupt):
@@ -60,15 +60,11 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 			return nil, nil
 		case err != nil:
 			return nil, err
-		case noted:
-			c.filter(row)
-			continue
-		case row.Clustering[t.bits].Int != format.BitsFiltered:
-			return nil, nil
 		}
-		noted = true
+		c.filter(row)
+		found = true
 	}
-	if noted {
+	if found {
 		return c, nil
 	}
 	if there, err := r.haveKey(ctx, t, sought.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil || there {

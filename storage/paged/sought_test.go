@@ -65,10 +65,7 @@ func (h *history) sought() {
 		Table: table, Partition: partitionOf(metric), Selector: s, BadFilter: func(err error) { require.NoError(h.t, err) },
 	})
 	require.NoError(h.t, err)
-	if c == nil {
-		require.True(h.t, h.unfiltered[segmentOf(table, metric)], "filters aren't used, though all pages have some")
-		return
-	}
+	require.NotNil(h.t, c, "filters aren't used, though all pages have some")
 	got, err := c.Rows(h.t.Context(), free, func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) })
 	require.NoError(h.t, err)
 	var want []LabelsRow
@@ -104,17 +101,6 @@ func (h *history) locatedChunks() {
 		Table: l.table, Partition: partitionOf(l.metric), PassOver: 7, First: startOf(h.rng.IntN(2)), Last: startOf(1 + h.rng.IntN(historySlots)),
 		IDs: ids, Located: l.located,
 	})
-}
-
-func segmentOf(table *engine.Table, metric string) string { return table.Name + " " + metric }
-
-// asBefore removes the filters of a partition, and their notes: an earlier release has written it. The process that writes is another one then.
-func (h *history) asBefore() {
-	table, metric := pick(h.rng, rowTables), h.metric()
-	stripFilters(h.t, h.eng, table, partitionOf(metric))
-	if len(pagesIn(h.t, h.eng, table, partitionOf(metric))) > 0 {
-		h.unfiltered[segmentOf(table, metric)] = true
-	}
 }
 
 func stripFilters(t testing.TB, eng engine.Engine, table *engine.Table, partition engine.Key) {
@@ -227,54 +213,28 @@ func TestLocatedOpensFewPages(t *testing.T) {
 	require.Len(t, got, len(series))
 }
 
-// TestOlderPagesHaveNoFilters holds that pages beside those of an earlier release get none, and that readers don't go by any.
-func TestOlderPagesHaveNoFilters(t *testing.T) {
+// TestPagesThatLostTheirFilters reads all labels where pages have no filters at all.
+func TestPagesThatLostTheirFilters(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
-		series := seriesOf("up", 600)
-		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series[:300], 1))))
+		series := seriesOf("up", 300)
+		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series, 1))))
 		stripFilters(t, eng, table, partitionOf("up"))
 		c, _ := find(t, filtering(eng), table, "up", label("instance", series[1].labels.Get("instance")))
 		require.Nil(t, c)
-		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series[300:], 1))))
-		c, _ = find(t, filtering(eng), table, "up", label("instance", series[1].labels.Get("instance")))
-		require.Nil(t, c)
-		notes, _ := bitsOfNotes(t, eng, table)
-		require.Equal(t, []int64{format.BitsUnfiltered}, notes)
 	}
 }
 
-// bitsOfNotes are those of the notes of the metric up, and openFilters how many filters it has without bits.
-func bitsOfNotes(t testing.TB, eng engine.Engine, table *engine.Table) (bits []int64, openFilters int) {
+// openFilters counts the filters of the metric up that have no bits.
+func openFilters(t testing.TB, eng engine.Engine, table *engine.Table) (n int) {
 	of, kind := tablesOf(table), engine.Key{engine.Int(format.KindFilter)}
 	for row, err := range eng.Scan(context.Background(), engine.Range{Table: of.pages, Partition: partitionOf("up"), From: kind, To: kind}) {
 		require.NoError(t, err)
-		if b := row.Clustering[of.bits].Int; b < 0 {
-			bits = append(bits, b)
-		} else if bytes.Equal(row.Value, page.AppendOpenFilter(nil, int(row.Value[1])+1)) {
-			openFilters++
+		if bytes.Equal(row.Value, page.AppendOpenFilter(nil, int(row.Value[1])+1)) {
+			n++
 		}
 	}
-	return bits, openFilters
-}
-
-// TestWriterThatDidNotSeeTheOthersPages holds that readers miss nothing where a process has decided that a partition has no filters, its window is
-// dropped, and another decision falls before it writes.
-func TestWriterThatDidNotSeeTheOthersPages(t *testing.T) {
-	eng := memory.New()
-	series := seriesOf("up", 400)
-	slow := filtering(eng)
-	require.NoError(t, filtering(eng).Write(t.Context(), cut(written(engine.Raw, series[:100], 1))))
-	stripFilters(t, eng, engine.Raw, partitionOf("up"))
-	require.NoError(t, slow.Write(t.Context(), cut(written(engine.Raw, series[100:200], 1))))
-	require.NoError(t, eng.Drop(t.Context(), engine.RawPages, partitionOf("up")[:1]))
-	require.NoError(t, filtering(eng).Write(t.Context(), cut(written(engine.Raw, series[200:300], 1))))
-	c, ids := find(t, filtering(eng), engine.Raw, "up", label("instance", series[250].labels.Get("instance")))
-	require.NotNil(t, c)
-	require.Equal(t, []string{series[250].id}, ids)
-	require.NoError(t, slow.Write(t.Context(), cut(written(engine.Raw, series[300:], 1))))
-	c, _ = find(t, filtering(eng), engine.Raw, "up", label("instance", series[350].labels.Get("instance")))
-	require.Nil(t, c, "all labels have to be read")
+	return n
 }
 
 // TestFewSeriesHaveOpenFilters holds that the filters of small writes have no bits, and that their pages are opened.
@@ -283,12 +243,10 @@ func TestFewSeriesHaveOpenFilters(t *testing.T) {
 	r := writing(eng)
 	series := seriesOf("up", 900)
 	require.NoError(t, r.Write(t.Context(), cut(written(engine.Raw, series, 1))))
-	notes, openFilters := bitsOfNotes(t, eng, engine.Raw)
-	require.Equal(t, []int64{format.BitsFiltered}, notes)
 	c, ids := find(t, r, engine.Raw, "up", label("instance", series[1].labels.Get("instance")))
 	require.Equal(t, []string{series[1].id}, ids)
 	require.Equal(t, c.AllPages, c.Pages())
-	require.Equal(t, c.AllPages, openFilters)
+	require.Equal(t, c.AllPages, openFilters(t, eng, engine.Raw))
 }
 
 // TestDamagedFilters holds that a filter that can't be read, or isn't one, is named, and its page opened.
@@ -299,7 +257,7 @@ func TestDamagedFilters(t *testing.T) {
 		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series, 1))))
 		pages, kind := tablesOf(table).pages, engine.Key{engine.Int(format.KindFilter)}
 		rng := rand.New(rand.NewPCG(1, 2))
-		for _, row := range mustRead(t, eng.Scan, engine.Range{Table: pages, Partition: partitionOf("up"), From: kind, To: kind})[1:] {
+		for _, row := range mustRead(t, eng.Scan, engine.Range{Table: pages, Partition: partitionOf("up"), From: kind, To: kind}) {
 			value := []byte(row.value)
 			value[rng.IntN(len(value))] ^= 1 + byte(rng.IntN(255))
 			require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{

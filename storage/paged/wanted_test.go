@@ -103,7 +103,7 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	// Starts 1 and 3 are rows, 0 and 2 pages.
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series[10:300], 2)}))
-	none := New(mem, Options{})
+	none := New(mem, Options{Least: math.MaxInt})
 	require.NoError(t, none.Write(t.Context(), []engine.Batch{written(engine.Raw, series, 1), written(engine.Raw, series, 3)}))
 	n := len(series)
 	eng := gappyEngine{mem, map[string]bool{series[n-1].id: true, series[2].id: true}}

@@ -28,10 +28,6 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		return r.eng.Write(ctx, batches)
 	}
 	r.chooseBits(found, memory)
-	found, err := r.chooseFilters(ctx, found)
-	if err != nil {
-		return err
-	}
 	var out []engine.Batch
 	wrote := justWritten{ids: map[labelsKey]ids{}}
 	for i := range batches {
@@ -103,9 +99,8 @@ type newSeries struct {
 	series []oneNew
 	places []int // memory of their chunks: those of the last series are the last ones
 	bits   int   // of their buckets
-	// filtered: their labels pages get filters; many: these have bits.
-	filtered, many bool
-	memory         *packing
+	many   bool  // the filters of their labels pages have bits
+	memory *packing
 }
 
 // oneNew is a new series: the places of its mutations in the batch.
