@@ -387,8 +387,8 @@ func (e rowlessEngine) Write(ctx context.Context, list []engine.Batch) error {
 	return e.Engine.Write(ctx, slices.DeleteFunc(slices.Clone(list), func(b engine.Batch) bool { return b.Table == engine.Processes }))
 }
 
-// A store of an earlier release has no row of its seen time: its contents show it.
-func TestClockOfAnOlderStore(t *testing.T) {
+// A store that has lost the row of its seen time: its contents show it.
+func TestClockOfAStoreThatLostIt(t *testing.T) {
 	r := alone(t)
 	r.eng = rowlessEngine{r.eng}
 	m := r.start(0)

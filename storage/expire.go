@@ -80,9 +80,6 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.relist(ctx, tenants); err != nil {
-		return 0, err
-	}
 	of := make(map[string]*tenantHorizons, len(tenants))
 	x := &expiry{rolled: map[tenantWindow]bool{}}
 	var failed error

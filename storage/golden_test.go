@@ -1,16 +1,13 @@
 package storage
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -66,8 +63,7 @@ var goldenRows = map[string]goldenRow{
 		c, err := format.ParseCountsChange(value)
 		return format.AppendCountsChange(nil, c), err
 	}),
-	"held-v1": {words: describe(engine.Held, nil)},
-	"held-v2": {describe(engine.Held, nil), func(value []byte) ([]byte, error) {
+	"held-v1": {describe(engine.Held, nil), func(value []byte) ([]byte, error) {
 		v, err := format.ParseHeld(value)
 		if err != nil {
 			return nil, err
@@ -203,12 +199,6 @@ func goldenValues() map[string][]byte {
 		w.Define("t", labels.FromStrings("__name__", "m", "i", string(rune('a'+i))))
 		w.Float(uint32(i+1), at, 0, 0x3ff0000000000000)
 	}
-	values["held-v2"] = format.AppendHeld(nil, held, w.Finish())
-	// Version 1 didn't say how far the samples reach.
-	old := binary.AppendVarint([]byte{1, 0, 0, 0, 0}, held.MinT)
-	old = binary.AppendUvarint(binary.AppendUvarint(old, uint64(held.MaxT-held.MinT)), uint64(held.Samples))
-	old = append(old, snappy.Encode(nil, w.Finish())...)
-	binary.LittleEndian.PutUint32(old[1:], crc32.Checksum(old[5:], crc32.MakeTable(crc32.Castagnoli)))
-	values["held-v1"] = old
+	values["held-v1"] = format.AppendHeld(nil, held, w.Finish())
 	return values
 }

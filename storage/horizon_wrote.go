@@ -22,7 +22,7 @@ import (
 // lacking, for an answer has one instant from which on samples make it. A query beside it sees nothing of it.
 
 // wroteUnder is a retention with which rows of windows that end after FromMS, up to ToMS, were written: they vanish when it is
-// over. FromMS is 0 where an earlier release, which didn't look, has written it: then it is all windows up to ToMS.
+// over. FromMS is 0 where the windows couldn't be listed: then it is all windows up to ToMS.
 type wroteUnder struct {
 	FromMS int64 `json:"from_ms,omitempty"`
 	ToMS   int64 `json:"to_ms"`
@@ -296,9 +296,6 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 		}
 		if !slices.ContainsFunc(before.Horizons, func(h horizon) bool { return longerKept(s.keptMS(tenant, &h), h.KeptMS) }) {
 			return before, nil
-		}
-		if err := s.relistAll(ctx); err != nil {
-			return before, err
 		}
 		next := before.clone()
 		for i := range next.Horizons {

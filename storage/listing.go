@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -40,8 +39,6 @@ type windowList struct {
 	until map[tenantWindow]int64
 	// changing is held by whoever reads a row of a tenant and writes it, one of them by the tenant's hash.
 	changing [64]sync.Mutex
-	// whole is true once every window with rows was found listed.
-	whole atomic.Bool
 }
 
 func (l *windowList) get(at tenantWindow) (until int64, ok bool) {

@@ -382,7 +382,6 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	if n <= known {
 		return known, nil
 	}
-	// A greater number of an earlier release has a lesser timestamp.
 	before, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
 	if err != nil {
 		return 0, err

@@ -309,8 +309,6 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 //	timestamp   ◄──────── window ────────►
 //	                     │ lives short … long, for ever │ end
 //	                     └── explainSpan, 18 minutes ───┘
-//
-// Earlier releases wrote them with the end of a slot, which is less, but for the window's last slot.
 
 // explainSpan is by how much timestamps of rows that explain differ, microseconds: one a second of life.
 const explainSpan = 1 << 30

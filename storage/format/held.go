@@ -20,10 +20,9 @@ import (
 //	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
 //
-// The reach is how far they showed, when they came, that their replica had gone on; 0: they showed nothing. Version 1
-// doesn't have it.
+// The reach is how far they showed, when they came, that their replica had gone on; 0: they showed nothing.
 const (
-	heldVersion = 2
+	heldVersion = 1
 	heldHeader  = 5
 	// HeldFull is the size, in bytes, from which the blob of a held row takes no further sample. With the greatest
 	// record, and where snappy makes it longer by a sixth, it stays below engine.MaxValue.
@@ -74,10 +73,9 @@ func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 // ParseHeld is the inverse of AppendHeld; Blob of what it returns is a part of b. It returns ErrMalformedHeld for anything
 // else.
 func ParseHeld(b []byte) (v HeldValue, err error) {
-	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
+	if len(b) < heldHeader || b[0] != heldVersion {
 		return v, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedHeld, len(b))
 	}
-	version := b[0]
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
 		return v, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedHeld, want, got)
 	}
@@ -92,13 +90,11 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 		return v, fmt.Errorf("%w: the end is missing", ErrMalformedHeld)
 	}
 	b = b[n:]
-	back := uint64(0)
-	if version > 1 {
-		if back, n = binary.Uvarint(b); n <= 0 {
-			return v, fmt.Errorf("%w: the progress of the replica is missing", ErrMalformedHeld)
-		}
-		b = b[n:]
+	back, n := binary.Uvarint(b)
+	if n <= 0 {
+		return v, fmt.Errorf("%w: the progress of the replica is missing", ErrMalformedHeld)
 	}
+	b = b[n:]
 	samples, n := binary.Uvarint(b)
 	if n <= 0 || samples > engine.MaxValue {
 		return v, fmt.Errorf("%w: the number of samples is missing", ErrMalformedHeld)
@@ -108,8 +104,6 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 		return v, fmt.Errorf("%w: the end is before the start", ErrMalformedHeld)
 	}
 	switch v.Reach = v.MaxT - int64(back-1); {
-	case version == 1:
-		v.Reach = v.MinT
 	case back == 0:
 		v.Reach = math.MinInt64
 	case v.Reach > v.MaxT:

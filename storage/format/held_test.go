@@ -1,8 +1,6 @@
 package format
 
 import (
-	"encoding/binary"
-	"hash/crc32"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -40,23 +38,4 @@ func FuzzParseHeld(f *testing.F) {
 			_ = r.Walk(&transcript{}) // It mustn't panic.
 		}
 	})
-}
-
-// TestHeldOfVersion1 reads a row of an older release, which doesn't contain how far it reaches.
-func TestHeldOfVersion1(t *testing.T) {
-	value, about := heldExample()
-	now, err := ParseHeld(value)
-	require.NoError(t, err)
-	require.Equal(t, about.Reach, now.Reach)
-	row := []byte{1, 0, 0, 0, 0}
-	row = binary.AppendVarint(row, 1000)
-	row = binary.AppendUvarint(row, 500)
-	row = binary.AppendUvarint(row, 1)
-	row = append(row, now.Blob...)
-	binary.LittleEndian.PutUint32(row[1:], crc32.Checksum(row[heldHeader:], castagnoli))
-	v, err := ParseHeld(row)
-	require.NoError(t, err)
-	require.Equal(t, HeldValue{MinT: 1000, MaxT: 1500, Reach: 1000, Samples: 1, Blob: now.Blob}, v)
-	_, err = v.Unpack()
-	require.NoError(t, err)
 }

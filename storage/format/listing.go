@@ -10,18 +10,12 @@ import (
 type ListingState byte
 
 const (
-	// ListedFirst is what releases wrote that deleted the row with the timestamp that it was written with, 1. It has no
-	// generation.
-	ListedFirst ListingState = 1
-	Unlisted    ListingState = 2
-	Closing     ListingState = 3
-	Listed      ListingState = 4
+	Unlisted ListingState = 1
+	Closing  ListingState = 2
+	Listed   ListingState = 3
 )
 
-// firstGeneration is that of a window that has no row: above the deletes of earlier releases.
-const firstGeneration = 2
-
-// Listing is a row of table windows:
+// Listing is a row of table windows. The first generation is 1:
 //
 //	+--------+------------+
 //	| state  | generation |
@@ -34,13 +28,10 @@ type Listing struct {
 
 // ParseListing reads a row. One that can't be read counts as listed: its rows are looked for.
 func ParseListing(value []byte) Listing {
-	if len(value) == 1 && ListingState(value[0]) == ListedFirst {
-		return Listing{ListedFirst, 1}
-	}
 	if len(value) > 1 {
 		n, w := binary.Uvarint(value[1:])
 		state := ListingState(value[0])
-		if w == len(value)-1 && n >= firstGeneration && n < math.MaxInt64/2 && state >= Unlisted && state <= Listed {
+		if w == len(value)-1 && n >= 1 && n < math.MaxInt64/2 && state >= Unlisted && state <= Listed {
 			return Listing{state, int64(n)}
 		}
 	}
@@ -55,8 +46,7 @@ func AppendListing(l Listing) []byte {
 // Counts reports whether the window may have rows.
 func (l Listing) Counts() bool { return l.State != Unlisted && l.State != 0 }
 
-// Stands reports whether the window is listed and nobody is about to unlist it. An earlier release, which may run beside this
-// one, would delete a row of the first generation.
+// Stands reports whether the window is listed and nobody is about to unlist it.
 func (l Listing) Stands() bool { return l.State == Listed }
 
 func (l Listing) String() string {
@@ -72,5 +62,5 @@ func (l Listing) String() string {
 
 // Next returns the row that follows with another state.
 func (l Listing) Next(state ListingState) Listing {
-	return Listing{state, max(l.Generation+1, firstGeneration)}
+	return Listing{state, l.Generation + 1}
 }

@@ -57,16 +57,12 @@ func ShardsPartition(window int64, tenant string) engine.Key {
 	return engine.Key{engine.Int(window), engine.Text(tenant)}
 }
 
-// shardsForEver is what timestamps of numbers of shards begin with: earlier releases wrote the number itself, with a time to
-// live.
-const shardsForEver = 1 << 20
-
 // ShardsRow returns the row that a metric has n shards in a window. Its timestamp grows with n, so that the greatest wins.
 // It doesn't expire: a greater number that lives shorter than the one before would hide that, and when it is gone no row
 // would say where rows lie.
 func ShardsRow(window int64, tenant, metric string, n int64) engine.Batch {
 	return engine.Batch{Table: engine.Shards, Partition: ShardsPartition(window, tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(metric)}, Timestamp: shardsForEver + n, Value: binary.AppendUvarint(nil, uint64(n)),
+		Clustering: engine.Key{engine.Text(metric)}, Timestamp: n, Value: binary.AppendUvarint(nil, uint64(n)),
 	}}}
 }
 

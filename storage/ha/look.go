@@ -178,7 +178,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 		})
 		return err
 	}
-	// Older releases took a watermark from samples that were ahead. It can't be ahead of the clock.
+	// A watermark isn't ahead of the clock, unless that was set back.
 	limit := c.r.reach().limit
 	replica, found := c.candidate(min(c.watermark(ch), limit), silence)
 	if !found {

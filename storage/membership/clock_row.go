@@ -66,8 +66,8 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 	return beat, false, nil
 }
 
-// resume makes the clock go on from what the store has seen. A store that has no row was written by an earlier
-// release, or is new: its contents show how late it was at least.
+// resume makes the clock go on from what the store has seen. A store that has no row has lost it,
+// or is new: its contents show how late it was at least.
 func (c *CheckedClock) resume(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)

@@ -2,22 +2,16 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// Releases before generations deleted the row of a window that was past its retention, though on Cassandra its rows stood on
-// until their time to live, and rows written there later were never found. unlistedRows looks for such windows where
-// a listing can be missing, so that Expire lists them again, and Check names them.
 
 const (
 	// lookBack is how far back windows are looked for that aren't listed, where less is kept; lookBackForever where
@@ -65,57 +59,6 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	return found, err
 }
 
-// relistedKey is the row that exists once all windows with rows were listed again, which is done once in a store's life.
-var (
-	relistedPartition = engine.Key{engine.Text("listings")}
-	relistedKey       = engine.Key{engine.Text("relisted")}
-)
-
-// relistAll is relist for whoever needs to know which windows have rows before Expire has run.
-func (s *Store) relistAll(ctx context.Context) error {
-	if !s.expiring || s.windows.whole.Load() {
-		return nil
-	}
-	tenants, err := s.everyTenant(ctx)
-	if err != nil {
-		return err
-	}
-	return s.relist(ctx, tenants)
-}
-
-// relist lists the windows again that have rows and aren't listed, if nobody has done so before.
-func (s *Store) relist(ctx context.Context, tenants []string) error {
-	if !s.expiring || s.windows.whole.Load() {
-		return nil
-	}
-	for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: relistedPartition, From: relistedKey, To: relistedKey}) {
-		if err != nil {
-			return fmt.Errorf("storage: checking whether windows were listed again: %w", err)
-		}
-		s.windows.whole.Store(true)
-		return nil
-	}
-	for _, tenant := range tenants {
-		found, err := s.unlistedRows(ctx, tenant)
-		if err != nil {
-			return err
-		}
-		for _, w := range found {
-			if err := s.stayListed(ctx, tenant, w); err != nil {
-				return err
-			}
-		}
-		if len(found) > 0 {
-			s.opts.Logger.Info("restored the listing of windows that still have rows; an earlier release had removed it", "tenant", tenant, "windows", len(found))
-		}
-	}
-	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, relistedPartition, relistedKey, nil, []byte(`{"generations":true}`)); err != nil {
-		return fmt.Errorf("storage: recording that all windows are listed: %w", err)
-	}
-	s.windows.whole.Store(true)
-	return nil
-}
-
 // unlisted names the windows of a tenant that have rows and aren't listed. Where rows don't expire by themselves they have
 // gone with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
 // shows such rows, and they expire.
@@ -133,8 +76,7 @@ func (c *checker) unlisted(tenant string) error {
 	}
 	for _, w := range found {
 		if !c.s.allDropped(horizons, w) {
-			c.report("windows: %s window %d of tenant %q, until %s, has rows but isn't listed, so queries don't find it: an earlier release "+
-				"removed it from the list",
+			c.report("windows: %s window %d of tenant %q, until %s, has rows but isn't listed, so queries don't find it",
 				format.ResolutionOf(w), w, tenant, format.Instant(c.s.period.WindowEnd(w)))
 		}
 	}
