@@ -199,7 +199,11 @@ func TestDeletesInAGapOfVanishedRows(t *testing.T) {
 	for _, corrupt := range []bool{false, true} {
 		t.Run(fmt.Sprint("corrupt=", corrupt), func(t *testing.T) {
 			t.Parallel()
-			ts := openExpiring(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+			ts := openExpiring(t, func(o *Options) {
+				if o.Retention, o.seams.still = 2*day, true; corrupt {
+					rowsOnly(o)
+				}
+			})
 			at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 			for _, job := range []string{"api", "batch"} {
 				ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
