@@ -25,7 +25,7 @@ func TestServesUnderAPath(t *testing.T) {
 
 	for path, part := range map[string]string{
 		"/-/healthy": "is healthy", "/metrics": "cassia_build_info", "/": `src="assets/app-`, "/manual/security": `href="../manual"`,
-		"/api/v1/status/flags": `"web.route-prefix"`, "/api/openapi.yaml": `- url: "/tools/cassia"`,
+		"/api/v1/status/flags": `"storage.path"`, "/api/openapi.yaml": `- url: "/tools/cassia"`,
 		"/api/v1/openapi.yaml": "https://example.org/tools/cassia/api/v1", "/graph?g0.expr=a": "<title>Cassia",
 		"/t/default/api/v1/labels": "__name__",
 	} {

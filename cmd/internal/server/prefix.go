@@ -54,8 +54,8 @@ func withRelativeRedirects(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// redirected answers with a relative redirect, if a mux answers a request with a redirect of its own. That one starts at the root, without
-// what was removed from the path before.
+// redirected answers with a relative redirect, if a mux answers a request with a redirect of its own. Its location starts at the root, without
+// the prefix that was removed from the path.
 func redirected(w http.ResponseWriter, r *http.Request, known http.Handler) bool {
 	if reflect.TypeOf(known) != redirecting {
 		return false
