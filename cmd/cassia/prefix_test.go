@@ -71,3 +71,27 @@ func startProxy(t *testing.T, to, prefix string) string {
 	t.Cleanup(server.Close)
 	return server.URL + prefix
 }
+
+// TestAllowedHosts reads over loopback with host names, as a sidecar or a TLS proxy on the machine passes requests on.
+func TestAllowedHosts(t *testing.T) {
+	t.Parallel()
+	r := startServe(t, "--storage.path="+t.TempDir(), "--web.allowed-host=cassia.monitoring.svc", "--web.allowed-host=*.example.org")
+	for host, want := range map[string]int{
+		"cassia.monitoring.svc": http.StatusOK, "cassia.monitoring.svc:9201": http.StatusOK, "a.b.example.org": http.StatusOK,
+		"example.org": http.StatusForbidden, "cassia.other.svc": http.StatusForbidden,
+	} {
+		request, err := http.NewRequest(http.MethodGet, r.URL+"/api/v1/labels", nil)
+		require.NoError(t, err)
+		request.Host = host
+		require.Eventually(t, func() bool {
+			answer, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			return answer.StatusCode != http.StatusServiceUnavailable // It isn't ready yet.
+		}, cassiatest.Patience, 5*time.Millisecond)
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, want, answer.StatusCode, host)
+	}
+}
