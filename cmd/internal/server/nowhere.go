@@ -7,7 +7,7 @@ import "net/http"
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known, pattern := mux.Handler(r)
-		if redirected(w, r, known) {
+		if h.underPath() && redirected(w, r, known) {
 			return
 		}
 		if h.NotFound != nil && pattern == "" {

@@ -36,6 +36,11 @@ func underPrefix(prefix string, next http.Handler) http.Handler {
 	})
 }
 
+// underPath reports whether clients find the server under a path. Otherwise redirects are those of the mux, as in Prometheus.
+func (h *handler) underPath() bool {
+	return h.RoutePrefix != "" || h.ExternalURL != nil && h.ExternalURL.Path != ""
+}
+
 // redirect leads to a path relative to that of the request: a proxy may have changed the start of it.
 func redirect(w http.ResponseWriter, code int, to, query string) {
 	w.Header().Set("Location", (&url.URL{Path: to, RawQuery: query}).String())

@@ -46,7 +46,9 @@ func TestRoutePrefix(t *testing.T) {
 
 // A proxy that removes a path from requests doesn't put it before the redirects.
 func TestRedirectsAreRelative(t *testing.T) {
-	h := NewHandler(testOptions())
+	o := testOptions()
+	o.ExternalURL = &url.URL{Scheme: "https", Host: "example.org", Path: "/cassia"}
+	h := NewHandler(o)
 	for path, to := range map[string]string{
 		"/debug/pprof": "/debug/pprof/", "//metrics": "/metrics", "/t/b/api/v1/admin": "/t/b/api/v1/admin/",
 	} {
