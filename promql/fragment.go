@@ -118,6 +118,8 @@ type fragmentReader interface {
 	// notes returns the annotations that came up, and samples how many samples were decoded.
 	notes() annotations.Annotations
 	samples() int64
+	// loaded returns how many samples and buckets the statistics of the query count.
+	loaded() int64
 }
 
 // FragmentStats describes how a fragment of a query was computed.

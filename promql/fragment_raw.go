@@ -59,6 +59,8 @@ type rawReader struct {
 
 	annotations annotations.Annotations
 	decoded     int64
+	// counted is loaded.
+	counted int64
 }
 
 func newRawReader(p *fragment, b *budget) *rawReader {
@@ -104,6 +106,9 @@ func (r *rawReader) release() {
 func (r *rawReader) notes() annotations.Annotations { return r.annotations }
 func (r *rawReader) samples() int64                 { return r.decoded }
 
+// loaded implements fragmentReader: a function counts each sample once, and a selector the samples that it returns, as the evaluator does.
+func (r *rawReader) loaded() int64 { return r.counted }
+
 // errStarts: functions that use start timestamps get them from the evaluator alone.
 var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
 
@@ -134,8 +139,11 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 		return err
 	}
 	if r.fragment.function == "" {
-		return r.latest(out)
+		err := r.latest(out)
+		r.counted += int64(out.size)
+		return err
 	}
+	r.counted += int64(r.it.samples.Len() - r.it.floats - r.it.hists)
 	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
 		r.quick(r, out)
 		noteCounter(r.fragment, stored, out, &r.annotations)

@@ -37,6 +37,8 @@ type rollupReader struct {
 
 	annotations annotations.Annotations
 	decoded     int64
+	// asked counts samples that were read where buckets weren't enough.
+	asked int64
 	// leftOut: steps have no value for want of samples. approximated: they have one from samples made of buckets.
 	leftOut, approximated bool
 }
@@ -56,6 +58,9 @@ func (r *rollupReader) notes() annotations.Annotations {
 }
 
 func (r *rollupReader) samples() int64 { return r.decoded + r.raw.samples() }
+
+// loaded implements fragmentReader. Samples that are made of buckets don't count, the buckets do.
+func (r *rollupReader) loaded() int64 { return r.decoded + r.asked }
 
 // read implements fragmentReader.
 func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
@@ -130,9 +135,11 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 	}
 	r.aside.reset(len(out.v))
 	if s != nil {
+		before := r.raw.loaded()
 		if err := r.raw.read(s, &r.aside); err != nil {
 			return err
 		}
+		r.asked += r.raw.loaded() - before
 	}
 	made := false
 	for _, step := range r.answers.Unanswered {

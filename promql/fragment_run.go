@@ -173,6 +173,16 @@ func (r *fragmentRun) samples() (n int64) {
 	return n
 }
 
+// loaded counts what the statistics of the query count.
+func (r *fragmentRun) loaded() (n int64) {
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			n += reader.loaded()
+		}
+	}
+	return n
+}
+
 // inOrder calls compute for 0 to n-1 from several goroutines, and use for each in order from the caller's, at most
 // ahead calls of compute later. It returns the first error.
 func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error) error {

@@ -52,8 +52,10 @@ type plan struct {
 	answer   *whole // nil: the query isn't just one fragment
 	// operations are those whose results the evaluator reads.
 	operations []*fragmentResult
-	short      resolution.Shortfall
-	growth     *growth
+	// loaded counts what fragments read, less the values that the evaluator counts in its place.
+	loaded int64
+	short  resolution.Shortfall
+	growth *growth
 }
 
 // replacement is an expression that a placeholder replaces.
@@ -71,6 +73,8 @@ type fragmentResult struct {
 	inner bool
 	// read counts, by step, the samples of the fragments that this is an operation on; nil: it is a fragment.
 	read []int
+	// loaded is what a fragment adds to that of its plan.
+	loaded int64
 	// selectErr came up when the series were searched, readErr when they were read.
 	selectErr, readErr error
 }
@@ -169,6 +173,7 @@ func (p *plan) compute(c candidate) error {
 			stats.named = equalName(c.matchers)
 		}
 	default:
+		p.loaded += result.loaded
 		p.replace(c.at, stats.Expr, result)
 	}
 	p.stats = append(p.stats, stats)
@@ -223,9 +228,11 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	default:
 		result.notes = run.notes()
 		p.lacks(found.short, run)
-		if answer := into.finish(result); answer != nil {
+		answer := into.finish(result)
+		if answer != nil {
 			p.answer = answer
 		}
+		result.loaded = run.loaded() - result.counted(answer)
 	}
 	return result, nil
 }

@@ -114,6 +114,55 @@ func (p *plan) countOperands(samples *stats.QuerySamples) {
 	}
 }
 
+// counted is how many values the evaluator counts when it reads a result, or the answer that consists of it.
+func (r *fragmentResult) counted(answer *whole) (n int64) {
+	if answer != nil {
+		for _, size := range answer.sizes {
+			n += int64(size)
+		}
+		return n
+	}
+	for _, s := range r.series {
+		for i, v := range s.v {
+			switch {
+			case !isNone(v):
+				n++
+			case i < len(s.h) && s.h[i] != nil:
+				n += int64(sizeOf(s.h[i]))
+			}
+		}
+	}
+	return n
+}
+
+// countLoaded has the statistics count the samples and buckets that fragments read, and not the values that they became. By step, they count in
+// proportion to what the evaluator counts there.
+func (p *plan) countLoaded(samples *stats.QuerySamples) {
+	samples.TotalSamples = scaled(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
+	samples.SamplesRead = scaled(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)
+}
+
+// scaled changes the counts of steps, whose sum is from, so that their sum is to, and returns that; steps may be nil.
+func scaled(steps []int64, from, to int64) int64 {
+	to = max(to, 0)
+	if len(steps) == 0 || from == to {
+		return to
+	}
+	sum, scaledSum := int64(0), int64(0)
+	for i, n := range steps {
+		sum += n
+		next := to * int64(i+1) / int64(len(steps)) // Nothing was counted.
+		if from > 0 {
+			next = int64(float64(to) * (float64(sum) / float64(from)))
+		}
+		if i == len(steps)-1 {
+			next = to
+		}
+		steps[i], scaledSum = next-scaledSum, next
+	}
+	return to
+}
+
 // plain reports whether there is a result of floats alone.
 func (r *fragmentResult) plain() bool {
 	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {

@@ -76,6 +76,7 @@ func (q *query) evaluate(ctx context.Context) *promengine.Result {
 			q.plan.answer.complete(result, q.Stats().Samples)
 		}
 		q.plan.countOperands(q.Stats().Samples)
+		q.plan.countLoaded(q.Stats().Samples)
 	}
 	q.count(ctx, result)
 	return result

@@ -94,6 +94,7 @@ func (b *Batch) UseAliases(space uint64) { b.space = space }
 // *tenant.LimitError when the tenant has as many series, or new ones, as it may.
 // ls is copied where it must be kept.
 func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
+	ls = b.s.truncated(b.tenant.Name(), ls, b.bounds)
 	if err := checkLabels(ls, b.bounds); err != nil {
 		b.countRefused(err)
 		return nil, err

@@ -162,7 +162,9 @@ type importedDay struct {
 // add cuts a series into days.
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
-	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.Name())); err != nil {
+	most := m.s.opts.labelBounds(m.tenant.Name())
+	name := m.s.truncated(m.tenant.Name(), in.Labels, most)
+	if err := checkLabels(name, most); err != nil {
 		m.stats.Refuse(in.Labels, samples.Len(), err)
 		return nil
 	}
@@ -179,7 +181,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	if samples.Len() == 0 {
 		return nil
 	}
-	series, err := m.head.Define(m.tenant, in.Labels.WithoutEmpty().Copy(), nil)
+	series, err := m.head.Define(m.tenant, name.WithoutEmpty().Copy(), nil)
 	if err != nil {
 		return err
 	}

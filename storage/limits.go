@@ -9,12 +9,16 @@ import (
 )
 
 // labelBounds bound a series' labels: their number, and the bytes of names and values.
-type labelBounds struct{ labels, name, value int }
+type labelBounds struct {
+	labels, name, value int
+	// truncates: longer values are truncated rather than rejected.
+	truncates bool
+}
 
 // labelBounds returns those of a tenant: its own limits, or the store's.
 func (o *Options) labelBounds(name string) labelBounds {
-	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue}
 	limits := o.Limiter.Of(name)
+	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues}
 	for _, own := range []struct {
 		limit int64
 		bound *int
@@ -31,7 +35,7 @@ func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(ten
 
 // anyLabels bound what any tenant may have stored, whatever its limits were.
 func (o *Options) anyLabels() labelBounds {
-	return labelBounds{max(o.MaxLabels, tenant.MaxLabels), engine.MaxKeyText, engine.MaxKeyText}
+	return labelBounds{labels: max(o.MaxLabels, tenant.MaxLabels), name: engine.MaxKeyText, value: engine.MaxKeyText}
 }
 
 // countRefused counts a series that was refused because of a limit of the tenant's own.

@@ -247,6 +247,8 @@ type Store struct {
 	identity string
 	// isNew is true if opening it has created it.
 	isNew bool
+	// truncations are the labels whose truncated values were logged.
+	truncations truncations
 
 	head      *head.Head
 	commitMu  sync.Mutex // held by a commit, and by whoever closes generations

@@ -25,7 +25,8 @@ const (
 
 // CheckLabels returns a *LabelError for labels, sorted, that can't name a series of the tenant.
 func (s *Store) CheckLabels(tenant string, ls labels.Labels) error {
-	return checkLabels(ls, s.opts.labelBounds(tenant))
+	most := s.opts.labelBounds(tenant)
+	return checkLabels(truncateValues(ls, most, nil), most)
 }
 
 // checkLabels returns a *LabelError if ls, which is sorted, can't name a series.
@@ -48,15 +49,15 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 		case !utf8.ValidString(l.Value):
 			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
 		case len(l.Name) > most.name:
-			bad(ReasonLabelNameTooLong, "label name %.64q has %d bytes; the maximum is %d", l.Name, len(l.Name), most.name)
+			bad(ReasonLabelNameTooLong, "label name %.64q has %d bytes; the maximum is %d (label_name_bytes in --limits.file)", l.Name, len(l.Name), most.name)
 		case len(l.Value) > most.value:
-			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes; the maximum is %d", l.Name, len(l.Value), most.value)
+			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes; the maximum is %d (label_value_bytes in --limits.file)", l.Name, len(l.Value), most.value)
 		}
 		named = named || l.Name == labels.MetricName && l.Value != ""
 		n, bytes, last = n+1, bytes+len(l.Name)+len(l.Value), l.Name
 	})
 	if n > most.labels {
-		bad(ReasonTooManyLabels, "it has %d labels; the maximum is %d", n, most.labels)
+		bad(ReasonTooManyLabels, "it has %d labels; the maximum is %d (labels in --limits.file)", n, most.labels)
 	}
 	if bytes > maxSeriesText {
 		bad(ReasonSeriesTooLong, "its labels have %d bytes; the maximum is %d", bytes, maxSeriesText)

@@ -1,6 +1,7 @@
 package jsonapi
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -131,11 +134,19 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 //go:embed openapi.yaml
 var openAPI []byte
 
-// OpenAPI answers with the description of the API.
-func OpenAPI(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/yaml")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(openAPI)
+// OpenAPI returns a handler that answers with the description of the API. Clients find the API under a path, which is empty or has no
+// slash at its end.
+func OpenAPI(path string) http.HandlerFunc {
+	described := openAPI
+	if path != "" {
+		at, _ := json.Marshal((&url.URL{Path: path}).EscapedPath()) // A string can always be marshaled.
+		described = bytes.Replace(openAPI, []byte("- url: /\n"), slices.Concat([]byte("- url: "), at, []byte("\n")), 1)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(described)
+	}
 }
 
 // problem is the error of a request before anything is done, and the name of the field or parameter.

@@ -22,13 +22,20 @@ import (
 // Handler returns what answers POST requests with OTLP metrics. The tenant is the one that the request's context
 // carries. It returns an error that wraps ErrOptions for options that can't be used.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	return newHandler(func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts)
+	h, err := newHandler(func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts)
+	if err != nil {
+		return nil, err
+	}
+	h.truncate = store.TruncateAttribute
+	return h, nil
 }
 
 type handler struct {
-	opts       Options
-	settings   prometheusremotewrite.Settings
-	newBatch   func(tenant string) adapter.Batch
+	opts     Options
+	settings prometheusremotewrite.Settings
+	newBatch func(tenant string) adapter.Batch
+	// truncate returns the value of a resource's attribute as a label's value may be; nil: all may be as they are.
+	truncate   func(tenant, attribute, value string) string
 	budget     *adapter.Budget
 	metrics    *metrics
 	converters sync.Pool // of *prometheusremotewrite.PrometheusConverter
@@ -118,8 +125,11 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error) {
 	var done outcome
 	left := 0
-	done.points, left = prune(md, &h.opts.Translation, &done.refusals)
 	of := tenant.From(ctx)
+	if h.truncate != nil {
+		truncateAttributes(md, func(attribute, value string) string { return h.truncate(of, attribute, value) })
+	}
+	done.points, left = prune(md, &h.opts.Translation, &done.refusals)
 	translating, stop := context.WithCancel(ctx)
 	defer stop()
 	in := adapter.NewIntake(ctx, of, h.newBatch)

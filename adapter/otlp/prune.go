@@ -220,3 +220,27 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	p.refusals.add(reason, 1, func() string { return fmt.Sprintf("metric %.128q %s", p.metric, text) })
 	return true
 }
+
+// minTruncated is how long a text is at least that is given to truncate.
+const minTruncated = 32
+
+// truncateAttributes replaces the values of resources' attributes that are too long for a label, as truncate does. A value that isn't text is
+// replaced by its text.
+func truncateAttributes(md pmetric.Metrics, truncate func(attribute, value string) string) {
+	for i := range md.ResourceMetrics().Len() {
+		for name, v := range md.ResourceMetrics().At(i).Resource().Attributes().All() {
+			switch v.Type() {
+			case pcommon.ValueTypeStr, pcommon.ValueTypeMap, pcommon.ValueTypeSlice, pcommon.ValueTypeBytes:
+			default:
+				continue // A number or a boolean.
+			}
+			text := v.AsString()
+			if len(text) < minTruncated {
+				continue
+			}
+			if short := truncate(name, text); short != text {
+				v.SetStr(short)
+			}
+		}
+	}
+}

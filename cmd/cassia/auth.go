@@ -5,6 +5,7 @@ import "github.com/cassia-db/cassia/cmd/internal/server"
 // authorize sets up the authentication and authorization that the flags ask for.
 func (p *process) authorize(o *server.Options, files *server.Reloaders) {
 	o.ExternalURL = p.c.ExternalURL
+	o.RoutePrefix = p.c.RoutePrefix
 	o.Hosts = p.c.Hosts()
 	o.AuthRequired = p.c.AuthRequired()
 	if p.c.Auth != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
@@ -38,23 +40,33 @@ func served(t *testing.T, args []string) (port string) {
 // exampleCommands has the command lines of the examples, as docker/examples reads them.
 const exampleCommands = "../../docker/examples/testdata/commands.json"
 
-// Command lines in the examples have flags that there are, and values that these may be set to.
-func TestCommandsOfExamples(t *testing.T) {
+// exampleCommand is a command line in the examples, as docker/examples writes it.
+type exampleCommand struct {
+	File, Name, Port string
+	Args, Secrets    []string
+	Files            map[string]string
+	Scrape           []struct{ Scheme, Path, Token, CA, ServerName string }
+}
+
+func readExampleCommands(t *testing.T) (all []exampleCommand) {
+	t.Helper()
 	text, err := os.ReadFile(exampleCommands)
 	require.NoError(t, err)
-	var all []struct {
-		File, Name, Port string
-		Args, Secrets    []string
-	}
 	require.NoError(t, json.Unmarshal(text, &all))
+	return all
+}
+
+// Command lines in the examples have flags that there are, and values that these may be set to.
+func TestCommandsOfExamples(t *testing.T) {
+	all := readExampleCommands(t)
 	require.Greater(t, len(all), 10)
 	for _, c := range all {
 		t.Run(c.File+"/"+c.Name, func(t *testing.T) {
-			for _, name := range c.Secrets {
+			for _, name := range append(c.Secrets, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") {
 				t.Setenv(name, "secret")
 			}
 			if c.Port != "" {
-				require.Equal(t, c.Port, served(t, withFiles(t, c.Args)))
+				require.Equal(t, c.Port, served(t, withFiles(t, c, "")))
 				return
 			}
 			app := kingpin.New("cassia", "").Terminate(nil)
@@ -66,17 +78,25 @@ func TestCommandsOfExamples(t *testing.T) {
 	}
 }
 
-// withFiles replaces the files that a pod mounts below /etc/cassia by the examples of them.
-func withFiles(t *testing.T, args []string) []string {
-	limits := filepath.Join(t.TempDir(), "limits.yml")
-	require.NoError(t, os.WriteFile(limits, []byte("defaults: {samples_per_second: 1000}\n"), 0o600))
-	web := filepath.Join(t.TempDir(), "web.yml")
-	require.NoError(t, os.WriteFile(web, nil, 0o600)) // Its certificates aren't here.
-	replace := strings.NewReplacer("/etc/cassia/auth/auth.yml", filepath.Join(examples, "locks", "auth.yml"),
-		"/etc/cassia/web/web.yml", web, "/etc/cassia/limits/limits.yml", limits)
-	out := slices.Clone(args)
-	for i := range out {
-		out[i] = replace.Replace(out[i])
+// withFiles returns the arguments with the files that a pod mounts below /etc/cassia in a folder of the test: those of the manifests, and examples of those in
+// Secrets. web is the content of web.yml.
+func withFiles(t *testing.T, c exampleCommand, web string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	auth, err := os.ReadFile(filepath.Join(examples, "locks", "auth.yml"))
+	require.NoError(t, err)
+	key, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	files := map[string]string{"/etc/cassia/auth/auth.yml": string(auth), "/etc/cassia/web/web.yml": web, "/etc/cassia/backup/backup.key": key.String() + "\n"}
+	maps.Copy(files, c.Files)
+	out := slices.Clone(c.Args)
+	for path, text := range files {
+		file := filepath.Join(dir, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		for i := range out {
+			out[i] = strings.ReplaceAll(out[i], path, file)
+		}
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []se
 		r.Tenant = true
 		r.Handler = p.only("read", "queries", r.Handler)
 	}
-	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open, Handler: http.HandlerFunc(jsonapi.OpenAPI)})
+	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open, Handler: jsonapi.OpenAPI(p.c.ExternalURL.Path)})
 }
 
 // newEngine returns the evaluator of queries, which adds its features to known.

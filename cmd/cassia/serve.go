@@ -157,6 +157,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 		return p.notOpened(ctx, signals, err)
 	}
 	p.relabeling.ForgetWith(p.store.ForgetAliases)
+	p.limiter.ForgetWith(p.store.ForgetAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
 
 	loopDone, err := p.startLoop(ctx)

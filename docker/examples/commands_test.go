@@ -32,6 +32,19 @@ type command struct {
 	Secrets []string `json:"secrets,omitempty"`
 	// Port is the port on which a server is expected to listen; empty for other commands.
 	Port string `json:"port,omitempty"`
+	// Files are the files that the manifests contain, by their paths.
+	Files map[string]string `json:"files,omitempty"`
+	// Scrape is how Prometheus' operator scrapes the server.
+	Scrape []scrape `json:"scrape,omitempty"`
+}
+
+// scrape is how a server is scraped. Token and CA are keys of Secrets, as NAME/KEY.
+type scrape struct {
+	Scheme     string `json:"scheme"`
+	Path       string `json:"path"`
+	Token      string `json:"token,omitempty"`
+	CA         string `json:"ca,omitempty"`
+	ServerName string `json:"serverName,omitempty"`
 }
 
 // The command lines of the examples are those of the golden file: go test . -rewrite writes it.

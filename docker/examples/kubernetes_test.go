@@ -13,12 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	k8syaml "sigs.k8s.io/yaml"
 )
@@ -33,27 +34,18 @@ type manifests struct {
 	// claims are those of themselves; jobs and monitors look at the pods of the file.
 	claims   map[string]core.PersistentVolumeClaim
 	jobs     []batch.CronJob
-	monitors []serviceMonitor
-}
-
-// serviceMonitor is what Prometheus' operator reads, as far as the examples have it.
-type serviceMonitor struct {
-	meta.TypeMeta
-	meta.ObjectMeta `json:"metadata"`
-	Spec            struct {
-		JobLabel  string             `json:"jobLabel"`
-		Selector  meta.LabelSelector `json:"selector"`
-		Endpoints []struct {
-			Port, Path, Scheme string
-			Interval           string
-		}
-	}
+	monitors []monitoring.ServiceMonitor
+	rules    []monitoring.PrometheusRule
+	// ingresses lead to services, and accounts are those of pods.
+	ingresses []networking.Ingress
+	accounts  map[string]core.ServiceAccount
 }
 
 func readManifests(t *testing.T, file string) manifests {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}, claims: map[string]core.PersistentVolumeClaim{}}
+	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}, claims: map[string]core.PersistentVolumeClaim{},
+		accounts: map[string]core.ServiceAccount{}}
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
 	buf := make([]byte, len(text)+1)
 	for {
@@ -96,8 +88,18 @@ func readManifests(t *testing.T, file string) manifests {
 			m.jobs = append(m.jobs, batch.CronJob{})
 			read(&m.jobs[len(m.jobs)-1])
 		case "monitoring.coreos.com/v1 ServiceMonitor":
-			m.monitors = append(m.monitors, serviceMonitor{})
+			m.monitors = append(m.monitors, monitoring.ServiceMonitor{})
 			read(&m.monitors[len(m.monitors)-1])
+		case "monitoring.coreos.com/v1 PrometheusRule":
+			m.rules = append(m.rules, monitoring.PrometheusRule{})
+			read(&m.rules[len(m.rules)-1])
+		case "networking.k8s.io/v1 Ingress":
+			m.ingresses = append(m.ingresses, networking.Ingress{})
+			read(&m.ingresses[len(m.ingresses)-1])
+		case "v1 ServiceAccount":
+			var a core.ServiceAccount
+			read(&a)
+			m.accounts[a.Name] = a
 		default:
 			require.Fail(t, "nobody looks at this", "%s of %s", kind, file)
 		}
@@ -118,7 +120,7 @@ func manifestFiles(t *testing.T) []string {
 	require.Len(t, files, 2)
 	charts, err := filepath.Glob("../helm/testdata/*.yaml")
 	require.NoError(t, err)
-	require.Len(t, charts, 4, "what the chart renders")
+	require.Len(t, charts, 5, "what the chart renders")
 	return slices.Concat(files, charts)
 }
 
@@ -129,7 +131,11 @@ func manifestCommands(t *testing.T) (all []command) {
 		where := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
 		for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 			args, secrets := m.command(t, m.pods[name])
-			all = append(all, command{File: where, Name: name, Args: args, Secrets: secrets, Port: portOf(args)})
+			c := command{File: where, Name: name, Args: args, Secrets: secrets, Port: portOf(args), Files: m.files(m.pods[name])}
+			for _, monitor := range m.monitors {
+				c.Scrape = append(c.Scrape, scrapeOf(monitor))
+			}
+			all = append(all, c)
 		}
 		for _, job := range m.jobs {
 			all = append(all, command{File: where, Name: job.Name, Args: job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args})
@@ -144,6 +150,9 @@ func (m *manifests) command(t *testing.T, pod core.PodTemplateSpec) (args, secre
 	c := pod.Spec.Containers[0]
 	args = slices.Clone(c.Args)
 	for _, e := range c.Env {
+		if e.ValueFrom == nil {
+			continue
+		}
 		from := e.ValueFrom.ConfigMapKeyRef
 		if from == nil {
 			secrets = append(secrets, e.Name)
@@ -186,6 +195,19 @@ func TestKubernetesManifests(t *testing.T) {
 		for _, monitor := range m.monitors {
 			m.checkMonitor(t, monitor)
 		}
+		for _, ingress := range m.ingresses {
+			for _, rule := range ingress.Spec.Rules {
+				for _, path := range rule.HTTP.Paths {
+					require.Contains(t, serviceNames(m.services), path.Backend.Service.Name)
+				}
+			}
+		}
+		for _, rule := range m.rules {
+			require.NotEmpty(t, rule.Spec.Groups)
+			for _, group := range rule.Spec.Groups {
+				require.NotEmpty(t, group.Rules, group.Name)
+			}
+		}
 	}
 }
 
@@ -204,11 +226,15 @@ func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec
 	c, port := pod.Spec.Containers[0], portOf(args)
 	require.Len(t, c.Ports, 1)
 	require.Equal(t, port, strconv.Itoa(int(c.Ports[0].ContainerPort)))
+	prefix := prefixOf(t, args)
 	for path, probe := range map[string]*core.Probe{"/-/healthy": c.LivenessProbe, "/-/ready": c.ReadinessProbe} {
-		require.Equal(t, path, probe.HTTPGet.Path)
+		require.Equal(t, prefix+path, probe.HTTPGet.Path)
 		require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port.StrVal)
 	}
-	require.Equal(t, "/-/healthy", c.StartupProbe.HTTPGet.Path)
+	require.Equal(t, prefix+"/-/healthy", c.StartupProbe.HTTPGet.Path)
+	if account := pod.Spec.ServiceAccountName; account != "" {
+		require.Contains(t, m.accounts, account)
+	}
 	mounted := map[string]string{}
 	for _, v := range c.VolumeMounts {
 		mounted[v.Name] = v.MountPath
@@ -278,7 +304,7 @@ func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 }
 
 // checkMonitor wants a ServiceMonitor to find services, by a port and a path that they have.
-func (m *manifests) checkMonitor(t *testing.T, monitor serviceMonitor) {
+func (m *manifests) checkMonitor(t *testing.T, monitor monitoring.ServiceMonitor) {
 	found := 0
 	for _, s := range m.services {
 		if subset(monitor.Spec.Selector.MatchLabels, s.Labels) {
@@ -288,7 +314,49 @@ func (m *manifests) checkMonitor(t *testing.T, monitor serviceMonitor) {
 		}
 	}
 	require.Equal(t, len(m.services), found)
-	require.Equal(t, "/metrics", monitor.Spec.Endpoints[0].Path)
+	require.Len(t, monitor.Spec.Endpoints, 1)
+	for name, pod := range m.pods {
+		args, _ := m.command(t, pod)
+		require.Equal(t, prefixOf(t, args)+"/metrics", monitor.Spec.Endpoints[0].Path, name)
+	}
+}
+
+// prefixOf returns the path prefix of a server with these arguments.
+func prefixOf(t *testing.T, args []string) string {
+	at, err := url.Parse(flagOf(args, "web.external-url", ""))
+	require.NoError(t, err)
+	return strings.TrimRight(flagOf(args, "web.route-prefix", at.Path), "/")
+}
+
+// files are the files that a pod has from ConfigMaps, by their paths.
+func (m *manifests) files(pod core.PodTemplateSpec) map[string]string {
+	found := map[string]string{}
+	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == mount.Name && v.ConfigMap != nil {
+				for key, text := range m.configs[v.ConfigMap.Name].Data {
+					found[mount.MountPath+"/"+key] = text
+				}
+			}
+		}
+	}
+	return found
+}
+
+// scrapeOf returns how Prometheus' operator scrapes for a ServiceMonitor.
+func scrapeOf(monitor monitoring.ServiceMonitor) (s scrape) {
+	e := monitor.Spec.Endpoints[0]
+	s = scrape{Path: e.Path}
+	if e.Scheme != nil {
+		s.Scheme = string(*e.Scheme)
+	}
+	if a := e.Authorization; a != nil {
+		s.Token = a.Credentials.Name + "/" + a.Credentials.Key
+	}
+	if c := e.TLSConfig; c != nil {
+		s.ServerName, s.CA = *c.ServerName, c.CA.Secret.Name+"/"+c.CA.Secret.Key
+	}
+	return s
 }
 
 // subset reports whether all has all the labels wanted.

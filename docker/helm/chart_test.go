@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/yaml"
 )
 
 const folder = "../../examples/helm"
@@ -97,6 +98,17 @@ func TestRefusedValues(t *testing.T) {
 		"mode: cassandra\ncassandra: {hosts: [a]}\nbackup: {enabled: true}": "backup",
 		"resources: {memory: 4Gi}": "resources",
 		"extraArgs: [serve]":       "extraArgs",
+		"mode: cassandra\ncassandra: {hosts: [a]}\nbackup: {to: 's3://b'}": "backup",
+		"backup: {to: /mnt}":                                         "backup",
+		"backup: {to: 's3://b', enabled: true}":                      "backup",
+		"rules: {a: {}}":                                             "groups",
+		"rules: {'a/b': {groups: [{}]}}":                             "a/b",
+		"relabel: {rules: []}":                                       "relabel",
+		"alertmanagers: [alertmanager]":                              "alertmanagers",
+		"auth: {existingSecret: a}\nserviceMonitor: {enabled: true}": "serviceMonitor.authorization",
+		"auth: {existingSecret: a}\nserviceMonitor: {enabled: true, tlsConfig: {serverName: a}}": "serviceMonitor.authorization",
+		"web: {existingSecret: a, tls: true}\nserviceMonitor: {enabled: true}":                   "serviceMonitor.tlsConfig",
+		"auth: {existingSecret: a}\nbackup: {enabled: true}":                                     "backup.httpConfigSecret",
 	} {
 		c, err := loader.Load(filepath.Join(folder, "cassia"))
 		require.NoError(t, err)
@@ -105,6 +117,61 @@ func TestRefusedValues(t *testing.T) {
 		_, err = rendered(t, c, values)
 		require.ErrorContains(t, err, why, text)
 	}
+}
+
+// The chart has copies of the rules and the dashboards of the examples: Helm reads no files outside of it. go test . -rewrite copies them anew.
+func TestFilesOfTheChart(t *testing.T) {
+	for from, to := range map[string]string{"../rules/*.yml": "rules", "../grafana/dashboards/*.json": "dashboards"} {
+		files, err := filepath.Glob(filepath.Join(folder, from))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		var names []string
+		for _, file := range files {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			name := filepath.Join(folder, "cassia", "files", to, filepath.Base(file))
+			if *rewrite {
+				require.NoError(t, os.WriteFile(name, want, 0o644))
+			}
+			got, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got), "%s isn't that of the examples: go test . -rewrite in docker/helm", name)
+			names = append(names, name)
+		}
+		kept, err := filepath.Glob(filepath.Join(folder, "cassia", "files", to, "*"))
+		require.NoError(t, err)
+		require.ElementsMatch(t, names, kept)
+	}
+}
+
+// The dashboards are those of the examples: Helm doesn't expand the templates in them.
+func TestDashboards(t *testing.T) {
+	c, err := loader.Load(filepath.Join(folder, "cassia"))
+	require.NoError(t, err)
+	values, err := chartutil.ReadValues([]byte("dashboards: {enabled: true}"))
+	require.NoError(t, err)
+	text, err := rendered(t, c, values)
+	require.NoError(t, err)
+	found := 0
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var config struct {
+			Kind     string
+			Metadata struct{ Labels map[string]string }
+			Data     map[string]string
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &config))
+		if config.Kind != "ConfigMap" {
+			continue
+		}
+		require.Equal(t, "1", config.Metadata.Labels["grafana_dashboard"])
+		for name, got := range config.Data {
+			want, err := os.ReadFile(filepath.Join(folder, "..", "grafana", "dashboards", name))
+			require.NoError(t, err)
+			require.JSONEq(t, string(want), got)
+			found++
+		}
+	}
+	require.Equal(t, 2, found)
 }
 
 // Each value of the chart is in the schema, and each in the schema has a default.

@@ -18,6 +18,8 @@ type Limiter struct {
 	now     func() time.Time
 	table   atomic.Pointer[Table]
 	refused *refusals
+	// forgetSeries is set by ForgetWith; nil: nothing is to be forgotten.
+	forgetSeries atomic.Pointer[func(of func(tenant string) bool)]
 
 	mu       sync.RWMutex
 	accounts map[string]*account
@@ -39,7 +41,16 @@ func NewLimiter(now func() time.Time, reg prometheus.Registerer) *Limiter {
 }
 
 // Set replaces all limits. What tenants have used stays.
-func (l *Limiter) Set(t *Table) { l.table.Store(t) }
+func (l *Limiter) Set(t *Table) {
+	before := l.table.Swap(t)
+	if forget := l.forgetSeries.Load(); forget != nil && before != nil {
+		(*forget)(func(name string) bool { return before.Of(name).ofLabelValues() != t.Of(name).ofLabelValues() })
+	}
+}
+
+// ForgetWith sets what makes the store forget which series the labels of some tenants' samples led to: Set calls it, because those labels may lead to
+// another series.
+func (l *Limiter) ForgetWith(forget func(of func(tenant string) bool)) { l.forgetSeries.Store(&forget) }
 
 // Of returns the limits of a tenant.
 func (l *Limiter) Of(name string) Limits {
@@ -185,6 +196,13 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 func (l *Limiter) Refused(name, limit string, n int) {
 	if l != nil {
 		l.refused.count(name, limit, n)
+	}
+}
+
+// Truncated counts a label value of a tenant that was truncated.
+func (l *Limiter) Truncated(name string) {
+	if l != nil {
+		l.refused.truncated.WithLabelValues(l.refused.label(name)).Inc()
 	}
 }
 

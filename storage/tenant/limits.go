@@ -15,6 +15,8 @@ type Limits struct {
 	ExemplarsPerSecond int64
 	// Labels bounds the labels of a series, LabelNameBytes and LabelValueBytes the length of each. 0: as the process has it.
 	Labels, LabelNameBytes, LabelValueBytes int64
+	// LongLabelValues is what happens to series with a longer label value.
+	LongLabelValues LongLabelValues
 	// RequestBytes bounds the body of a request that brings samples, before and after it is decompressed.
 	RequestBytes int64
 
@@ -30,11 +32,32 @@ type Limits struct {
 	Queries, QueriesWaiting int64
 }
 
+// LongLabelValues is what happens to a series with a label value that is longer than the limit.
+type LongLabelValues int64
+
+// longLabelValues are how LongLabelValues are written, from RejectLongLabelValues on.
+var longLabelValues = []string{"reject", "truncate"}
+
+// Values of LongLabelValues.
+const (
+	// LongLabelValuesDefault truncates resource attributes of OTLP, and rejects other series.
+	LongLabelValuesDefault LongLabelValues = iota
+	// RejectLongLabelValues rejects the series.
+	RejectLongLabelValues
+	// TruncateLongLabelValues shortens the value, and adds a hash of the whole value.
+	TruncateLongLabelValues
+)
+
 // burstSeconds is how many seconds' worth of samples, or exemplars, may come at once where no burst is set.
 const burstSeconds = 10
 
 // leastBurst is the least of a burst that isn't set: Prometheus sends 2,000 samples in a request.
 const leastBurst = 2000
+
+// ofLabelValues are the limits on which it depends as which series samples with a long label value are stored.
+func (l Limits) ofLabelValues() [2]int64 {
+	return [2]int64{l.LabelValueBytes, int64(l.LongLabelValues)}
+}
 
 // burst returns how many samples may come at once.
 func (l *Limits) burst() int64 {
@@ -78,6 +101,7 @@ const (
 	unitNumber unit = iota
 	unitBytes
 	unitDuration
+	unitWord
 )
 
 // Greatest values that can be stored, or kept in memory.
@@ -100,6 +124,7 @@ const (
 	KeyLabels             = "labels"
 	KeyLabelNameBytes     = "label_name_bytes"
 	KeyLabelValueBytes    = "label_value_bytes"
+	KeyLongLabelValues    = "long_label_values"
 	KeyRequestBytes       = "request_bytes"
 	KeyQueryRange         = "query_range"
 	KeyQuerySeries        = "query_series"
@@ -119,6 +144,7 @@ var keys = []key{
 	{KeyLabels, unitNumber, MaxLabels, func(l *Limits) *int64 { return &l.Labels }},
 	{KeyLabelNameBytes, unitNumber, MaxLabelBytes, func(l *Limits) *int64 { return &l.LabelNameBytes }},
 	{KeyLabelValueBytes, unitNumber, MaxLabelBytes, func(l *Limits) *int64 { return &l.LabelValueBytes }},
+	{KeyLongLabelValues, unitWord, 0, func(l *Limits) *int64 { return (*int64)(&l.LongLabelValues) }},
 	{KeyRequestBytes, unitBytes, 0, func(l *Limits) *int64 { return &l.RequestBytes }},
 	{KeyQueryRange, unitDuration, 0, func(l *Limits) *int64 { return (*int64)(&l.QueryRange) }},
 	{KeyQuerySeries, unitNumber, 0, func(l *Limits) *int64 { return &l.QuerySeries }},
@@ -128,12 +154,12 @@ var keys = []key{
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }
 
-// ByKey returns the limits that are set by their names in files: numbers, bytes, and seconds.
+// ByKey returns the limits on amounts that are set by their names in files: numbers, bytes, and seconds.
 func (l Limits) ByKey() map[string]float64 {
 	out := map[string]float64{}
 	for _, k := range keys {
 		switch v := *k.at(&l); {
-		case v == 0:
+		case v == 0, k.unit == unitWord:
 		case k.unit == unitDuration:
 			out[k.name] = time.Duration(v).Seconds()
 		default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,6 +135,12 @@ func (k *key) parse(n *yaml.Node) (v int64, err error) {
 		return 0, errors.New("must be a single value")
 	}
 	switch k.unit {
+	case unitWord:
+		at := slices.Index(longLabelValues, n.Value)
+		if at < 0 {
+			return 0, fmt.Errorf("%q must be one of %s", n.Value, strings.Join(longLabelValues, ", "))
+		}
+		return int64(at) + int64(RejectLongLabelValues), nil
 	case unitDuration:
 		d, err := model.ParseDuration(n.Value)
 		if err != nil {

@@ -14,9 +14,10 @@ const (
 	otherTenants = "other tenants"
 )
 
-// refusals counts refusals, by tenant and limit.
+// refusals counts refusals, by tenant and limit, and label values that were truncated rather than refused, by tenant.
 type refusals struct {
-	counts *prometheus.CounterVec
+	counts    *prometheus.CounterVec
+	truncated *prometheus.CounterVec
 
 	mu    sync.Mutex
 	named map[string]bool
@@ -30,18 +31,28 @@ func newRefusals(reg prometheus.Registerer) *refusals {
 			Help: "Samples, series, requests and queries rejected because of a tenant limit, by the name of the limit in --limits.file. " +
 				"Every attempt counts. A request rejected unread by a rate limit counts as 1 sample.",
 		}, []string{"tenant", "limit"}),
+		truncated: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "cassia_tenant_label_values_truncated_total",
+			Help: "Label values that were longer than the tenant's limit and were truncated. A series counts when it enters the head, " +
+				"an OTLP resource attribute in every request. The log names the labels.",
+		}, []string{"tenant"}),
 	}
 }
 
 func (r *refusals) count(name, limit string, n int) {
+	r.counts.WithLabelValues(r.label(name), limit).Add(float64(n))
+}
+
+// label returns by what name the metrics count a tenant.
+func (r *refusals) label(name string) string {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case r.named[name]:
 	case len(r.named) < maxCounted:
 		r.named[name] = true
 	default:
-		name = otherTenants
+		return otherTenants
 	}
-	r.mu.Unlock()
-	r.counts.WithLabelValues(name, limit).Add(float64(n))
+	return name
 }

@@ -40,6 +40,10 @@ type Config struct {
 	Auth     *auth.Guard
 	// ExternalURL is how others reach this process; Validate fills it where no flag did.
 	ExternalURL *url.URL
+	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end. Validate sets it.
+	RoutePrefix string
+	// AllowedHosts are further names of this process, where *.example.org stands for every name below example.org.
+	AllowedHosts []string
 	// CORSOrigin matches the origins whose pages may read answers of the API; Validate sets it.
 	CORSOrigin *regexp.Regexp
 
@@ -81,12 +85,12 @@ type Config struct {
 
 	Log promslog.Config
 
-	externalURL, corsOrigin, slot, settle, timeout, lookback, slower string
-	retention                                                        retentionText
-	cmd                                                              *kingpin.CmdClause
-	features                                                         []string
-	set                                                              setByUser
-	locks                                                            webAuth
+	externalURL, routePrefix, corsOrigin, slot, settle, timeout, lookback, slower string
+	retention                                                                     retentionText
+	cmd                                                                           *kingpin.CmdClause
+	features                                                                      []string
+	set                                                                           setByUser
+	locks                                                                         webAuth
 }
 
 // setByUser are the flags of parts of the memory that the command line sets.
@@ -108,7 +112,13 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 		"incoming series. Reloaded on SIGHUP and POST /-/reload.").StringVar(&c.RelabelFile)
 	cmd.Flag("tenants.federation", "Allow queries over more than one tenant, named as a|b.").BoolVar(&c.Federation)
 	cmd.Flag("web.enable-lifecycle", "Enable POST /-/reload, which reloads configuration files as SIGHUP does.").BoolVar(&c.Lifecycle)
-	cmd.Flag("web.external-url", "URL under which Cassia is reachable from outside. Default: the host name with the port of the first listen address.").StringVar(&c.externalURL)
+	cmd.Flag("web.external-url", "URL under which Cassia is reachable from outside, such as https://example.org/cassia, or only its path, /cassia. Links in alerts "+
+		"start with it. Default: the host name with the port of the first listen address.").StringVar(&c.externalURL)
+	cmd.Flag("web.route-prefix", "Path prefix of all requests that this process serves. Set it to / if a proxy removes the path of --web.external-url. "+
+		"Default: the path of --web.external-url.").StringVar(&c.routePrefix)
+	cmd.Flag("web.allowed-host", "Host name by which clients without a login may reach Cassia through a proxy on the same machine or in the same pod, such as "+
+		"cassia.monitoring.svc, or *.example.org for all names below example.org. Always accepted: IP addresses, localhost, names without a dot, "+
+		"the machine's name, and the name in --web.external-url. Repeatable.").StringsVar(&c.AllowedHosts)
 	cmd.Flag("web.cors.origin", "CORS: regular expression, matched in full, for origins whose pages may read responses of the query API, such as "+
 		"https?://grafana\\.example\\.org. Credentials are never allowed, and other origins can't make changes.").
 		Default(".*").StringVar(&c.corsOrigin)

@@ -56,7 +56,8 @@ func TestDefaults(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:0", "--web.listen-address=localhost:2",
-		"--web.external-url=https://cassia.example.org/", "--web.enable-admin-api",
+		"--web.external-url=https://cassia.example.org/", "--web.allowed-host=Cassia.monitoring.svc", "--web.allowed-host=*.example.org",
+		"--web.enable-admin-api",
 		"--storage.slot=1d", "--storage.settle=0s", "--retention.raw=0", "--storage.head-bytes=123456789", "--storage.cache-bytes=1GiB",
 		"--query.max-bytes=512MB", "--query.lookback-delta=1h30m",
 		"--enable-feature=promql-experimental-functions,promql-per-step-stats, promql-delayed-name-removal",
@@ -64,6 +65,7 @@ func TestValues(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, c.Public())
 	require.Equal(t, "https://cassia.example.org", c.ExternalURL.String())
+	require.Subset(t, c.Hosts(), []string{"localhost", "Cassia.monitoring.svc", "*.example.org"})
 	require.True(t, c.AdminAPI)
 	require.Equal(t, 24*time.Hour, c.Slot)
 	require.False(t, c.AnySettings)
@@ -78,6 +80,29 @@ func TestValues(t *testing.T) {
 	require.True(t, f.Parser.EnableExperimentalFunctions && f.Parser.EnableExtendedRangeSelectors && f.Parser.EnableBinopFillModifiers)
 }
 
+// The external URL's path is the default of the route prefix, as in Prometheus.
+func TestRoutePrefix(t *testing.T) {
+	for _, c := range []struct{ external, prefix, wantURL, want string }{
+		{"https://example.org", "", "https://example.org", ""},
+		{"https://example.org/", "/", "https://example.org", ""},
+		{"https://example.org/cassia", "", "https://example.org/cassia", "/cassia"},
+		{"https://example.org/a/b/", "", "https://example.org/a/b", "/a/b"},
+		{"https://example.org/cassia", "/", "https://example.org/cassia", ""},
+		{"https://example.org/cassia/", "inner/", "https://example.org/cassia", "/inner"},
+		{"https://example.org", "/inner/c", "https://example.org", "/inner/c"},
+		{"https://example.org/caf%C3%A9", "", "https://example.org/caf%C3%A9", "/café"},
+	} {
+		parsed, err := parse(t, "--web.external-url="+c.external, "--web.route-prefix="+c.prefix)
+		require.NoError(t, err)
+		require.Equal(t, c.wantURL, parsed.ExternalURL.String(), c)
+		require.Equal(t, c.want, parsed.RoutePrefix, c)
+	}
+	parsed, err := parse(t, "--web.external-url=/cassia/", "--web.listen-address=:80")
+	require.NoError(t, err)
+	require.Regexp(t, "^http://[^/]+:80/cassia$", parsed.ExternalURL.String(), "only a path")
+	require.Equal(t, "/cassia", parsed.RoutePrefix)
+}
+
 func TestBadValues(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "web.yml")
 	require.NoError(t, os.WriteFile(broken, []byte("tls_server_config: [1, 2]\n"), 0o600))
@@ -88,7 +113,15 @@ func TestBadValues(t *testing.T) {
 		"--web.config.file=/no/such/file":        "no such file",
 		"--web.config.file=" + broken:            "cannot",
 		"--web.external-url=cassia":              "must be a URL such as https://cassia.example.org",
-		"--web.external-url=https://x/y":         "must have no path, because Cassia is served at the root",
+		"--web.external-url=https://x/y?z=1":     "must be a URL such as https://cassia.example.org, or a path",
+		"--web.external-url=https://x/y/../z":    "the path must be plain",
+		"--web.external-url=/a//b":               "the path must be plain",
+		"--web.route-prefix=/a?b":                "must be a plain path, such as /cassia",
+		"--web.route-prefix=..":                  "must be a plain path",
+		"--web.allowed-host=https://x.org":       "must be a host name such as cassia.example.org, or *.example.org",
+		"--web.allowed-host=x.org:9201":          "without a scheme and a port",
+		"--web.allowed-host=*":                   "must be a host name",
+		"--web.allowed-host=*.":                  "must be a host name",
 		"--web.cors.origin=(":                    "must be a regular expression",
 		"--storage.engine=scylla":                "unknown engine; must be pebble or cassandra",
 		"--target=compact":                       "must be all, write, read or downsample",

@@ -4,9 +4,11 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
@@ -49,10 +51,13 @@ func (c *Config) checkWeb() error {
 	if c.CORSOrigin, err = regexp.Compile("^(?s:" + c.corsOrigin + ")$"); err != nil {
 		return flagError("web.cors.origin", c.corsOrigin, "must be a regular expression such as https?://grafana\\.example\\.org")
 	}
+	if err := c.checkAllowedHosts(); err != nil {
+		return err
+	}
 	return c.checkExternalURL()
 }
 
-// Hosts are the names of this process beside that in ExternalURL: the machine's, and those it listens on.
+// Hosts are the names of this process beside that in ExternalURL: the machine's, those it listens on, and those that are allowed.
 func (c *Config) Hosts() (out []string) {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
@@ -62,32 +67,59 @@ func (c *Config) Hosts() (out []string) {
 			out = append(out, host)
 		}
 	}
-	return out
+	return append(out, c.AllowedHosts...)
 }
 
+// hostPattern is a host name, or *. before one.
+var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
+
+func (c *Config) checkAllowedHosts() error {
+	for _, host := range c.AllowedHosts {
+		if !hostPattern.MatchString(host) {
+			return flagError("web.allowed-host", host, "must be a host name such as cassia.example.org, or *.example.org, without a scheme and a port")
+		}
+	}
+	return nil
+}
+
+// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag sets it.
 func (c *Config) checkExternalURL() error {
-	if c.externalURL == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	_, port, err := net.SplitHostPort(c.ListenAddresses[0])
+	if err != nil {
+		return err
+	}
+	u := &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	if strings.HasPrefix(c.externalURL, "/") {
+		u.Path = c.externalURL
+	} else if c.externalURL != "" {
+		u, err = url.Parse(c.externalURL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org, or a path such as /cassia")
 		}
-		_, port, err := net.SplitHostPort(c.ListenAddresses[0])
-		if err != nil {
-			return err
-		}
-		c.ExternalURL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if !isPrefix(u.Path) {
+		return flagError("web.external-url", c.externalURL, "the path must be plain, such as /cassia")
+	}
+	u.RawPath = ""
+	c.ExternalURL, c.RoutePrefix = u, u.Path
+	if c.routePrefix == "" {
 		return nil
 	}
-	u, err := url.Parse(c.externalURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org")
+	c.RoutePrefix = strings.TrimRight("/"+strings.Trim(c.routePrefix, "/"), "/")
+	if !isPrefix(c.RoutePrefix) {
+		return flagError("web.route-prefix", c.routePrefix, "must be a plain path, such as /cassia")
 	}
-	if strings.Trim(u.Path, "/") != "" {
-		return flagError("web.external-url", c.externalURL, "must have no path, because Cassia is served at the root")
-	}
-	u.Path = ""
-	c.ExternalURL = u
 	return nil
+}
+
+// isPrefix reports whether a path is empty, or one that clients send as it is written.
+func isPrefix(s string) bool {
+	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func (c *Config) checkStorage() error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -294,8 +295,9 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// marking notes at the connections which requests they have under way. It needs the exchanges of pace.handler.
-func marking(next http.Handler) http.Handler {
+// marking notes at the connections which requests they have under way. It needs the exchanges of pace.handler. prefix is
+// Options.RoutePrefix.
+func marking(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
 		if !ok {
@@ -305,7 +307,7 @@ func marking(next http.Handler) http.Handler {
 		e := ExchangeOf(r)
 		c.begin(e)
 		defer c.end(e)
-		if !isVital(r.URL.Path) && !c.promote(r.Context()) {
+		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.promote(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))

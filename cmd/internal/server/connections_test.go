@@ -23,7 +23,7 @@ import (
 func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer(h, usualPace(), quiet)
+		s := newServer("", h, usualPace(), quiet)
 		l := limitConnections(p, limit, limit/8, noMetrics().evicted, quiet)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
@@ -149,7 +149,7 @@ func TestAllConnectionsCompute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release = make(chan struct{})
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer(h, usualPace(), quiet)
+		s := newServer("", h, usualPace(), quiet)
 		l := limitConnections(p, 8, 2, noMetrics().evicted, quiet)
 		go func() { _ = s.Serve(l) }()
 		get := func(path string) string {

@@ -26,9 +26,12 @@ type Options struct {
 	NotFound http.HandlerFunc
 	// Auth identifies the users who send requests; nil: everybody may do everything, and names the tenant.
 	Auth Authenticator
-	// ExternalURL is a URL by which browsers reach this server beside its address, and Hosts are its further names; both optional.
+	// ExternalURL is a URL by which browsers reach this server beside its address, and Hosts are its further names, where
+	// *.example.org stands for every name below example.org; both optional.
 	ExternalURL *url.URL
 	Hosts       []string
+	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end.
+	RoutePrefix string
 	// AuthRequired is set if every request must be authenticated, by Auth or by TLS.
 	AuthRequired bool
 	// Federation lets requests that read name several tenants, as a|b.
@@ -56,7 +59,7 @@ func NewHandler(o Options) http.Handler {
 		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
-	return recovering(o.HTTP, o.Logger, decoded(h.elsewhere(h.mux())))
+	return recovering(o.HTTP, o.Logger, decoded(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
 }
 
 type handler struct {

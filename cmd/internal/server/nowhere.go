@@ -5,11 +5,12 @@ import "net/http"
 // elsewhere leads requests whose path is in no row of the table to NotFound. Those whose method is the wrong one are
 // answered by the table, as ever: a row for all other paths would take them, too.
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
-	if h.NotFound == nil {
-		return mux
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if known, pattern := mux.Handler(r); pattern == "" {
+		known, pattern := mux.Handler(r)
+		if h.underPath() && redirected(w, r, known) {
+			return
+		}
+		if h.NotFound != nil && pattern == "" {
 			told := verdict{header: http.Header{}, code: http.StatusOK}
 			known.ServeHTTP(&told, r) // It looks at nothing but the method, and writes a line.
 			if told.code == http.StatusNotFound {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ type origins struct {
 	foreign *http.CrossOriginProtection
 	// hosts are the names of this server, beside addresses, localhost and names without a dot.
 	hosts map[string]bool
+	// domains are those whose names are all this server's, as .example.org.
+	domains []string
 	// authRequired is set if every request must be authenticated.
 	authRequired bool
 }
@@ -29,7 +32,11 @@ func newOrigins(external *url.URL, hosts []string, authRequired bool) origins {
 		}
 	}
 	for _, host := range hosts {
-		o.hosts[hostName(host)] = true
+		if domain, ok := strings.CutPrefix(host, "*"); ok {
+			o.domains = append(o.domains, hostName(domain))
+		} else {
+			o.hosts[hostName(host)] = true
+		}
 	}
 	return o
 }
@@ -53,7 +60,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
-		return fmt.Errorf("%w: %q is not a name of this server; use its address, or set --web.external-url", ErrForbidden, shortened(r.Host))
+		return fmt.Errorf("%w: %q is not a name of this server; use its address, or add the name with --web.allowed-host", ErrForbidden, shortened(r.Host))
 	}
 	return nil
 }
@@ -64,7 +71,8 @@ func (o *origins) isUnforgeable(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || o.hosts[name]
+	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || o.hosts[name] ||
+		slices.ContainsFunc(o.domains, func(domain string) bool { return strings.HasSuffix(name, domain) })
 }
 
 // hostName is the name of host or host:port, as it is compared.

@@ -35,7 +35,7 @@ func withNames(t *testing.T) Options {
 	var err error
 	o.ExternalURL, err = url.Parse("https://cassia.example.org")
 	require.NoError(t, err)
-	o.Hosts = []string{"machine.example.net"}
+	o.Hosts = []string{"machine.example.net", "Cassia.monitoring.svc.", "*.apps.example.com"}
 	return o
 }
 
@@ -100,7 +100,12 @@ func TestNamesOfOthers(t *testing.T) {
 		{"", loopback, nil, 200},
 		{"cassia.example.org", loopback, nil, 200},
 		{"Machine.example.net:9201", loopback, nil, 200},
-		{"cassia.monitoring.svc:9201", reached, nil, 200},
+		{"cassia.other.svc:9201", reached, nil, 200},
+		{"cassia.monitoring.svc:9201", loopback, []string{"Origin", "http://cassia.monitoring.svc:9201"}, 200},
+		{"cassia.other.svc:9201", loopback, []string{"Origin", "http://cassia.other.svc:9201"}, 403},
+		{"a.b.Apps.example.com", loopback, []string{"Origin", "http://a.b.Apps.example.com"}, 200},
+		{"apps.example.com", loopback, []string{"Origin", "http://apps.example.com"}, 403},
+		{"evil-apps.example.com", loopback, []string{"Origin", "http://evil-apps.example.com"}, 403},
 		{"evil.example:9201", reached, []string{"Origin", "http://evil.example:9201"}, 403},
 		{"machine.example.net:9201", reached, []string{"Origin", "http://machine.example.net:9201"}, 200},
 	} {
@@ -108,6 +113,8 @@ func TestNamesOfOthers(t *testing.T) {
 	}
 	require.Equal(t, 403, askFrom(h, http.MethodGet, "/metrics", "evil.example", loopback), "what is read, too")
 	require.Equal(t, 200, askFrom(h, http.MethodGet, "/-/healthy", "evil.example", loopback))
+	require.Equal(t, 200, askFrom(h, http.MethodGet, "/metrics", "cassia.monitoring.svc:9201", loopback), "through a sidecar")
+	require.Equal(t, 200, askFrom(h, http.MethodGet, "/api/v1/labels", "cassia.apps.example.com", loopback), "through a proxy")
 	o = withNames(t)
 	o.AuthRequired = true
 	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback), "nobody comes in by a name alone")
@@ -126,5 +133,5 @@ func TestNamesOfOthersOverAConnection(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusForbidden, answer.StatusCode)
-	require.Contains(t, string(text), "--web.external-url")
+	require.Contains(t, string(text), "--web.allowed-host")
 }

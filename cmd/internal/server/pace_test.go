@@ -44,7 +44,7 @@ func (p *pipes) dial() net.Conn {
 func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer(h, usualPace(), quiet)
+		s := newServer("", h, usualPace(), quiet)
 		go func() { _ = s.Serve(limitConnections(p, maxConnections, spareConnections, noMetrics().evicted, quiet)) }()
 		defer func() { require.NoError(t, s.Close()) }()
 		do(t, p)
@@ -202,7 +202,7 @@ func TestHTTP2AtAPace(t *testing.T) {
 	read := make(chan error, 1)
 	s := httptest.NewUnstartedServer(nil)
 	s.EnableHTTP2 = true
-	s.Config = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Config = newServer("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dribble" {
 			_, err := io.ReadAll(r.Body)
 			read <- err

@@ -40,9 +40,9 @@ type Server struct {
 	log       *slog.Logger
 }
 
-// Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. The
-// error has the remedy.
-func Listen(addresses []string, webConfig string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
+// Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. prefix is the handler's
+// Options.RoutePrefix. The error has the remedy.
+func Listen(addresses []string, webConfig, prefix string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
 	s := &Server{webConfig: webConfig, log: log}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
@@ -52,14 +52,14 @@ func Listen(addresses []string, webConfig string, h http.Handler, m *Metrics, lo
 		}
 		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections, spareConnections, m.evicted, log))
 		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
-		s.servers = append(s.servers, newServer(h, usualPace(), log))
+		s.servers = append(s.servers, newServer(prefix, h, usualPace(), log))
 	}
 	return s, nil
 }
 
-func newServer(h http.Handler, p pace, log *slog.Logger) *http.Server {
+func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: p.handler(marking(h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
+		Handler: p.handler(marking(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,

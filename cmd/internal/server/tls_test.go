@@ -88,7 +88,7 @@ func secureServer(t *testing.T, servers, clients authority, clientAuth string, h
 	}
 	file := filepath.Join(dir, "web.yml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	s, err := Listen([]string{"127.0.0.1:0"}, file, h, noMetrics(), quiet)
+	s, err := Listen([]string{"127.0.0.1:0"}, file, "", h, noMetrics(), quiet)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)

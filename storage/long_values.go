@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// A label value that is too long is truncated to this form if the tenant's limits say so. The hash is the first 64 bits of the
+// SHA-256 of the whole value:
+//
+//	+--------------------+------------------------+
+//	| start of the value | (hash:89abcdef01234567) |
+//	+--------------------+------------------------+
+const (
+	hashForm  = "(hash:%x)"
+	hashBytes = 8
+	hashText  = len("(hash:)") + 2*hashBytes
+)
+
+// maxNamedTruncations bounds the labels whose truncation is logged.
+const maxNamedTruncations = 1000
+
+// TruncateValue returns a label value of at most limit bytes: v, or its start with a hash of all of it, so that values that differ still
+// do. A value that isn't valid UTF-8 stays, and so does every value if the limit has no room for a hash.
+func TruncateValue(v string, limit int) string {
+	if len(v) <= limit || limit < 2*hashText || !utf8.ValidString(v) {
+		return v
+	}
+	end := limit - hashText
+	for !utf8.RuneStart(v[end]) {
+		end--
+	}
+	sum := sha256.Sum256([]byte(v))
+	return v[:end] + fmt.Sprintf(hashForm, sum[:hashBytes])
+}
+
+// truncateValues returns labels whose values are truncated, if the bounds say so. A metric's name isn't. note is called for each value; nil: it isn't.
+func truncateValues(ls labels.Labels, most labelBounds, note func(label string)) labels.Labels {
+	if !most.truncates {
+		return ls
+	}
+	long := false
+	ls.Range(func(l labels.Label) { long = long || len(l.Value) > most.value && l.Name != labels.MetricName })
+	if !long {
+		return ls
+	}
+	if _, twice := ls.HasDuplicateLabelNames(); twice {
+		return ls // They can't name a series anyway.
+	}
+	b := labels.NewBuilder(ls)
+	ls.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			return
+		}
+		if v := TruncateValue(l.Value, most.value); v != l.Value {
+			b.Set(l.Name, v)
+			if note != nil {
+				note(l.Name)
+			}
+		}
+	})
+	return b.Labels()
+}
+
+// truncated returns the labels of a series as the tenant's limits want them stored, and counts what it truncates.
+func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) labels.Labels {
+	return truncateValues(ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) })
+}
+
+// TruncateAttribute returns the value of an attribute as a label's value of the tenant may be, and counts it if that is truncated. Attributes describe
+// a whole process, whose samples would be rejected with them: they are truncated unless the tenant's limits reject long values.
+func (s *Store) TruncateAttribute(name, attribute, value string) string {
+	if s.opts.Limiter.Of(name).LongLabelValues == tenant.RejectLongLabelValues {
+		return value
+	}
+	limit := s.opts.labelBounds(name).value
+	v := TruncateValue(value, limit)
+	if v != value {
+		s.noteTruncated(name, attribute, "", limit)
+	}
+	return v
+}
+
+// truncations are the labels whose truncation was logged, by tenant and label.
+type truncations struct {
+	mu    sync.Mutex
+	named map[[2]string]bool
+}
+
+// isNew reports whether a truncation wasn't seen before, and is one of the first.
+func (t *truncations) isNew(name, label string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := [2]string{name, label}
+	if t.named[key] || len(t.named) >= maxNamedTruncations {
+		return false
+	}
+	if t.named == nil {
+		t.named = map[[2]string]bool{}
+	}
+	t.named[key] = true
+	return true
+}
+
+// noteTruncated counts a truncated value, and logs each label once. metric is "" for an attribute.
+func (s *Store) noteTruncated(name, label, metric string, limit int) {
+	s.opts.Limiter.Truncated(name)
+	if s.truncations.isNew(name, label) {
+		s.opts.Logger.Warn("a label value is too long and was truncated; to keep longer values, raise label_value_bytes in --limits.file. "+
+			"Later values of this label are truncated without a log line", "tenant", name, "label", shortName(label), "metric", shortName(metric), "bytes", limit)
+	}
+}
+
+// shortName is a name as the log shows it.
+func shortName(s string) string { return s[:min(len(s), 128)] }

@@ -1,0 +1,40 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTruncateValue(t *testing.T) {
+	const limit = 100
+	long := strings.Repeat("a", limit)
+	require.Equal(t, long, TruncateValue(long, limit))
+	require.Equal(t, strings.Repeat("a", limit-23)+"(hash:d89d25f6b6989ae4)", TruncateValue(long+"b", limit))
+	require.NotEqual(t, TruncateValue(long+"b", limit), TruncateValue(long+"c", limit), "only their ends differ")
+	for n := range 8 { // The limit is in the middle of a rune.
+		v := TruncateValue(strings.Repeat("x", n)+strings.Repeat("€", limit), limit)
+		require.True(t, utf8.ValidString(v), v)
+		require.LessOrEqual(t, len(v), limit)
+		require.Greater(t, len(v), limit-4)
+	}
+	require.Equal(t, long+"\xff", TruncateValue(long+"\xff", limit), "it isn't UTF-8, and rejected for that")
+	require.Equal(t, long, TruncateValue(long, 10), "there is no room for a hash")
+}
+
+func TestTruncateValues(t *testing.T) {
+	most := labelBounds{labels: 3, name: 10, value: 50, truncates: true}
+	long := strings.Repeat("v", 60)
+	var noted []string
+	ls := labels.FromStrings(labels.MetricName, long, "a", long, "b", "short", "c", long)
+	got := truncateValues(ls, most, func(label string) { noted = append(noted, label) })
+	require.Equal(t, []string{"a", "c"}, noted)
+	require.Equal(t, long, got.Get(labels.MetricName), "names of metrics stay")
+	require.Equal(t, TruncateValue(long, 50), got.Get("a"))
+	require.Equal(t, "short", got.Get("b"))
+	most.truncates = false
+	require.Equal(t, ls, truncateValues(ls, most, nil))
+}
