@@ -8,14 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // SurveyedWindow is a window of a tenant, as an operator looks at it.
 type SurveyedWindow struct {
 	storage.WindowInfo
-	// Slots is how many slots of it are sealed, of Of; Seals is how often, counted once a partition, and Again how many of
-	// those sealed a slot that was sealed before: what came late.
-	Slots, Of, Seals, Again int
+	// Slots is the number of slots that have data, of Of. Seals counts the seals of staged samples per slot and partition. Again is the number of those
+	// that sealed a slot again because samples arrived late; it and Imported, the number of slots that an import wrote to, are known of raw windows only.
+	Slots, Of, Seals, Again, Imported int
 	// Bytes are about what its rows take; -1: the engine can't measure them.
 	Bytes int64
 }
@@ -59,27 +60,34 @@ func Survey(ctx context.Context, v storage.View, tenant string) (list []Surveyed
 	return list, cut, nil
 }
 
-// countSeals counts the marks of a window, but for those of deletes that were applied.
+// countSeals counts the commit records of a window by their reason. Rollup windows have copies of the records, whose reasons say nothing.
 func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, deleted format.Tombstones) error {
 	type sealed struct{ slot, partition int64 }
-	slots, places := map[int64]bool{}, map[sealed]bool{}
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: true}) {
+	slots, imported, places := map[int64]bool{}, map[int64]bool{}, map[sealed]bool{}
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
 		if err != nil {
 			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w", w.Window, w.Tenant, err)
 		}
 		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
 		slots[slot] = true
-		if !deleted.Has(id) {
+	raw := w.Resolution == rollup.Raw
+		if !raw || deleted.Has(id) {
+			continue
+		}
+		switch format.CommitReasonOf(row) {
+		case format.CommitSeal:
 			w.Seals++
 			places[sealed{slot, partition}] = true
 		}
 	}
-	w.Slots, w.Again = len(slots), w.Seals-len(places)
+	w.Slots, w.Again, w.Imported = len(slots), w.Seals-len(places), len(imported)
 	return nil
 }
 
 // bytesOf returns about what a tenant's rows of a window take.
 func bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (total int64, err error) {
+		case format.CommitImport:
+			imported[slot] = true
 	m, ok := engine.As[measurer](v.Engine())
 	if !ok {
 		return -1, nil

@@ -6,9 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
+	"github.com/cassia-db/cassia/storage/chunk"
 
 func TestSurvey(t *testing.T) {
 	r := newRig(t, func(o *storage.Options) {
@@ -53,6 +55,26 @@ func TestSurvey(t *testing.T) {
 
 	usual, longest := r.RetentionOf("ann")
 	require.Equal(t, 10*24*time.Hour, usual.Raw)
+	// An import of days that have nothing isn't late, nor are samples of a slot of it that is sealed for the first time.
+	imported := &chunk.Samples{}
+	for i := range int64(48) {
+		imported.AppendFloat(at.Add(-72*time.Hour).UnixMilli()+i*time.Hour.Milliseconds(), 0, 1)
+	}
+	_, err = r.Import(t.Context(), "ann", []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "up"), Samples: imported}})
+	require.NoError(t, err)
+	r.write("ann", "up", at.Add(-72*time.Hour+time.Minute), 2)
+	require.NoError(t, r.SealAll(t.Context()))
+	list, _, err = Survey(t.Context(), r.View(), "ann")
+	require.NoError(t, err)
+	again, slots = 0, 0
+	for _, w := range list {
+		again += w.Again
+		slots += w.Imported
+		require.True(t, w.Resolution == rollup.Raw || w.Imported == 0)
+	}
+	require.Equal(t, 1, again, "the import isn't late")
+	require.Equal(t, 25, slots)
+
 	require.Equal(t, usual, longest)
 	none, _, err := Survey(t.Context(), r.View(), "bob")
 	require.NoError(t, err)
