@@ -427,7 +427,7 @@ func (t *trim) mark() error {
 		}
 		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
+			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id, format.CommitMaintenance)}); err != nil {
 				return fmt.Errorf("storage: marking slot %d of tenant %q as cleaned: %w", m.slot, t.tenant, err)
 			}
 			if err := t.s.stayListed(t.ctx, t.tenant, into[res].window); err != nil {

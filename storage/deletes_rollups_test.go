@@ -170,7 +170,7 @@ func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	into := ts.destinationsOf(slot)
 	id := newID()
 	for _, res := range rollup.Resolutions {
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", into[res], slot, 0, id)}))
+		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", into[res], slot, 0, id, format.CommitSeal)}))
 	}
 	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, format.MaxTime, equal("job", "api")))
 	ts.vanish(slot, "batch")

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -89,7 +90,7 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 
 	// A seal that comes late to a hidden window is rolled up.
 	late := markAt{ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), 0, "0123456789abcdef"}
-	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, []markAt{late}))
+	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, format.CommitSeal, []markAt{late}))
 	require.Positive(t, ts.askedToExpire(&reads))
 	list, err := listed(ts.Unrolled(t.Context(), -1<<60, 1<<60, func() {}))
 	require.NoError(t, err)

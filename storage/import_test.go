@@ -411,3 +411,19 @@ func TestImportOfOldHistoryInParts(t *testing.T) {
 		require.Equal(t, []float64{30, 150}, []float64{b.First[0], b.Min[0] + 120})
 	}
 }
+
+// TestSamplesOfAnImportedSlotArentLate seals a slot for the first time after an import wrote to it, and then again.
+func TestSamplesOfAnImportedSlotArentLate(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
+	at := ts.now.Add(-48 * time.Hour)
+	var samples chunk.Samples
+	samples.AppendFloat(at.UnixMilli(), 0, 1)
+	_, err := ts.Import(t.Context(), "default", []ImportedSeries{{labels.FromStrings(labels.MetricName, "up"), &samples}})
+	require.NoError(t, err)
+	for i, repaired := range []int{0, 1} {
+		ts.write("default", labels.FromStrings(labels.MetricName, "up"), sample{at.UnixMilli() + int64(i) + 1, 2})
+		stats, err := ts.Seal(t.Context(), Work{Slot: ts.period.SlotOf(at.UnixMilli() + int64(i) + 1)})
+		require.NoError(t, err)
+		require.Equal(t, repaired, stats.Repaired)
+	}
+}

@@ -184,7 +184,7 @@ func (x *windowRoller) mark(m markAt) error {
 		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
 	}
 	for _, res := range list {
-		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
+		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id, format.CommitMaintenance)}); err != nil {
 			return fmt.Errorf("storage: marking slot %d of tenant %q as rolled up: %w", m.slot, x.tenant, err)
 		}
 		if err := x.s.stayListed(x.ctx, x.tenant, into[res].window); err != nil {

@@ -163,14 +163,14 @@ type tenantPass struct {
 	partitions map[int64]int
 	slots      map[int64]*slotSealer
 	roller     *roller
-	// resealed are the slot partitions that were sealed before.
-	resealed map[head.SlotPartition]bool
+	// resealed are the slot partitions that have commit records, late those that have one of a seal: their samples arrived late.
+	resealed, late map[head.SlotPartition]bool
 }
 
 func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool) *tenantPass {
 	t := &tenantPass{
 		sealPass: p, metrics: metrics, cells: map[head.SlotPartition]*sealedWork{}, partitions: map[int64]int{}, slots: map[int64]*slotSealer{},
-		resealed: map[head.SlotPartition]bool{},
+		resealed: map[head.SlotPartition]bool{}, late: map[head.SlotPartition]bool{},
 	}
 	for _, m := range metrics {
 		for _, st := range m.chunks {
@@ -224,7 +224,7 @@ func (t *tenantPass) run() error {
 		return err
 	}
 	for w, samples := range before {
-		if t.resealed[w.at()] && w.stats.Samples > samples {
+		if t.late[w.at()] && w.stats.Samples > samples {
 			w.stats.Repaired++
 		}
 	}
@@ -259,12 +259,16 @@ func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
 		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.roller.tenant), From: at, To: at, KeysOnly: true,
+			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.roller.tenant), From: at, To: at,
 		}) {
 			if err != nil {
 				return err
 			}
-			t.resealed[head.SlotPartition{Slot: slot, Partition: int(row.Clustering[1].Int)}] = true
+			at := head.SlotPartition{Slot: slot, Partition: int(row.Clustering[1].Int)}
+			t.resealed[at] = true
+			if format.CommitReasonOf(row) == format.CommitSeal {
+				t.late[at] = true
+			}
 		}
 	}
 	return nil
@@ -363,7 +367,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 func (t *tenantPass) mark() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.finest(); res-- {
-		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, marks); err != nil {
+		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, format.CommitSeal, marks); err != nil {
 			return err
 		}
 	}
@@ -371,10 +375,10 @@ func (t *tenantPass) mark() error {
 }
 
 // mark writes marks of one day at a resolution.
-func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, marks []markAt) error {
+func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []markAt) error {
 	var all engine.Batch
 	for _, m := range marks {
-		row := s.markRow(tenant, s.destinationsOf(m.slot)[res], m.slot, m.partition, m.id)
+		row := s.markRow(tenant, s.destinationsOf(m.slot)[res], m.slot, m.partition, m.id, reason)
 		all.Table, all.Partition = row.Table, row.Partition
 		all.Mutations = append(all.Mutations, row.Mutations...)
 	}

@@ -34,10 +34,10 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 	return into
 }
 
-func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string) engine.Batch {
+func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string, reason format.CommitReason) engine.Batch {
 	return engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
-		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: []byte{1},
+		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: format.AppendCommitReason(reason),
 	}}}
 }
 

@@ -54,7 +54,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				into := ts.destinationsOf(slot)
 				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
-					row := ts.markRow("default", at, slot, 0, newID())
+					row := ts.markRow("default", at, slot, 0, newID(), format.CommitSeal)
 					w.batches = append(w.batches, row)
 				}
 				w.flush()

@@ -65,10 +65,11 @@ func Parse(text []byte) (*Table, error) {
 	}
 	f, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrBadRules, readable(err))
+		return nil, fmt.Errorf("%w: %s", ErrBadRules, locate(text, err))
 	}
 	t := &Table{tenants: map[string]*Rules{}}
-	if t.everybody, err = newRules(everybody, f.Rules); err != nil {
+	at := positionsOf(text)
+	if t.everybody, err = newRules(everybody, f.Rules, at[everybody]); err != nil {
 		return nil, err
 	}
 	n := len(f.Rules)
@@ -79,7 +80,7 @@ func Parse(text []byte) (*Table, error) {
 		if s == nil {
 			s = &section{}
 		}
-		if t.tenants[name], err = newRules(name, s.Rules); err != nil {
+		if t.tenants[name], err = newRules(name, s.Rules, at[name]); err != nil {
 			return nil, err
 		}
 		n += len(s.Rules)
@@ -200,26 +201,24 @@ func oneLine(c *relabel.Config) string {
 	return "{" + strings.Join(append(parts, "action: "+string(c.Action)), ", ") + "}"
 }
 
-// newRules checks a list of rules.
-func newRules(owner string, configs []*relabel.Config) (*Rules, error) {
+// newRules checks a list of rules; at has their positions in the file.
+func newRules(owner string, configs []*relabel.Config, at []position) (*Rules, error) {
 	r := &Rules{owner: owner, configs: configs}
 	hash := xxhash.New()
 	for i, c := range configs {
-		at := func(err error) error {
-			if owner != everybody {
-				return fmt.Errorf("%w: tenant %s, rule %d: %w", ErrBadRules, owner, i+1, err)
-			}
-			return fmt.Errorf("%w: rule %d: %w", ErrBadRules, i+1, err)
+		p := position{owner: owner, number: i + 1}
+		if i < len(at) {
+			p = at[i]
 		}
 		if c == nil {
-			return nil, at(errors.New("is empty"))
+			return nil, fmt.Errorf("%w: %s: is empty", ErrBadRules, p)
 		}
 		if err := c.Validate(model.UTF8Validation); err != nil {
-			return nil, at(err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrBadRules, p, err)
 		}
 		text, err := yaml.Marshal(c)
 		if err != nil {
-			return nil, at(err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrBadRules, p, err)
 		}
 		r.texts = append(r.texts, oneLine(c))
 		_, _ = hash.Write(text)

@@ -131,7 +131,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("- {source_labels: [__name__], regx: x, action: drop}"), 0o600))
 	code, text := r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusInternalServerError, code)
-	require.Contains(t, text, "line 1: unknown key regx")
+	require.Contains(t, text, "line 1, rule 1: unknown key regx")
 	send1("", "noise5")
 	require.NotContains(t, r.names(t, "default"), "noise5")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

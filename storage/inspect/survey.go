@@ -8,14 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // SurveyedWindow is a window of a tenant, as an operator looks at it.
 type SurveyedWindow struct {
 	storage.WindowInfo
-	// Slots is how many slots of it are sealed, of Of; Seals is how often, counted once a partition, and Again how many of
-	// those sealed a slot that was sealed before: what came late.
-	Slots, Of, Seals, Again int
+	// Slots is the number of slots that have data, of Of. Seals counts the seals of staged samples per slot and partition. Again is the number of those
+	// that sealed a slot again because samples arrived late; it and Imported, the number of slots that an import wrote to, are known of raw windows only.
+	Slots, Of, Seals, Again, Imported int
 	// Bytes are about what its rows take; -1: the engine can't measure them.
 	Bytes int64
 }
@@ -39,7 +40,7 @@ func Survey(ctx context.Context, v storage.View, tenant string) (list []Surveyed
 	if err != nil {
 		return nil, false, err
 	}
-	ofResolution := map[int]int{}
+	ofResolution, of := map[int]int{}, []tableBytes{}
 	for _, k := range slices.Backward(all) {
 		if ofResolution[int(k.Resolution)]++; ofResolution[int(k.Resolution)] > maxSurveyed {
 			cut = true
@@ -50,52 +51,101 @@ func Survey(ctx context.Context, v storage.View, tenant string) (list []Surveyed
 		if err := w.countSeals(ctx, v.Engine(), deleted); err != nil {
 			return nil, false, err
 		}
-		if w.Bytes, err = bytesOf(ctx, v, tenant, k.Window); err != nil {
+		bytes := tableBytes{}
+		known, err := bytes.bytesOf(ctx, v, tenant, k.Window)
+		if err != nil {
 			return nil, false, err
 		}
-		list = append(list, w)
+		if !known {
+			w.Bytes = -1
+		}
+		list, of = append(list, w), append(of, bytes)
+	}
+	if err := setBytes(ctx, v.Engine(), list, of); err != nil {
+		return nil, false, err
 	}
 	slices.Reverse(list)
 	return list, cut, nil
 }
 
-// countSeals counts the marks of a window, but for those of deletes that were applied.
+// countSeals counts the commit records of a window by their reason. Rollup windows have copies of the records, whose reasons say nothing.
 func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, deleted format.Tombstones) error {
+	raw := w.Resolution == rollup.Raw
 	type sealed struct{ slot, partition int64 }
-	slots, places := map[int64]bool{}, map[sealed]bool{}
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: true}) {
+	slots, imported, places := map[int64]bool{}, map[int64]bool{}, map[sealed]bool{}
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
 		if err != nil {
 			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w", w.Window, w.Tenant, err)
 		}
 		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
 		slots[slot] = true
-		if !deleted.Has(id) {
+		if !raw || deleted.Has(id) {
+			continue
+		}
+		switch format.CommitReasonOf(row) {
+		case format.CommitSeal:
 			w.Seals++
 			places[sealed{slot, partition}] = true
+		case format.CommitImport:
+			imported[slot] = true
 		}
 	}
-	w.Slots, w.Again = len(slots), w.Seals-len(places)
+	w.Slots, w.Again, w.Imported = len(slots), w.Seals-len(places), len(imported)
 	return nil
 }
 
-// bytesOf returns about what a tenant's rows of a window take.
-func bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (total int64, err error) {
+// tableBytes are bytes by table.
+type tableBytes map[*engine.Table]uint64
+
+// bytesOf adds about what a tenant's rows of a window take; known is false where the engine can't measure them.
+func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (known bool, err error) {
 	m, ok := engine.As[measurer](v.Engine())
 	if !ok {
-		return -1, nil
+		return false, nil
+	}
+	res := format.ResolutionOf(window)
+	add := func(t *engine.Table, prefix engine.Key) error {
+		n, err := m.Usage(ctx, t, prefix)
+		b[t] += n
+		return err
 	}
 	for class := range v.Classes() {
-		res := format.ResolutionOf(window)
 		for _, t := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
-			n, err := m.Usage(ctx, t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
-			if err != nil {
-				return 0, err
+			if err := add(t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
+				return false, err
 			}
-			total += int64(n)
 		}
 	}
-	n, err := m.Usage(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(format.ResolutionOf(window))), engine.Text(tenant)})
-	return total + int64(n), err
+	return true, add(engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)})
+}
+
+// setBytes sets the bytes of windows from those of their tables. A window is estimated in whole blocks, which it shares with its neighbors, so the sum may be
+// larger than a table: the windows then get shares of it.
+func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of []tableBytes) error {
+	m, ok := engine.As[measurer](eng)
+	if !ok {
+		return nil
+	}
+	sums := tableBytes{}
+	for _, b := range of {
+		for t, n := range b {
+			sums[t] += n
+		}
+	}
+	for t, sum := range sums {
+		if sum == 0 {
+			continue
+		}
+		all, err := m.Usage(ctx, t, nil)
+		if err != nil {
+			return err
+		}
+		share := min(1, float64(all)/float64(sum))
+		for i, b := range of {
+			list[i].Bytes += int64(share * float64(b[t]))
+		}
+	}
+	return nil
 }
 
 // Space returns what an engine's directory takes on the disk, as du counts it, by what it is: the rows of a table, by its name, and what

@@ -19,7 +19,8 @@ func (e *Engine) DiskUsage() uint64 {
 }
 
 // Usage returns about how many bytes the partitions of a table whose keys begin with prefix (nil: all) take in sorted
-// files, overwritten rows that aren't yet compacted away included; memtables and the log aren't.
+// files, overwritten rows that aren't yet compacted away included; memtables and the log aren't. The estimate counts whole blocks, of which a range of few
+// rows, or of none, touches at least one. Where it is small, the rows are read, and count no more than their keys and values.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err
@@ -27,7 +28,11 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 	from := appendPartition(nil, t, prefix)
 	found := make(chan uint64, 1)
 	err = e.run(ctx, "disk usage of "+t.Name, e.release, func() error {
-		n, err := e.db.EstimateDiskUsage(from, afterPrefix(nil, from))
+		to := afterPrefix(nil, from)
+		n, err := e.db.EstimateDiskUsage(from, to)
+		if err == nil && n > 0 && n <= smallUsage {
+			n, err = rowBytes(ctx, e.db, from, to, n)
+		}
 		found <- n
 		return err
 	})
@@ -35,6 +40,22 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 		return 0, err
 	}
 	return <-found, nil
+}
+
+// smallUsage is up to which estimate Usage reads the rows.
+const smallUsage = 256 << 10
+
+// rowBytes returns what the keys and values of a range take, at most some bytes.
+func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64) (bytes uint64, err error) {
+	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return 0, err
+	}
+	for valid := it.First(); valid && bytes < most; valid = it.Next() {
+		value := it.LazyValue()
+		bytes += uint64(len(it.Key()) + value.Len())
+	}
+	return min(bytes, most), it.Close()
 }
 
 // metrics returns Pebble's own metrics, or nil once the engine is closed or has failed.

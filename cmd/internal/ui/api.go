@@ -19,6 +19,7 @@ import (
 //	session  who asks, which tenants they may use, and what this server is
 //	tenants  limits of the tenants that the user may read, and what they use
 //	series   of what a tenant's series are made: ?window=…&metric=…&label=…&limit=…; without a window, those not sealed
+//	metric   whether a metric exists, when it was seen, or which names are similar: ?name=…
 //	churn    how many series its newest windows have, and how many came and went: ?windows=…
 //	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
 //	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant

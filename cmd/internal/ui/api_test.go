@@ -41,6 +41,10 @@ func (f *fakeStore) CountSeries(_ context.Context, q storage.SeriesQuery) (stora
 	return storage.SeriesCounts{Series: 7, Metrics: []storage.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
 }
 
+func (f *fakeStore) LabelValues(context.Context, string, storage.Query) ([]string, error) {
+	return []string{"http_requests_total", "memory_bytes", "memory_total_bytes", "up"}, f.err
+}
+
 func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]storage.Seen, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, metrics))
 	return map[string]storage.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
@@ -86,6 +90,7 @@ func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling
 func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.ResolutionSpace, err error) {
 	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []inspect.SurveyedWindow{
 		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {WindowInfo: storage.WindowInfo{End: time.Now()}, Bytes: 4}, {Bytes: -1},
+		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-99 * time.Hour), Hidden: time.Now().Add(-time.Hour)}, Bytes: 2},
 	}}
 	return space, f.err
 }
@@ -157,7 +162,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	h := withAuth(t, o)
 	code, _ := ask(h, "", "/")
 	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
-	for _, name := range []string{"session", "tenants", "series", "churn", "windows", "work", "health", "relabel"} {
+	for _, name := range []string{"session", "tenants", "series", "metric", "churn", "windows", "work", "health", "relabel"} {
 		code, _ := ask(h, "", Prefix+name)
 		require.Equal(t, http.StatusUnauthorized, code, name)
 	}
@@ -170,7 +175,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.Empty(t, store.asked)
 
 	_, data := ask(h, "ann", Prefix+"windows")
-	require.JSONEq(t, `{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"unrolled":0}],
+	require.JSONEq(t, `{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"imported":0,"unrolled":0}],
 		"cut":false,"kept":{"raw":3600,"5m":0,"1h":0},"longest":{"raw":7200,"5m":0,"1h":0}}`, data)
 	_, data = ask(h, "ops", Prefix+"churn?windows=3", "X-Scope-OrgID", "team-b")
 	require.JSONEq(t, `{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`, data)
@@ -211,7 +216,7 @@ func TestWhoSeesWhat(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	o := testOptions()
 	for path, word := range map[string]string{
-		"series?limit=0": "limit must be a number from 1 to 1000", "series?limit=1001": "limit", "series?window=today": "window must be",
+		"metric": "name must have 1 to 1024 bytes", "series?limit=0": "limit must be a number from 1 to 1000", "series?limit=1001": "limit", "series?window=today": "window must be",
 		"churn?windows=61": "windows must be",
 	} {
 		r := get(t, o, Prefix+path)
@@ -275,10 +280,10 @@ func TestTrialsOfRules(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &answer))
 	require.Equal(t, "2026-01-01T00:00:00Z", answer.Data.Rules.Start.Format(time.RFC3339))
 	require.Equal(t, "team-a", answer.Data.Rules.Refusal)
-	require.Equal(t, retentionTrial{Resolution: "raw", Now: 3600, Then: 86400, DayBytes: 10, BytesNow: 11, Windows: 2, Bytes: 7, BytesAtRest: 7.5}, answer.Data.Retention[0],
+	require.Equal(t, retentionTrial{Resolution: "raw", Now: 3600, Then: 86400, DayBytes: 10, BytesNow: 13, Windows: 2, Bytes: 7, ExpiredWindows: 1, ExpiredBytes: 2, BytesAtRest: 7.5}, answer.Data.Retention[0],
 		"three quarters of the samples are left by the rules")
 	code, text = try(`{"retention":{"raw":0}}`)
 	require.Equal(t, http.StatusOK, code, text)
 	require.Contains(t, text, `"rules":null`)
-	require.Contains(t, text, `"windows":0,"bytes":0,"bytes_at_rest":-1`)
+	require.Contains(t, text, `"windows":0,"bytes":0,"expired_windows":1,"expired_bytes":2,"bytes_at_rest":-1`)
 }

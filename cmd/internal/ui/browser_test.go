@@ -76,6 +76,7 @@ func TestThePageInABrowser(t *testing.T) {
 	require.NoError(t, eng.Close())
 	lacks := start(ctx, t, promrig.Cassia(binary, lacking, address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
+	imports(ctx, t, binary, files, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of the log.
 	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
 	open = start(ctx, t, program)
@@ -135,6 +136,20 @@ func store(ctx context.Context, t *testing.T, url string) {
 	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "default", latencies(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
+}
+
+// imports brings three days of a series into a tenant of its own.
+func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
+	text, now := "# TYPE imported gauge\n", time.Now().Truncate(time.Hour)
+	for at := now.Add(-72 * time.Hour); at.Before(now.Add(-24 * time.Hour)); at = at.Add(time.Minute) {
+		text += fmt.Sprintf("imported{job=\"a\"} 1 %d\n", at.Unix())
+	}
+	file := filepath.Join(dir, "imported.om")
+	require.NoError(t, os.WriteFile(file, []byte(text+"# EOF\n"), 0o600))
+	cmd := exec.CommandContext(ctx, binary, "import", "openmetrics", "--url="+url, "--tenant=imported", file)
+	cmd.Dir = dir // It writes its checkpoint there.
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // requests are eight counters of two jobs, and with gauges as many temperatures.

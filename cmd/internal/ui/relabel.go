@@ -69,9 +69,12 @@ type retentionTrial struct {
 	DayBytes float64 `json:"day_bytes"`
 	// BytesNow are the stored bytes, of windows whose size is known.
 	BytesNow int64 `json:"bytes_now"`
-	// Windows is how many whole windows queries would see no more, and Bytes what they take.
-	Windows int   `json:"windows"`
-	Bytes   int64 `json:"bytes"`
+	// Windows is the number of whole windows that would expire at once, and Bytes their size. ExpiredWindows and ExpiredBytes are those that have expired
+	// already, whose space isn't freed yet.
+	Windows        int   `json:"windows"`
+	Bytes          int64 `json:"bytes"`
+	ExpiredWindows int   `json:"expired_windows"`
+	ExpiredBytes   int64 `json:"expired_bytes"`
 	// BytesAtRest is what the resolution takes once it is as old as Then, at today's rate; -1: it grows for ever.
 	BytesAtRest float64 `json:"bytes_at_rest"`
 }
@@ -166,25 +169,30 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 		if t.Then, given = then[res.String()]; !given {
 			t.Then = t.Now
 		}
-		hidden := time.Time{}
+		hidden, at := time.Time{}, time.Now()
 		if t.Then > 0 {
-			hidden = time.Now().Add(-time.Duration(t.Then * float64(time.Second)))
+			hidden = at.Add(-time.Duration(t.Then * float64(time.Second)))
 			t.BytesAtRest = of.DayBytes * kept * t.Then / (24 * time.Hour).Seconds()
 		} else if of.DayBytes > 0 {
 			t.BytesAtRest = -1
 		}
 		for _, w := range of.Windows {
-			t.count(w, hidden)
+			t.count(w, hidden, at)
 		}
 		list = append(list, t)
 	}
 	return list, nil
 }
 
-// count adds a window; what ends before hidden would be seen no more.
-func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden time.Time) {
+// count adds a window, which would expire at once if it ends before hidden.
+func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden, now time.Time) {
 	bytes := max(0, w.Bytes)
 	t.BytesNow += bytes
+	if !w.Hidden.IsZero() && !w.Hidden.After(now) {
+		t.ExpiredWindows++
+		t.ExpiredBytes += bytes
+		return
+	}
 	if !hidden.IsZero() && !w.End.After(hidden) {
 		t.Windows++
 		t.Bytes += bytes

@@ -43,6 +43,7 @@ type Options struct {
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
+	LabelValues(ctx context.Context, name string, q storage.Query) ([]string, error)
 	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]storage.Seen, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
@@ -78,6 +79,7 @@ func Routes(o Options) []server.Route {
 		row("session", server.Read, false, a.session),
 		row("tenants", server.Read, false, a.tenants),
 		row("series", server.Read, true, a.series),
+		row("metric", server.Read, true, a.metric),
 		row("churn", server.Read, true, a.churn),
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),

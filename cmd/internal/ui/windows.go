@@ -39,10 +39,12 @@ type window struct {
 	Goes   time.Time `json:"goes,omitzero"`
 	// Bytes are about what its rows take; -1: not known.
 	Bytes int64 `json:"bytes"`
-	// Slots are sealed, Of its Slots; Again is how many times a slot of a partition was sealed once more.
-	Slots int `json:"slots"`
-	Of    int `json:"of"`
-	Again int `json:"again"`
+	// Slots is the number of slots that have data, of Of. Of raw windows, Again is how many times a slot of a partition was sealed again because of late
+	// samples, and Imported the number of slots that imports wrote to.
+	Slots    int `json:"slots"`
+	Of       int `json:"of"`
+	Again    int `json:"again"`
+	Imported int `json:"imported"`
 	// Unrolled is how many seals have no rollups yet.
 	Unrolled int `json:"unrolled"`
 }
@@ -66,7 +68,7 @@ func (a *api) windows(r *http.Request) (any, error) {
 	for _, w := range list {
 		out.Windows = append(out.Windows, window{
 			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden, Goes: w.Goes, Bytes: w.Bytes,
-			Slots: w.Slots, Of: w.Of, Again: w.Again, Unrolled: w.Unrolled,
+			Slots: w.Slots, Of: w.Of, Again: w.Again, Imported: w.Imported, Unrolled: w.Unrolled,
 		})
 	}
 	return out, nil

@@ -97,7 +97,7 @@ var rules = []rule{
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",
-		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), format.CommitImport, begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
@@ -213,7 +213,7 @@ var rules = []rule{
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
-		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.resealed[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.late[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
 		"	if err := t.mark(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
 	},
 	{

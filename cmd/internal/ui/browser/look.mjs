@@ -95,7 +95,7 @@ function inspect() {
       const seen = visible(parent, box);
       if (!seen) continue;
       if (seen.cutBy) cut.push(`${name(parent)} by ${seen.cutBy.className}`);
-      if (box.right > innerWidth + 1 && !parent.closest('.scroll, pre, .top nav')) cut.push(`${name(parent)} is outside of the window`);
+      if (box.right > innerWidth + 1 && !parent.closest('.scroll, pre')) cut.push(`${name(parent)} is outside of the window`);
       texts.push({ ...seen, parent });
     }
   }

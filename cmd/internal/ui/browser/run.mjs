@@ -412,6 +412,11 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
     return /-1 ns – 1 ns/.test(seen[0]) || `${seen}`;
   });
   await sound(page, 'a heat map of a native histogram');
+  await page.keyboard.press('+');
+  await eventually('half an hour is seen', () => {
+    const [, from, to] = /from=(20[^&]*)&to=(20[^&]*)/.exec(decodeURIComponent(page.url())) ?? [];
+    return !!to && Math.abs((Date.parse(to) - Date.parse(from)) / 60_000 - 30) < 1;
+  });
   await page.context().close();
 });
 
@@ -460,7 +465,123 @@ step('Relabel shows what rules drop, and tries others', async () => {
   page.allowed.push(/status of 400/);
   await rules.fill('- {regx: a}');
   await page.getByRole('button', { name: 'Test', exact: true }).click();
-  await page.getByText(/unknown key regx/).waitFor();
+  await page.getByText('line 1, rule 1: unknown key regx').waitFor();
+  await rules.fill("- {action: labeldrop, regex: a}\n- action: drop\n  regex: '('");
+  await page.getByRole('button', { name: 'Test', exact: true }).click();
+  await page.getByText(/line 3, rule 2: error parsing regexp: missing closing \)/).waitFor();
+  await page.context().close();
+});
+
+step('Relabel tells windows that would expire from those that have expired', async () => {
+  const page = await open();
+  await page.route('**/api/v1/cassia/relabel', (r) => (r.request().method() === 'POST' ? r.fulfill({ json: { status: 'success', data: {
+    rules: null,
+    retention: [{ resolution: 'raw', now: 86400, then: 43200, day_bytes: 10, bytes_now: 30720, windows: 2, bytes: 20480, expired_windows: 3, expired_bytes: 10240, bytes_at_rest: 5 }],
+  } } }) : r.continue()));
+  await page.goto(base + '/#/relabel');
+  await page.getByRole('button', { name: 'Test', exact: true }).click();
+  await page.locator('tr', { hasText: /^raw.*2 windows, 20\.0 KiB.*3 windows, 10\.0 KiB/ }).waitFor();
+  await sound(page, 'windows that have expired', 0.25);
+  await page.context().close();
+});
+
+step('A metric that does not exist is named, with similar ones; of others it is said when they were seen', async () => {
+  const page = await open();
+  await page.goto(base + '/#/explore?q=rate(http_request_total[5m])');
+  await page.getByText('No metric is named “http_request_total”').waitFor();
+  await sound(page, 'an unknown metric', 0.2);
+  await shot(page, 'explore-unknown');
+  await page.getByRole('button', { name: 'http_requests_total' }).click();
+  await page.locator('.legend tbody tr').nth(7).waitFor();
+  assert.match(decodeURIComponent(page.url()), /q=rate\(http_requests_total\[5m\]\)/);
+  await page.goto(base + '/#/metrics?metric=http_request_total');
+  await page.getByText('No metric is named “http_request_total”').waitFor();
+  await page.getByRole('button', { name: 'http_requests_total', exact: true }).click();
+  await page.locator('h2', { hasText: 'http_requests_total' }).waitFor();
+  await page.goto(base + '/#/explore?q=nothing_is_like_this');
+  await page.getByText('No metric is named “nothing_is_like_this”').waitFor();
+  await counts('nothing is suggested', page.getByText('Did you mean'), (n) => n === 0);
+  await page.goto(base + '/#/explore?q=http_requests_total&q=temperature_celsiu');
+  await page.locator('.legend tbody tr').nth(7).waitFor();
+  await page.getByText('B: No metric is named “temperature_celsiu”').waitFor();
+  await sound(page, 'an unknown metric beside another', 0.2);
+  await page.getByRole('tab', { name: 'Table' }).click();
+  await page.getByText('B: No metric is named “temperature_celsiu”').waitFor();
+  await page.goto(base + '/#/explore?q=http_requests_total{job="nobody"}');
+  await page.getByText('No samples in this range').waitFor();
+  await page.getByText('fewer label matchers').waitFor();
+  await page.route('**/api/v1/cassia/metric?*', (r) => r.fulfill({ json: { status: 'success', data: { name: 'up', found: true, recent: false, first: '2026-11-01T00:00:00Z', last: '2026-11-03T00:00:00Z', similar: [] } } }));
+  await page.goto(base + '/#/explore?q=up{job="nobody"}');
+  await page.getByText('up has no samples after 2026-11-03').waitFor();
+  await page.getByRole('link', { name: 'Show its last day' }).click();
+  await eventually('the range is its last day', () => /from=2026-11-02T00:00:00Z&to=2026-11-03T00:00:00Z/.test(decodeURIComponent(page.url())));
+  await page.context().close();
+});
+
+step('The editor offers what the server accepts', async () => {
+  const page = await open();
+  await page.goto(base + '/');
+  const { data: features } = await (await page.request.get(base + '/api/v1/features')).json();
+  assert.equal(features.promql_functions.mad_over_time, false);
+  const offered = async (text) => {
+    await editor(page).click();
+    await page.keyboard.press('Control+A');
+    await page.keyboard.type(text);
+    const list = page.locator('.cm-tooltip-autocomplete li');
+    await list.first().waitFor();
+    const labels = await list.locator('.cm-completionLabel').allInnerTexts();
+    await page.keyboard.press('Escape');
+    return labels;
+  };
+  for (const [text, accepted, refused] of [
+    ['ma', 'max_over_time', 'mad_over_time'], ['m', 'min_over_time', 'min_of'], ['sort', 'sort_desc', 'sort_by_label'], ['histogram_q', 'histogram_quantile', 'histogram_quantiles'],
+    ['li', 'predict_linear', 'limitk'], ['vector(1) + i', 'ignoring', 'info'], ['vector(1) + o', 'on', 'fill_left'], ['d', 'deriv', 'double_exponential_smoothing'],
+  ]) {
+    const labels = await offered(text);
+    assert.ok(labels.includes(accepted), `${text}: ${accepted} is offered: ${labels}`);
+    assert.ok(!labels.includes(refused), `${text}: ${refused} isn't offered: ${labels}`);
+  }
+  const off = Object.values({ ...features.promql_functions, ...features.promql_operators }).filter((on) => !on).length;
+  assert.ok(off > 5, 'the server refuses some');
+  await page.context().close();
+});
+
+step('Explain names durations by what they measure', async () => {
+  const page = await open();
+  await page.route('**/api/v1/query_range', (r) => r.fulfill({ json: { status: 'success', data: { resultType: 'matrix', result: [], stats: {
+    timings: { execTotalTime: 0.0512, execQueueTime: 0.001, queryPreparationTime: 0.05, innerEvalTime: 0.0002 }, samples: { totalQueryableSamples: 7, peakSamples: 3 },
+    parts: [{ expr: 'sum(rate(a[1h]))', segments: [], series: 3, samples: 7, milliseconds: 48 }],
+  } } } }));
+  await page.goto(base + '/#/explore?tab=explain&q=sum(rate(a[1h]))');
+  await page.locator('.part').waitFor();
+  const facts = await page.locator('.facts div').allInnerTexts();
+  const told = Object.fromEntries(facts.map((f) => f.split('\n').filter(Boolean)));
+  assert.deepEqual({ ...told, Resolution: undefined }, {
+    Resolution: undefined, 'Total time': '51.2 ms', 'Time in queue': '1.0 ms', 'Parts computed by storage': '48.0 ms', 'Finding series': '2.0 ms', 'Query engine': '0.2 ms',
+    'Total samples': '7', 'Peak samples in memory': '3',
+  });
+  await page.context().close();
+});
+
+step('Without the server, nothing is shown as none', async () => {
+  const page = await open();
+  page.allowed.push(/ERR_FAILED|Failed to load/);
+  await page.route((url) => /\/api\/v1\//.test(url.pathname) && !/cassia\/session$/.test(url.pathname), (r) => r.abort());
+  for (const [name, [place]] of Object.entries(views)) {
+    await page.goto('about:blank');
+    await page.goto(`${base}/#/${place}`);
+    await page.getByText('Cassia is unreachable').first().waitFor();
+    // Each request of the view has failed.
+    await eventually(`${name}: nothing is still loading`, async () => {
+      const text = await page.locator('main').innerText();
+      return !text.includes('…') || text;
+    });
+    const text = await page.locator('main').innerText();
+    const none = text.split('\n').filter((line) => /(^|\s)0(\s|$)|\bnone\b|^no |^No |\b0 (windows|groups|series)|\bNaN\b|undefined/i.test(line));
+    assert.deepEqual(none, [], `${name}: ${text}`);
+    page.quiet();
+    await shot(page, `away-${name}`);
+  }
   await page.context().close();
 });
 
@@ -493,6 +614,33 @@ step('Cardinality warns of series that its counts lack', async () => {
   await page.context().close();
 });
 
+step('An import is no late data', async () => {
+  const page = await open();
+  await page.goto(base + '/#/downsampling?tenant=imported');
+  await page.locator('.lane .block.r-raw').nth(1).waitFor();
+  await counts('no day has trouble', page.locator('.lane .block.again'), (n) => n === 0);
+  await page.getByText('No samples arrived after their slot was sealed').waitFor();
+  await eventually('its windows say that they were imported', async () => /\d+ slots? imported/.test(await page.locator('.lane .block.r-raw').first().getAttribute('title')));
+  await page.context().close();
+});
+
+step('Sizes add up, and tables without rows are left out', async () => {
+  const page = await open();
+  await page.goto(base + '/#/storage');
+  await page.locator('.count-line', { hasText: '5-minute buckets' }).first().waitFor();
+  const size = (text) => {
+    const [, n, unit] = /^([\d.]+) (B|KiB|MiB)$/.exec(text) ?? [];
+    return n * { B: 1, KiB: 1024, MiB: 1024 ** 2 }[unit];
+  };
+  await eventually('what is sealed fits the directory', async () => {
+    const [sealed, directory] = await Promise.all(['Sealed', 'Data directory'].map(async (name) => size(await page.locator('.stat', { hasText: name }).first().locator('.stat-value').innerText())));
+    return (sealed > 0 && sealed <= directory) || `${sealed} of ${directory}`;
+  });
+  const names = await page.locator('.count-line code').allInnerTexts();
+  for (const name of ['held', 'chosen', 'delete']) assert.ok(!names.includes(name), `${name} has no rows: ${names}`);
+  await page.context().close();
+});
+
 step('Downsampling, Storage and Tenants show what there is', async () => {
   const page = await open();
   await page.goto(base + '/#/downsampling');
@@ -505,7 +653,7 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
   await page.getByRole('link', { name: 'Storage' }).click();
   await page.getByText('Next to expire', { exact: true }).waitFor();
   await page.getByText(/slots of 2h/).waitFor();
-  await page.locator('.count-line', { hasText: '5-minute buckets' }).waitFor();
+  await page.locator('.count-line', { hasText: '5-minute buckets' }).first().waitFor();
   await says(page, '.stat:has-text("raw") .stat-value', /^[1-9][\d.]* [KM]iB$/);
   await counts('a bar a window', page.locator('.bars.r-raw i'), (n) => n >= 3);
   await sound(page, 'storage');
@@ -571,23 +719,113 @@ const views = {
 const unpictured = ['start', 'table'];
 
 step('every view in light, dark and small', async () => {
-  const [wide, small] = [{ width: 1440, height: 900 }, { width: 390, height: 844 }];
-  for (const [kind, options] of Object.entries({
-    light: { viewport: wide }, dark: { viewport: wide, colorScheme: 'dark' }, small: { viewport: small }, smallDark: { viewport: small, colorScheme: 'dark' },
-  })) {
+  const wide = { light: 'light', dark: 'dark', viewport: { width: 1440, height: 900 } };
+  const small = { light: 'small', dark: 'smallDark', viewport: { width: 390, height: 844 } };
+  for (const { light, dark, viewport } of [wide, small]) {
     for (const [name, [place, sign]] of Object.entries(views)) {
-      if (kind === 'small' || kind === 'dark') { if (name !== 'explore') continue; } // Colours and widths are others' too.
-      const page = await open(options);
+      const page = await open({ viewport });
       await page.goto(`${base}/#/${place}`);
       await page.locator(sign).first().waitFor();
       if (name === 'explore') await eventually('the line is drawn', async () => (await drawn(page, first)) > 100);
       await page.waitForLoadState('networkidle');
-      await shot(page, `${name}-${kind}`, kind.startsWith('small'));
-      if (kind === 'light' && !unpictured.includes(name)) await picture(page, name);
-      await sound(page, `${name}, ${kind}`, 0.1, kind === 'light' || kind === 'smallDark');
+      await shot(page, `${name}-${light}`, light === 'small');
+      if (light === 'light' && !unpictured.includes(name)) await picture(page, name);
+      await sound(page, `${name}, ${light}`, 0.1, light === 'light');
+      await page.emulateMedia({ colorScheme: 'dark' });
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))); // A graph is drawn again.
+      await shot(page, `${name}-${dark}`, light === 'small');
+      await sound(page, `${name}, ${dark}`, 0.1, light === 'small'); // Of the others, axe sees the same colours and the same widths.
       await page.context().close();
     }
   }
+});
+
+step('on a phone, nothing is cut without a sign, and what is chosen is seen', async () => {
+  const page = await open({ viewport: { width: 390, height: 844 } });
+  // A heading is seen in the upper part of the window.
+  const inSight = (locator) => eventually('it is in sight', async () => {
+    const box = await locator.boundingBox();
+    return (box !== null && box.y >= 0 && box.y < 700) || JSON.stringify(box);
+  });
+  const oneLine = (selector) => page.locator(selector).evaluateAll((all) => all.filter((e) => e.getClientRects().length > 1 || e.clientHeight > 2 * parseFloat(getComputedStyle(e).fontSize)).map((e) => e.textContent));
+  await page.goto(base + '/#/alerts');
+  await page.locator('td .state.s-firing').waitFor();
+  for (const width of [320, 660, 900, 1100, 390]) {
+    await page.setViewportSize({ width, height: 844 });
+    const links = await page.locator('.top nav a').evaluateAll((all) => all.map((e) => e.getBoundingClientRect()).map((b) => [b.left, b.right]));
+    assert.equal(links.length, 9);
+    for (const [left, right] of links) assert.ok(left >= 0 && right <= width, `all views are in sight at ${width}: ${links}`);
+  }
+  assert.deepEqual(await oneLine('.state'), [], 'badges are in one line');
+  await page.goto(base + '/#/storage');
+  await page.locator('td .res-chip').first().waitFor();
+  assert.deepEqual(await oneLine('.state, .res-chip'), [], 'badges are in one line');
+  for (const [place, cell] of [['explore?q=http_requests_total&tab=table', 'td.mono'], ['explore?q=http_requests_total', '.legend td:first-child'], ['queries', 'td.top-query'], ['relabel', 'td.mono'], ['metrics?metric=http_requests_total', 'td.mono']]) {
+    await page.goto(`${base}/#/${place}`);
+    await page.locator(cell).first().waitFor();
+    const narrow = await page.locator(cell).evaluateAll((all) => all.map((e) => e.clientWidth).filter((w) => w < 190));
+    assert.deepEqual(narrow, [], `${place}: labels have room`);
+  }
+  await page.goto(base + '/#/metrics');
+  await page.locator('.metric-list button', { hasText: 'http_requests_total' }).click();
+  await inSight(page.locator('h2', { hasText: 'http_requests_total' }));
+  await page.goto(base + '/#/cardinality');
+  await page.getByRole('button', { name: 'Values of instance' }).click();
+  await inSight(page.locator('h2', { hasText: 'Series per value of instance' }));
+  await page.goto(base + '/#/relabel');
+  await page.getByRole('button', { name: 'Test', exact: true }).click();
+  await inSight(page.locator('h2', { hasText: /Effect of these rules|Effect of the new retention/ }).or(page.getByText('No samples in this time range')).first());
+  await page.context().close();
+});
+
+step('a query, a zoom, a tab and a table by keyboard alone', async () => {
+  const page = await open();
+  await page.goto(base + '/');
+  await page.locator('.chips li').first().waitFor();
+  const name = () => page.evaluate(() => document.activeElement.getAttribute('aria-label') || document.activeElement.textContent);
+  const tabTo = async (wanted, key = 'Tab') => {
+    const seen = [];
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press(key);
+      seen.push(await name());
+      if (wanted.test(seen.at(-1))) return;
+    }
+    assert.fail(`${key} doesn't reach ${wanted}: ${seen.join(' | ')}`);
+  };
+  await tabTo(/^Query A$/);
+  await page.keyboard.type('http_requests_total');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Enter');
+  await page.locator('.legend tbody tr').nth(7).waitFor();
+  await tabTo(/^Graph\. /);
+  await page.keyboard.press('End');
+  await page.locator('.hover').waitFor();
+  for (let i = 0; i < 10; i++) await page.keyboard.press('ArrowLeft');
+  const width = () => {
+    const [, from, to] = /from=(20[^&]*)&to=(20[^&]*)/.exec(decodeURIComponent(page.url())) ?? [];
+    return to ? (Date.parse(to) - Date.parse(from)) / 60_000 : 60;
+  };
+  await page.keyboard.press('+');
+  await eventually('half an hour is seen', () => Math.abs(width() - 30) < 1 || `${width()} minutes`);
+  await page.locator('.results[aria-busy=false]').waitFor();
+  await eventually('the graph has the focus still', async () => /^Graph\. /.test(await name()) || (await name()));
+  await page.keyboard.press('-');
+  await eventually('an hour is seen again', () => width() > 44 || `${width()} minutes`); // It ends now at the latest.
+  await page.locator('.results[aria-busy=false]').waitFor();
+  await tabTo(/^Graph$/, 'Shift+Tab');
+  await page.keyboard.press('ArrowRight');
+  await page.locator('tbody tr').nth(7).waitFor();
+  await tabTo(/^Filter the series/);
+  await page.keyboard.type('host-3');
+  await counts('one of eight', page.locator('tbody tr'), (n) => n === 1);
+  await page.keyboard.press('Control+A');
+  await page.keyboard.press('Delete');
+  await tabTo(/^Value/);
+  await page.keyboard.press('Enter');
+  await page.locator('th[aria-sort=descending]', { hasText: 'Value' }).waitFor();
+  assert.match(await page.locator('tbody tr').first().innerText(), /host-7/, 'the largest comes first');
+  page.quiet();
+  await page.context().close();
 });
 
 step('the theme is switched and stays, the keyboard is enough', async () => {

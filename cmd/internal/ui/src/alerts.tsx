@@ -4,7 +4,7 @@ import { call } from './api';
 import type { ViewProps } from './app';
 import { count, exact, number, plural, selector, type Labels } from './format';
 import { go, href } from './location';
-import { Empty, Failure, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
+import { Empty, Failure, missing, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
 import { found, never, type Alert, type Group, type Rule, type State } from './rules';
 import type { Series } from './results';
 import { duration, local, since } from './time';
@@ -24,7 +24,7 @@ export function Alerts({ tenant, place }: ViewProps) {
     to === 'rules' ? params.set('show', 'rules') : params.delete('show');
     go('alerts', params);
   };
-  const number = (n: number) => (list.data ? count(n) : '…');
+  const number = (n: number) => (list.data ? count(n) : missing(list));
   return (
     <>
       <div class="head-line">
@@ -34,13 +34,13 @@ export function Alerts({ tenant, place }: ViewProps) {
       <div class="stats">
         <Stat name="Firing" value={number(states('firing'))} note={states('firing') === 1 ? 'alert' : 'alerts'} bad={states('firing') > 0} />
         <Stat name="Pending" value={number(states('pending'))} note={states('pending') === 1 ? 'alert, will fire if it persists' : 'alerts, will fire if they persist'} />
-        <Stat name="Rules" value={number(all.length)} note={`in ${plural(groups.length, 'group')}`} />
+        <Stat name="Rules" value={number(all.length)} note={list.data && `in ${plural(groups.length, 'group')}`} />
         <Stat name="Failing" value={number(failing)} note={failing === 1 ? 'rule in its last evaluation' : 'rules in their last evaluation'} bad={failing > 0} />
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {list.data && !all.length ? (
         <section class="panel"><Empty title="This tenant has no rules">To load rule files in Prometheus’ format, start Cassia with <code>--rule.files={tenant && tenant !== 'default' ? `${tenant}=` : ''}rules/*.yml</code>.</Empty></section>
-      ) : (
+      ) : list.error && !list.data ? null : (
         <>
           <div class="toolbar">
             <Tabs label="Rules shown" tabs={[['alerts', 'Alerts'], ['rules', 'All rules']]} at={show} onChange={change} />

@@ -3,7 +3,7 @@ import { call } from './api';
 import type { ViewProps } from './app';
 import { count, plural, selector } from './format';
 import { go, href } from './location';
-import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, useLoad } from './parts';
+import { Empty, Failure, Meter, missing, Notice, Panel, Scroll, Stat, useLoad, useReveal } from './parts';
 import { day } from './time';
 
 interface Churn {
@@ -52,11 +52,13 @@ export function Cardinality({ tenant, place }: ViewProps) {
   const window = asked.get('window') ?? (churn.data ? (churn.data.unsealed || !newest ? open : String(newest)) : '');
   const sealed = window !== open;
   const made = useLoad(
-    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit: all ? most : limit }, { tenant, signal }).then((a) => ({ ...a.data, warnings: a.warnings })),
+    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit: all ? most : limit }, { tenant, signal }).then((a) => ({ ...a.data, warnings: a.warnings, label })),
     [tenant, window, metric, label, all],
   );
   const chosen = churn.data?.windows.find((w) => String(w.window) === window);
   const when = sealed ? (chosen ? `on ${day(chosen.start)}` : '') : 'in the head';
+  const failed = { error: made.error ?? churn.error };
+  const values = useReveal<HTMLElement>(label, made.data?.label === label);
   const nothing = churn.data && !churn.data.windows.length && !churn.data.unsealed;
   return (
     <>
@@ -65,16 +67,16 @@ export function Cardinality({ tenant, place }: ViewProps) {
         <p>Number of series by metric, label and value, and their churn: series that appear and disappear over time.</p>
       </div>
       <div class="stats">
-        <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : '…'} note="recent series, in memory" />
-        <Stat name="Latest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'no sealed data yet'} />
-        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`distinct ${made.data?.all_metrics === 1 ? 'name' : 'names'} ${when}`} />
-        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note={`distinct ${made.data?.all_labels === 1 ? 'name' : 'names'} ${when}`} />
+        <Stat name="Head series" value={churn.data ? count(churn.data.unsealed) : missing(churn)} note="recent series, in memory" />
+        <Stat name="Latest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : missing(churn)} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'no sealed data yet'} />
+        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : missing(failed)} note={`distinct ${made.data?.all_metrics === 1 ? 'name' : 'names'} ${when}`} />
+        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : missing(failed)} note={`distinct ${made.data?.all_labels === 1 ? 'name' : 'names'} ${when}`} />
       </div>
       {churn.error ? <Failure error={churn.error} again={churn.again} /> : null}
       {[...new Set([...(churn.data?.warnings ?? []), ...(made.data?.warnings ?? [])])].map((w) => <Notice key={w} tone="warning" title={w} />)}
       {nothing ? (
         <section class="panel"><Empty title="This tenant has no series">Send samples with remote write, or select another tenant above.</Empty></section>
-      ) : (
+      ) : churn.error && !churn.data ? null : (
         <>
           <Windows churn={churn.data} chosen={window} choose={(w) => change({ window: w, metric: '', label: '' })} />
           <div class="head-line">
@@ -95,7 +97,7 @@ export function Cardinality({ tenant, place }: ViewProps) {
             />
             {label && (
               <List
-                title={<>Series per value of <code>{label}</code></>} more={all ? undefined : showAll} all={made.data?.labels.find((l) => l.name === label)?.count} list={made.data?.values} of={made.data?.series ?? 0}
+                at={values} title={<>Series per value of <code>{label}</code></>} more={all ? undefined : showAll} all={made.data?.labels.find((l) => l.name === label)?.count} list={made.data?.values} of={made.data?.series ?? 0}
                 link={(value) => href('explore', query(tenant, metric ? { __name__: metric, [label]: value } : { [label]: value }, chosen))}
               />
             )}
@@ -132,7 +134,7 @@ function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: 
             <tr aria-selected={props.chosen === open}>
               <td><button class="link" onClick={() => props.choose(open)}>Head</button></td>
               <td class="wide"><Meter share={(churn?.unsealed ?? 0) / most} tone="soft" /></td>
-              <td class="num">{count(churn?.unsealed ?? 0)}</td><td class="num">–</td><td class="num">–</td>
+              <td class="num">{churn ? count(churn.unsealed) : '…'}</td><td class="num">–</td><td class="num">–</td>
             </tr>
             {[...(churn?.windows ?? [])].reverse().map((w) => (
               <tr key={w.window} aria-selected={String(w.window) === props.chosen}>
@@ -152,13 +154,13 @@ function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: 
 
 function List(props: {
   title: preact.ComponentChildren; list: Count[] | undefined; all?: number | undefined; of: number;
-  link?: (name: string) => string; action?: [string, (name: string) => void] | undefined; chosen?: string; more?: (() => void) | undefined;
+  link?: (name: string) => string; action?: [string, (name: string) => void] | undefined; chosen?: string; more?: (() => void) | undefined; at?: preact.RefObject<HTMLElement> | undefined;
 }) {
   const { list, all } = props;
   const cut = list && all && all > list.length;
   const aside = cut ? `top ${count(list.length)} of ${count(all)}` : undefined;
   return (
-    <Panel title={props.title} aside={aside}>
+    <Panel title={props.title} aside={aside} at={props.at}>
       {list && !list.length && <p class="small">None</p>}
       <ul class="counts">
         {(list ?? []).map((c) => (

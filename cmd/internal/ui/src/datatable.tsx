@@ -2,21 +2,28 @@
 import { useState } from 'preact/hooks';
 import { csv, labelNames, shownRows, textOf, type Order } from './csv';
 import { exact, number, observations, selector } from './format';
-import { Empty, Scroll } from './parts';
+import { Absent } from './absent';
+import { Scroll } from './parts';
 import type { Histogram, Result } from './results';
 import { Samples } from './samples';
 import { local } from './time';
 
-export function DataTable({ result, letter }: { result: Result; letter: string }) {
+export function DataTable({ result, letter, tenant, replace }: { result: Result; letter: string; tenant: string; replace: (query: string) => void }) {
   const [order, setOrder] = useState<Order>({ by: '', down: false });
   const [text, setText] = useState('');
   const data = result.answer?.data;
   if (!data || result.bounds) return null; // It is the graph's, still.
-  if (data.resultType === 'matrix') return <Samples series={data.result} letter={letter} />;
+  if (data.resultType === 'matrix' && data.result.length) return <Samples series={data.result} letter={letter} />;
   if (data.resultType === 'scalar' || data.resultType === 'string') {
     return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
   }
-  if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>The table shows the latest sample of each series in the 5 minutes before the end of the time range. Change the end, or use <code>last_over_time(…[1h])</code>.</Empty>;
+  if (!data.result.length) {
+    return (
+      <Absent query={result.query} letter={letter} tenant={tenant} title="No series at this time" replace={replace}>
+        <p>The table shows the latest sample of each series in the 5 minutes before the end of the time range. Change the end, or use <code>last_over_time(…[1h])</code>.</p>
+      </Absent>
+    );
+  }
   const at = data.result[0]!.value?.[0] ?? data.result[0]!.histogram?.[0] ?? 0;
   const rows = shownRows(data.result, order, text);
   const sort = (by: 'series' | 'value') => setOrder((o) => ({ by, down: o.by === by ? !o.down : by === 'value' }));

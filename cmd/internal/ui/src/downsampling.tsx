@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
 import { count, plural } from './format';
-import { Empty, Failure, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
+import { Empty, Failures, missing, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
 import { day, duration, since, utc } from './time';
 import { resolutions, useWindows, widths, type Window } from './windows';
 
@@ -67,21 +67,20 @@ export function Downsampling({ tenant }: ViewProps) {
         <h1>Downsampling</h1>
         <p>When a slot (2 hours of samples by default) has ended, it is sealed: its samples are compressed and rolled up into 5-minute and 1-hour buckets.</p>
       </div>
-      {work.error ? <Failure error={work.error} again={work.again} /> : null}
+      <Failures of={[work, windows]} />
       <div class="stats">
-        <Stat name="Waiting slots" value={w ? count(w.waiting_slots) : '…'} note="due, not sealed yet" bad={w?.alarm} />
-        <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
-        <Stat name="Sealed slots" value={w ? count(w.sealed_slots) : '…'} note="since process start" />
-        <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : '…'} note="because of late samples" />
-        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : '…'} note={w?.rollups.windows === 1 ? 'window not rolled up yet' : 'windows not rolled up yet'} />
-        <Stat name="Compaction queue" value={waiting(w?.compaction)} note={progress(w?.compaction, w?.compaction.windows === 1 ? 'rollup window' : 'rollup windows')} />
-        <Stat name="Series count queue" value={waiting(w?.counting)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'} to count, for Cardinality`)} />
-        <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : '…'} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
+        <Stat name="Waiting slots" value={w ? count(w.waiting_slots) : missing(work)} note="due, not sealed yet" bad={w?.alarm} />
+        <Stat name="Lag" value={w ? duration(w.lag_seconds) : missing(work)} note={w ? `alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
+        <Stat name="Sealed slots" value={w ? count(w.sealed_slots) : missing(work)} note="since process start" />
+        <Stat name="Resealed slots" value={w ? count(w.repaired_slots) : missing(work)} note="because of late samples" />
+        <Stat name="Missing rollups" value={w ? count(w.rollups.windows) : missing(work)} note={w?.rollups.windows === 1 ? 'window not rolled up yet' : 'windows not rolled up yet'} />
+        <Stat name="Compaction queue" value={w ? waiting(w.compaction) : missing(work)} note={progress(w?.compaction, w?.compaction.windows === 1 ? 'rollup window' : 'rollup windows')} />
+        <Stat name="Series count queue" value={w ? waiting(w.counting) : missing(work)} note={progress(w?.counting, `${w?.counting.windows === 1 ? 'day' : 'days'} to count, for Cardinality`)} />
+        <Stat name="Busy" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)}%` : missing(work)} note={w?.doing || (w?.last_round ? `last run ${since(w.last_round)}` : 'share of time')} />
       </div>
       {w && <Troubles work={w} />}
-      {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
-      <Timeline windows={windows.data?.windows} cut={windows.data?.cut ?? false} />
-      <Panel title="Late samples" aside="Slots that were sealed again, by window">
+      {(windows.data || !windows.error) && <Timeline windows={windows.data?.windows} cut={windows.data?.cut ?? false} />}
+      {(windows.data || !windows.error) && <Panel title="Late samples" aside="Slots that were sealed again, by window">
         {late.length ? (
           <Scroll label="Resealed slots">
             <table>
@@ -92,15 +91,14 @@ export function Downsampling({ tenant }: ViewProps) {
         ) : (
           <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'No samples arrived after their slot was sealed. If late samples arrive, their slot is sealed again and the affected rollup buckets are recomputed.' : '\u00a0'}</p>
         )}
-      </Panel>
-      <Partitions list={w?.partitions ?? []} />
+      </Panel>}
+      {(w || !work.error) && <Partitions list={w?.partitions ?? []} />}
     </>
   );
 }
 
 /** waiting is how many windows wait; a dash: they weren't listed yet, or another process works on them. */
-function waiting(r: Resting | undefined): string {
-  if (!r) return '…';
+function waiting(r: Resting): string {
   return r.listed ? count(r.windows) : '–';
 }
 
@@ -193,6 +191,7 @@ function sealedTime(w: Window): number {
 function words(w: Window): string {
   let text = `${utc(w.start)} – ${utc(w.end)} UTC: ${w.slots} of ${plural(w.of, 'slot')} sealed`;
   if (w.again) text += `, resealed ${plural(w.again, 'time')}`;
+  if (w.imported) text += `, ${plural(w.imported, 'slot')} imported`;
   if (w.unrolled) text += `, missing rollups: ${count(w.unrolled)}`;
   return text;
 }

@@ -1,12 +1,12 @@
 // The PromQL editor.
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from '@codemirror/autocomplete';
+import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type CompletionContext } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, insertNewlineAndIndent } from '@codemirror/commands';
 import { bracketMatching, indentOnInput, syntaxHighlighting } from '@codemirror/language';
 import { lintKeymap } from '@codemirror/lint';
 import { Compartment, EditorState, Prec } from '@codemirror/state';
 import { EditorView, keymap, placeholder } from '@codemirror/view';
 import { tagHighlighter, tags } from '@lezer/highlight';
-import { PromQLExtension } from '@prometheus-io/codemirror-promql';
+import { newCompleteStrategy, PromQLExtension } from '@prometheus-io/codemirror-promql';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Completion } from './promclient';
 
@@ -60,6 +60,18 @@ const typedOver = EditorView.domEventHandlers({
   },
 });
 
+/** accepted offers what Prometheus' editor does, without the functions and operators that this server refuses. */
+function accepted(completion: Completion) {
+  const all = newCompleteStrategy({ remote: completion });
+  return {
+    promQL: async (context: CompletionContext) => {
+      const [found, refuses] = await Promise.all([all.promQL(context), completion.refuses()]);
+      return found && { ...found, options: found.options.filter((o) => !refuses(o.label)) };
+    },
+    destroy: () => all.destroy?.(),
+  };
+}
+
 interface Props {
   /** value is what the editor begins with, and shows from each new edition on; between, it holds what is typed. */
   value: string;
@@ -107,7 +119,7 @@ export function Editor(props: Props) {
   }, []);
 
   useEffect(() => {
-    const promql = new PromQLExtension().setComplete({ remote: props.completion });
+    const promql = new PromQLExtension().setComplete({ completeStrategy: accepted(props.completion) });
     view.current!.dispatch({ effects: language.current.reconfigure(promql.asExtension()) });
     return () => promql.destroy();
   }, [props.completion]);

@@ -195,7 +195,7 @@ function Results(props: { results: Result[]; now: Asked; tenant: string; change:
       <div class={`progress ${loading ? 'on' : ''}`} />
       {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} toTable={() => change({ tab: 'table' })} />)}
       {now.tab === 'graph' && <Lines results={results} now={now} tenant={tenant} change={change} />}
-      {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} tenant={tenant} replace={(query) => change({ queries: now.queries.map((q, k) => (k === i ? query : q)) })} />)}
       {now.tab === 'json' && results.map((r, i) => r.answer && <Json key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'explain' && results.map((r, i) => <Explain key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
     </section>

@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import type { Exemplar } from './exemplars';
 import { number, selector, type Labels } from './format';
 import { hoverText, Legend, statsOf } from './legend';
-import { inUtc, local, type Bounds } from './time';
+import { inUtc, local, type Bounds, zoomed } from './time';
 import { inUnit, roundSteps, type Unit } from './unit';
 
 /** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
@@ -195,16 +195,18 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
       ArrowUp: [cursor ?? last, Math.max(0, (near ?? 1) - 1)], ArrowDown: [cursor ?? last, Math.min(lines.length - 1, (near ?? -1) + 1)],
     };
     const next = to[e.key];
-    if (!next || e.ctrlKey || e.metaKey || e.altKey) return;
+    const range = zoomed(e.key, bounds, cursor === null ? undefined : times[cursor]);
+    if (!(next || range) || e.ctrlKey || e.metaKey || e.altKey) return;
     e.preventDefault();
-    move(...next);
+    if (next) move(...next);
+    else zoom.current(...range!);
   };
   const tip = cursor !== null && near !== null && lines[near] && times[cursor] !== undefined && plot.current
     ? { line: near, left: plot.current.valToPos(times[cursor]!, 'x') + plot.current.over.offsetLeft } : null;
 
   return (
     <div class="graph">
-      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph. The left and right arrow keys move in time, the up and down arrow keys select a series." onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
+      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph. The left and right arrow keys move in time, the up and down arrow keys select a series, plus and minus zoom." onMouseDown={onDown} onKeyDown={keys} onBlur={() => move(null, null)} />
       {tip && (
         <div class="hover" aria-live="polite" style={tip.left > (at.current?.clientWidth ?? 0) / 2 ? { right: `${(at.current?.clientWidth ?? 0) - tip.left + 12}px` } : { left: `${tip.left + 12}px` }}>
           <span class="small">{local(times[cursor!]!)}</span>
@@ -215,7 +217,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
         </div>
       )}
       <p class="plot-time">
-        {cursor === null || times[cursor] === undefined ? 'Latest values. Drag across the graph to zoom in.' : local(times[cursor]!)}
+        {cursor === null || times[cursor] === undefined ? 'Latest values. To zoom in, drag across the graph or press +.' : local(times[cursor]!)}
       </p>
       <Legend lines={lines} stats={stats} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
     </div>

@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import { exact, plural, short } from './format';
 import { axisWidth, resolved, timeLabels, useTheme } from './graph';
 import { rowText, type Heat } from './heat';
-import { inUtc, local, type Bounds } from './time';
+import { inUtc, local, type Bounds, zoomed } from './time';
 import { inUnit, type Unit } from './unit';
 
 const height = 320;
@@ -90,9 +90,11 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
       Home: { ...now, column: 0 }, End: { ...now, column: right },
     };
     const next = to[e.key];
+    const range = zoomed(e.key, bounds, cell ? times[cell.column] : undefined);
     const u = plot.current;
-    if (!next || !u || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (!(next || range) || !u || e.ctrlKey || e.metaKey || e.altKey) return;
     e.preventDefault();
+    if (!next) return zoom.current(...range!);
     u.setCursor({ left: u.valToPos(times[next.column]!, 'x'), top: u.valToPos(next.row + 0.5, 'y') });
     setCell(next);
   };
@@ -100,7 +102,7 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   const width = at.current?.clientWidth ?? 0;
   return (
     <div class="graph">
-      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heatmap. The left and right arrow keys move in time, the up and down arrow keys select a bucket." onMouseDown={onDown} onKeyDown={keys} onBlur={() => setCell(null)} />
+      <div class="plot heat" ref={at} tabIndex={0} role="group" aria-label="Heatmap. The left and right arrow keys move in time, the up and down arrow keys select a bucket, plus and minus zoom." onMouseDown={onDown} onKeyDown={keys} onBlur={() => setCell(null)} />
       {cell && heat.rows[cell.row] && (
         <div class="hover" aria-live="polite" style={left > width / 2 ? { right: `${width - left + 12}px` } : { left: `${left + 12}px` }}>
           <span class="small">{local(times[cell.column]!)}</span>
@@ -108,7 +110,7 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
           <b class="hover-value">{exact(heat.counts[cell.row]![cell.column]!)}</b>
         </div>
       )}
-      <p class="plot-time">{plural(heat.rows.length, 'bucket')}, max value of a cell: {short(heat.most)}. Drag across the heatmap to zoom in.</p>
+      <p class="plot-time">{plural(heat.rows.length, 'bucket')}, max value of a cell: {short(heat.most)}. To zoom in, drag across the heatmap or press +.</p>
     </div>
   );
 }

@@ -8,7 +8,8 @@ import { heatOf } from './heat';
 import { Heatmap } from './heatmap';
 import { useHeld } from './held';
 import { meaningOf, type Metadata } from './meaning';
-import { Empty, Failure, Notice, useLoad } from './parts';
+import { Failure, Notice, useLoad } from './parts';
+import { Absent } from './absent';
 import type { Result, Series } from './results';
 import { duration, type Bounds } from './time';
 import { metricsOf, nameOf, unitOf, unitOfMetric, type Tree, type Unit } from './unit';
@@ -34,9 +35,17 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   const units = useUnits(done, tenant);
   const exemplars = useExemplars(now.exemplars && !!drawn, done, drawn, tenant);
   const native = done.some((r) => seriesOf(r).some((s) => s.histograms?.length));
+  const absent = (r: Result, beside = false) => {
+    const i = results.indexOf(r);
+    return (
+      <Absent query={r.query} letter={results.length > 1 ? letter(i) : ''} tenant={tenant} title="No samples in this range" beside={beside} replace={(query) => change({ queries: now.queries.map((q, k) => (k === i ? query : q)) })}>
+        <p>Try a longer range or fewer label matchers. Metrics and Cardinality show which series are stored.</p>
+      </Absent>
+    );
+  };
   if (!drawn || (!lines.length && !heat && !native)) {
     if (!done.length) return !results.length || results.some((r) => r.loading) ? <div class="plot-space" /> : null;
-    return <Empty title="No samples in this range">The query is valid but returned no samples. Try a longer range or another tenant. Metrics and Cardinality show which series are stored.</Empty>;
+    return <>{done.map((r) => <div key={r.query}>{absent(r)}</div>)}</>;
   }
   const asHeat = heat !== null && (native || !now.lines);
   const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
@@ -48,6 +57,7 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   const marked = exemplars.data ?? noExemplars;
   return (
     <>
+      {done.filter((r) => !seriesOf(r).length).map((r) => <div key={r.query}>{absent(r, true)}</div>)}
       {native && !heat && <Notice tone="info" title="Native histograms are not shown.">A heatmap shows one histogram at a time. Hide the other queries, or select a single metric.</Notice>}
       <div class="table-tools">
         {heat && !native && <button aria-pressed={!now.lines} onClick={() => change({ lines: !now.lines })}>Heatmap</button>}

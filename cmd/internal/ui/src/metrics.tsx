@@ -1,11 +1,12 @@
 // Metrics: which there are, what they mean, their newest values, and the query that suits each.
 import { useMemo, useState } from 'preact/hooks';
+import { Absent } from './absent';
 import { call } from './api';
 import type { ViewProps } from './app';
 import { count, exact, number, observations, plural, selector } from './format';
 import { go, href } from './location';
 import { matching, meaningOf, suiting, type Metadata } from './meaning';
-import { Empty, Failure, Panel, Scroll, useLoad } from './parts';
+import { Empty, Failure, Panel, Scroll, useLoad, useReveal } from './parts';
 import type { Series } from './results';
 import { local } from './time';
 
@@ -28,6 +29,7 @@ export function Metrics({ tenant, place }: ViewProps) {
   const meanings = list.data?.meanings ?? {};
   const found = useMemo(() => matching(names, meanings, text), [list.data, text]);
   const chosen = place.params.get('metric') ?? '';
+  const at = useReveal<HTMLElement>(chosen);
   const choose = (metric: string) => {
     const params = new URLSearchParams(place.params);
     params.set('metric', metric);
@@ -61,14 +63,14 @@ export function Metrics({ tenant, place }: ViewProps) {
             </ul>
           </Panel>
           {/* Not before the list: below it, on a small screen, it would be moved. */}
-          {chosen ? list.data && <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Select a metric">Its type, latest values and a suggested query are shown here.</Empty></Panel>}
+          {chosen ? list.data && <Metric key={chosen} at={at} choose={choose} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Select a metric">Its type, latest values and a suggested query are shown here.</Empty></Panel>}
         </div>
       )}
     </>
   );
 }
 
-function Metric({ name, meanings, tenant }: { name: string; meanings: Metadata; tenant: string }) {
+function Metric({ name, meanings, tenant, at, choose }: { name: string; meanings: Metadata; tenant: string; at: preact.RefObject<HTMLElement>; choose: (name: string) => void }) {
   const m = meaningOf(name, meanings);
   const query = suiting(name, m.type);
   const plain = selector({ __name__: name });
@@ -79,14 +81,14 @@ function Metric({ name, meanings, tenant }: { name: string; meanings: Metadata; 
   );
   const list = newest.data ?? [];
   return (
-    <Panel title={<code>{name}</code>} aside={<><a href={href('explore', { ...keep, q: query })}>Explore{query !== plain && <> <code>{query}</code></>}</a>{query !== plain && <a href={href('explore', { ...keep, q: plain })}>Explore stored values</a>}</>}>
+    <Panel at={at} title={<code>{name}</code>} aside={<><a href={href('explore', { ...keep, q: query })}>Explore{query !== plain && <> <code>{query}</code></>}</a>{query !== plain && <a href={href('explore', { ...keep, q: plain })}>Explore stored values</a>}</>}>
       <dl class="facts">
         <div><dt>Type</dt><dd>{m.type || 'unknown'}</dd></div>
         <div><dt>Unit</dt><dd>{m.unit || 'unknown'}</dd></div>
       </dl>
       <p class="metric-help">{m.help || 'No help text was received for this metric.'}</p>
       {newest.error ? <Failure error={newest.error} again={newest.again} /> : null}
-      {newest.data && !list.length && <p class="small">No samples in the last 5 minutes.</p>}
+      {newest.data && !list.length && <Absent query={plain} letter="" tenant={tenant} title="No samples in the last 5 minutes" beside replace={(_, similar) => choose(similar)}>{null}</Absent>}
       {list.length > 0 && (
         <Scroll label={`Latest values of ${name}`}>
           <table>

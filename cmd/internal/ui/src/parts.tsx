@@ -1,11 +1,11 @@
 // Small parts that several views have.
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, RefObject } from 'preact';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from './api';
 
-export function Panel(props: { title?: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; class?: string }) {
+export function Panel(props: { title?: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; class?: string; at?: RefObject<HTMLElement> | undefined }) {
   return (
-    <section class={`panel ${props.class ?? ''}`}>
+    <section class={`panel ${props.class ?? ''}`} ref={props.at ?? null}>
       {(props.title || props.aside) && (
         <header class="panel-head">
           {props.title && <h2>{props.title}</h2>}
@@ -78,6 +78,14 @@ export function Failure(props: { error: unknown; before?: string; again?: () => 
   );
 }
 
+/** Failures shows the errors of what a view loads, those that are alike once. */
+export function Failures({ of }: { of: { error?: unknown; again: () => void }[] }) {
+  const failed = of.filter((l) => l.error);
+  const text = (l: { error?: unknown }) => (l.error instanceof Error ? l.error.message : String(l.error));
+  const distinct = failed.filter((l, i) => failed.findIndex((o) => text(o) === text(l)) === i);
+  return <>{distinct.map((l) => <Failure key={text(l)} error={l.error} again={() => failed.forEach((o) => text(o) === text(l) && o.again())} />)}</>;
+}
+
 export function Empty(props: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -123,6 +131,22 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, what: unkn
     return () => clearInterval(timer);
   }, [every, again]);
   return { ...state, again };
+}
+
+/** missing is shown in place of a value that isn't known: yet, or at all. */
+export const missing = (l: { error?: unknown }) => (l.error ? '–' : '…');
+
+/** useReveal scrolls an element into view, if its top isn't seen, when the value changes to another one that isn't empty, as soon as all of the page is ready. */
+export function useReveal<E extends HTMLElement>(value: unknown, ready = true) {
+  const at = useRef<E>(null);
+  const before = useRef(value);
+  useEffect(() => {
+    if (value === before.current || (value && !ready)) return;
+    before.current = value;
+    const top = at.current?.getBoundingClientRect().top;
+    if (value && top !== undefined && (top < 0 || top > innerHeight * 0.7)) at.current!.scrollIntoView({ block: 'start' });
+  });
+  return at;
 }
 
 /** useOutside calls leave upon a click outside of the element, and upon Escape. */

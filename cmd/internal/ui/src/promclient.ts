@@ -42,6 +42,15 @@ export class Completion implements PrometheusClient {
     return Promise.resolve({});
   }
 
+  /** refuses returns whether the server refuses a function, aggregation or modifier, by the label of its completion. */
+  async refuses(): Promise<(label: string) => boolean> {
+    const all = await this.ask<Record<string, Record<string, boolean>>>('features', {}, {});
+    const off = new Set(['promql', 'promql_functions', 'promql_operators'].flatMap((kind) => Object.entries(all[kind] ?? {}).flatMap(([name, on]) => (on ? [] : [name]))));
+    const durations = all['promql']?.['duration_expr'] === false;
+    // Functions of durations, which have parentheses in their labels, share their names with functions of vectors.
+    return (label) => off.has(label) || (durations && /^(step|range|min_of|max_of)\(/.test(label));
+  }
+
   private matching(metric?: string, matchers: Matcher[] = [], but?: string): Params {
     const parts = matchers
       .filter((m) => m.name !== but && m.value !== '')
@@ -55,7 +64,7 @@ export class Completion implements PrometheusClient {
     const found = this.known.get(key);
     if (found && Date.now() - found.at < fresh) return found.answer as Promise<T>;
     const now = Math.floor(Date.now() / 1000);
-    const when = path === 'metadata' ? {} : { start: now - lookBack, end: now };
+    const when = path === 'metadata' || path === 'features' ? {} : { start: now - lookBack, end: now };
     // An editor without completion is better than one that complains at every letter.
     const answer = call<T>(path, { ...params, ...when }, { tenant: this.tenant }).then(
       (a) => a.data,

@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
 import { bytes, count, plural } from './format';
-import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, useLoad } from './parts';
-import { about, local, seconds } from './time';
+import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, useLoad, useReveal } from './parts';
+import { lasting, local, seconds } from './time';
 
 interface Rule {
   number: number;
@@ -51,6 +51,8 @@ interface RetentionTrial {
   bytes_now: number;
   windows: number;
   bytes: number;
+  expired_windows: number;
+  expired_bytes: number;
   bytes_at_rest: number;
 }
 
@@ -69,6 +71,7 @@ export function Relabel({ tenant }: ViewProps) {
   const [range, setRange] = useState(3600);
   const [kept, setKept] = useState<Record<string, string>>({});
   const [state, setState] = useState<{ answer?: Answer; error?: unknown; loading?: boolean }>({});
+  const answer = useReveal<HTMLDivElement>(state.answer);
   const now = status.data?.rules ?? [];
   const retention: Record<string, number> = {};
   let wrong = '';
@@ -138,8 +141,10 @@ export function Relabel({ tenant }: ViewProps) {
         <div class={`progress ${state.loading ? 'on' : ''}`} />
         {state.error ? <Failure error={state.error} /> : null}
       </Panel>}
-      {state.answer?.rules && <Rules trial={state.answer.rules} />}
-      {state.answer && state.answer.retention.length > 0 && <Retentions list={state.answer.retention} />}
+      {state.answer && <div class="answer" ref={answer}>
+        {state.answer.rules && <Rules trial={state.answer.rules} />}
+        {state.answer.retention.length > 0 && <Retentions list={state.answer.retention} />}
+      </div>}
     </>
   );
 }
@@ -191,21 +196,20 @@ function Rules({ trial: t }: { trial: Trial }) {
   );
 }
 
-const long = (s: number) => (s ? about(s) : 'forever');
-
 function Retentions({ list }: { list: RetentionTrial[] }) {
   return (
     <Panel title="Effect of the new retention" aside="estimated from the current ingestion rate and these rules">
       <Scroll label="Effect of the new retention">
         <table>
-          <thead><tr><th>Resolution</th><th>Current retention</th><th>New retention</th><th class="num">Size per day</th><th class="num">Current size</th><th class="num">Past new retention</th><th class="num">Final size</th></tr></thead>
+          <thead><tr><th>Resolution</th><th>Current retention</th><th>New retention</th><th class="num">Size per day</th><th class="num">Current size</th><th class="num">Expires at once</th><th class="num">Already expired</th><th class="num">Final size</th></tr></thead>
           <tbody>
             {list.map((r) => (
               <tr key={r.resolution}>
-                <td>{r.resolution}</td><td>{long(r.now)}</td><td>{long(r.then)}</td>
+                <td>{r.resolution}</td><td>{lasting(r.now)}</td><td>{lasting(r.then)}</td>
                 <td class="num">{r.day_bytes ? bytes(r.day_bytes) : 'unknown'}</td>
                 <td class="num">{bytes(r.bytes_now)}</td>
                 <td class="num">{r.windows ? `${plural(r.windows, 'window')}, ${bytes(r.bytes)}` : '–'}</td>
+                <td class="num">{r.expired_windows ? `${plural(r.expired_windows, 'window')}, ${bytes(r.expired_bytes)}` : '–'}</td>
                 <td class="num">{r.bytes_at_rest < 0 ? 'grows without limit' : r.day_bytes ? bytes(r.bytes_at_rest) : 'unknown'}</td>
               </tr>
             ))}

@@ -4,8 +4,8 @@ import type { ViewProps } from './app';
 import { Backups } from './backups';
 import { bytes, plural } from './format';
 import { href } from './location';
-import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, type Tone, useLoad } from './parts';
-import { about, day, since } from './time';
+import { Empty, Failures, Meter, missing, Notice, Panel, Scroll, Stat, type Tone, useLoad } from './parts';
+import { day, lasting, since } from './time';
 import { resolutions, useWindows, widths, type Kept, type Window } from './windows';
 
 interface Health {
@@ -36,35 +36,32 @@ export function Storage({ session, tenant }: ViewProps) {
         <p>Sealed data of tenant <b>{tenant}</b>, and when it expires.</p>
       </div>
       <div class="stats">
-        <Stat name="Sealed" value={!windows.data ? '…' : known ? bytes(sum()) : '–'} note={plural(all.length, 'window')} />
+        <Stat name="Sealed" value={!windows.data ? missing(windows) : known ? bytes(sum()) : '–'} note={windows.data && plural(all.length, 'window')} />
         {resolutions.map((res) => (
-          <Stat key={res} name={res} value={!windows.data ? '…' : known ? bytes(sum(res)) : '–'} note={widths[res]} />
+          <Stat key={res} name={res} value={!windows.data ? missing(windows) : known ? bytes(sum(res)) : '–'} note={widths[res]} />
         ))}
-        {local && <Stat name="Data directory" value={h?.disk ? bytes(h.disk.bytes) : '…'} note="all tenants, including the WAL" />}
-        {local && <Stat name="Free disk space" value={h?.disk?.total ? bytes(h.disk.free) : '…'} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
-        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : '…'} note={h ? `of ${bytes(h.memory.max)} (--memory.max-bytes)` : ''} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
+        {local && <Stat name="Data directory" value={h?.disk ? bytes(h.disk.bytes) : missing(health)} note="all tenants, including the WAL" />}
+        {local && <Stat name="Free disk space" value={h?.disk?.total ? bytes(h.disk.free) : h ? '–' : missing(health)} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
+        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : missing(health)} note={h && <>of {bytes(h.memory.max)} <span class="nowrap">(--memory.max-bytes)</span></>} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
       </div>
-      {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
+      <Failures of={[windows, health]} />
       {!known && <p class="small">With Cassandra, the size of a window is unknown. To see table sizes, run <code>nodetool tablestats</code> on the nodes.</p>}
       {windows.data && !all.length ? (
         <section class="panel"><Empty title="No sealed data yet">The latest samples are in the staging log and in memory. <a href={href('downsampling', tenant ? { tenant } : {})}>Downsampling</a> shows when they are sealed.</Empty></section>
-      ) : (
+      ) : windows.error && !windows.data ? null : (
         <div class="columns thirds">
           {resolutions.map((res) => (
             <Resolution key={res} res={res} list={all.filter((w) => w.resolution === res)} kept={windows.data?.kept} longest={windows.data?.longest} />
           ))}
         </div>
       )}
-      {(all.length > 0 || !windows.data) && <Next list={windows.data && all} />}
+      {(all.length > 0 || (!windows.data && !windows.error)) && <Next list={windows.data && all} />}
       {session.metrics && <Backups session={session} />}
-      {health.error ? <Failure error={health.error} again={health.again} /> : null}
       {h && <Findings health={h} />}
       {h?.space && <Space space={h.space} />}
     </>
   );
 }
-
-const days = (seconds: number) => (seconds === 0 ? 'forever' : seconds === 365 * 86400 ? '1 year' : about(seconds));
 
 function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kept | undefined; longest: Kept | undefined }) {
   const { res, list, kept, longest } = props;
@@ -72,7 +69,7 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
   const most = Math.max(1, ...shown.map((w) => w.bytes));
   const sized = shown.some((w) => w.bytes > 0);
   return (
-    <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>Retention: {days(kept[res])}{longest && longest[res] !== kept[res] && `; longest class: ${days(longest[res])}`}</span>}>
+    <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>Retention: {lasting(kept[res])}{longest && longest[res] !== kept[res] && `; longest class: ${lasting(longest[res])}`}</span>}>
       <div class="windows" style={{ maxWidth: `${Math.max(1, shown.length) * 2.65}rem` }}>
         <div class={`bars r-${res}`} role="img" aria-label={`Size per window, ${plural(list.length, 'window')}`}>
           {shown.map((w) => (
@@ -89,7 +86,7 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
 function Next({ list }: { list: Window[] | undefined }) {
   const going = (list ?? []).filter((w) => w.hidden).sort((a, b) => a.hidden!.localeCompare(b.hidden!)).slice(0, 8);
   return (
-    <Panel title="Next to expire" aside="Hidden when retention ends; disk space is freed 7 days later">
+    <Panel title="Next to expire" aside="Queries don’t return expired data; its disk space is freed 7 days later">
       {going.length ? (
         <Scroll label="Windows next to expire">
           <table>
@@ -100,7 +97,7 @@ function Next({ list }: { list: Window[] | undefined }) {
                   <td><span class={`res-chip r-${w.resolution}`}>{w.resolution}</span></td>
                   <td class="nowrap">{day(w.start)} – {day(w.end)}</td>
                   <td class="num">{w.bytes < 0 ? '–' : bytes(w.bytes)}</td>
-                  <td class="nowrap">{day(w.hidden!)}, {since(w.hidden!)}</td>
+                  <td class="nowrap">{Date.parse(w.hidden!) > Date.now() ? `${day(w.hidden!)}, ${since(w.hidden!)}` : `expired ${day(w.hidden!)}`}</td>
                   <td class="nowrap">{w.goes ? day(w.goes) : '–'}</td>
                 </tr>
               ))}
@@ -138,7 +135,9 @@ function Coded({ text }: { text: string }) {
 const meanings: Record<string, string> = {
   stage: 'staging log: samples not sealed yet', raw: 'sealed samples', r5m: '5-minute buckets', r1h: '1-hour buckets', catalog: 'index of metric names, label names and values',
   metadata: 'type, unit and help of metrics', sealed: 'commit records of sealed slots', defined: 'labels of series not sealed yet', held: 'samples from standby HA replicas',
-  pending: 'list of old slots with unsealed samples', log: 'write-ahead log (WAL)', free: 'deleted data, freed by compaction', other: 'other files',
+  raw_pages: 'sealed samples of many series', r5m_pages: '5-minute buckets of many series', r1h_pages: '1-hour buckets of many series', store: 'settings', tenants: 'list of tenants',
+  windows: 'list of windows', processes: 'list of processes', shards: 'number of shards per metric', delete: 'deletes', lease: 'locks between processes', low: 'start of the unsealed data',
+  tails: 'stream positions of processes', chosen: 'elected HA replicas', pending: 'list of old slots with unsealed samples', log: 'write-ahead log (WAL)', free: 'deleted data, freed by compaction', other: 'other files',
 };
 
 function Space({ space }: { space: Record<string, number> }) {

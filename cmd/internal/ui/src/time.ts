@@ -76,6 +76,16 @@ export function about(value: number): string {
   return days >= 2 ? `${Math.round(days)} days` : duration(value);
 }
 
+/** lasting writes how long data are kept: whole days where it is that; 0 is forever. */
+export function lasting(s: number): string {
+  if (s === 0) return 'forever';
+  const days = s / 86400;
+  if (!Number.isInteger(days)) return about(s);
+  const years = days / 365;
+  if (Number.isInteger(years)) return years === 1 ? '1 year' : `${years} years`;
+  return days === 1 ? '1 day' : `${days} days`;
+}
+
 /** since tells how long ago, or in how much time, something is. */
 export function since(at: string, now = Date.now()): string {
   const s = (now - Date.parse(at)) / 1000;
@@ -86,6 +96,19 @@ const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local t
 
 /** zone is the name of the one in which times are. */
 export const zone = () => (utcZone ? 'UTC' : browserZone);
+
+// Keys don't zoom in to fewer seconds.
+const closest = 20;
+
+/** zoomed is the range that a key leads to from another: + is half of it, around a time, and - twice as much. */
+export function zoomed(key: string, b: { start: number; end: number }, around: number | undefined): [number, number] | undefined {
+  const width = b.end - b.start;
+  const by = key === '+' || key === '=' ? 0.5 : key === '-' ? 2 : 0;
+  if (!by || width * by < closest) return undefined;
+  const middle = around ?? (b.start + b.end) / 2;
+  const from = by < 1 ? Math.min(Math.max(b.start, middle - (width * by) / 2), b.end - width * by) : middle - (width * by) / 2;
+  return [from, from + width * by];
+}
 
 /** Range is what the picker holds: texts that instant understands. */
 export interface Range {

@@ -21,6 +21,7 @@ export interface Tree {
   expr?: Tree | null;
   lhs?: Tree;
   rhs?: Tree;
+  matchers?: { name: string; type: string; value: string }[];
 }
 
 const plain = (kind: Unit['kind'], word = ''): Unit => ({ kind, word, perSecond: false });
@@ -53,7 +54,10 @@ export function metricsOf(tree: Tree): string[] {
   const out = new Set<string>();
   const walk = (t: Tree | null | undefined) => {
     if (!t) return;
-    if (t.name && /selector/i.test(t.type)) out.add(t.name);
+    if (/selector/i.test(t.type)) {
+      const name = t.name || t.matchers?.find((m) => m.name === '__name__' && m.type === '=')?.value;
+      if (name) out.add(name);
+    }
     for (const part of [t.expr, t.lhs, t.rhs, ...(t.args ?? [])]) walk(part);
   };
   walk(tree);

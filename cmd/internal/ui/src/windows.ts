@@ -12,6 +12,7 @@ export interface Window {
   slots: number;
   of: number;
   again: number;
+  imported: number;
   unrolled: number;
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { aligned, drawable, stacked } from '../src/graph';
-import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, setUtc, since, zone } from '../src/time';
+import { about, bounds, duration, instant, lasting, local, points, quickRanges, rangeText, seconds, setUtc, since, zone, zoomed } from '../src/time';
 
 const now = Date.parse('2026-11-22T07:15:30Z') / 1000;
 
@@ -61,6 +61,20 @@ test('bounds lie on a grid where rollups answer exactly', () => {
   assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /must be before its end/);
   assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /Invalid start time “x”/);
   assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /Invalid end time “x”/);
+});
+
+test('keys zoom around a time, within the range where it gets shorter', () => {
+  const b = { start: 1000, end: 2000 };
+  assert.deepEqual(zoomed('+', b), [1250, 1750]);
+  assert.deepEqual(zoomed('=', b, 2000), [1500, 2000]);
+  assert.deepEqual(zoomed('+', b, 1000), [1000, 1500]);
+  assert.deepEqual(zoomed('-', b), [500, 2500]);
+  assert.equal(zoomed('x', b), undefined);
+  assert.equal(zoomed('+', { start: 0, end: 30 }), undefined, 'close enough');
+});
+
+test('retentions are whole days where they are that', () => {
+  assert.deepEqual([0, 3600, 86400, 30 * 86400, 365 * 86400, 1825 * 86400].map(lasting), ['forever', '1h', '1 day', '30 days', '1 year', '5 years']);
 });
 
 test('samples are put on the grid of a graph', () => {

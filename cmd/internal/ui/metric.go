@@ -1,0 +1,126 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// Bounds of a search for a metric.
+const (
+	maxMetricName = 1024
+	maxSimilar    = 3
+)
+
+// metricAnswer is whether a tenant has a metric.
+type metricAnswer struct {
+	Name  string `json:"name"`
+	Found bool   `json:"found"`
+	// Recent: it has samples that aren't sealed. First and Last bound the sealed raw windows that have it.
+	Recent bool      `json:"recent"`
+	First  time.Time `json:"first,omitzero"`
+	Last   time.Time `json:"last,omitzero"`
+	// Similar are the metrics with the most similar names, where it isn't found.
+	Similar []string `json:"similar"`
+}
+
+func (a *api) metric(r *http.Request) (any, error) {
+	out := metricAnswer{Name: r.FormValue("name"), Similar: []string{}}
+	if out.Name == "" || len(out.Name) > maxMetricName {
+		return nil, badRequest(fmt.Sprintf("name must have 1 to %d bytes", maxMetricName))
+	}
+	name, err := one(r)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := a.count(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	names, err := a.Store.LabelValues(r.Context(), labels.MetricName, storage.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	if err != nil {
+		return nil, err
+	}
+	if _, out.Found = slices.BinarySearch(names, out.Name); !out.Found {
+		out.Similar, err = similar(r.Context(), out.Name, names)
+		return out, err
+	}
+	recent, err := a.Store.CountSeries(r.Context(), storage.SeriesQuery{Tenant: name, Metric: out.Name, Unsealed: true, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := a.Store.MetricsSeen(r.Context(), name, []string{out.Name})
+	out.Recent, out.First, out.Last = recent.Series > 0, seen[out.Name].First, seen[out.Name].Last
+	return out, err
+}
+
+// similar returns the names that differ from one in at most a third of its bytes, or contain it, the most similar first.
+func similar(ctx context.Context, name string, names []string) ([]string, error) {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	most := max(1, len(name)/3)
+	found, d := []candidate{}, editDistance{}
+	for i, other := range names {
+		if i%1000 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		at := most + 1
+		if n := len(other) - len(name); -most <= n && n <= most {
+			at = d.of(strings.ToLower(name), strings.ToLower(other), most)
+		}
+		if at > most && len(name) >= 4 && strings.Contains(other, name) {
+			at = most + len(other) - len(name) // After all that differ by typing errors.
+		} else if at > most {
+			continue
+		}
+		found = append(found, candidate{other, at})
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
+	})
+	out := []string{}
+	for _, c := range found[:min(len(found), maxSimilar)] {
+		out = append(out, c.name)
+	}
+	return out, nil
+}
+
+// editDistance holds the rows of its last computation.
+type editDistance struct{ before, row []int }
+
+// of returns the number of bytes to insert, delete or replace that make one text of another, or more than most where it is larger.
+func (d *editDistance) of(a, b string, most int) int {
+	d.before, d.row = d.before[:0], append(d.row[:0], make([]int, len(b)+1)...)
+	for k := range len(b) + 1 {
+		d.before = append(d.before, k)
+	}
+	for i := range len(a) {
+		rowMin := i + 1
+		d.row[0] = rowMin
+		for k := range len(b) {
+			change := d.before[k]
+			if a[i] != b[k] {
+				change++
+			}
+			d.row[k+1] = min(change, d.before[k+1]+1, d.row[k]+1)
+			rowMin = min(rowMin, d.row[k+1])
+		}
+		if rowMin > most {
+			return rowMin
+		}
+		d.before, d.row = d.row, d.before
+	}
+	return d.before[len(b)]
+}

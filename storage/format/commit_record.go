@@ -1,0 +1,30 @@
+package format
+
+import "github.com/cassia-db/cassia/storage/engine"
+
+// CommitReason is the value of a commit record, a row of table sealed. Readers that validate cached windows use only the keys; the reason distinguishes
+// late samples from imports and maintenance in reports.
+type CommitReason byte
+
+// The reasons for a commit record. Earlier releases wrote CommitSeal for all of them.
+const (
+	// CommitSeal is a seal of staged samples. A second one of the same slot and partition means that samples arrived late.
+	CommitSeal CommitReason = 1
+	// CommitImport is an import, which writes a record before its rows and another one after them.
+	CommitImport CommitReason = 2
+	// CommitMaintenance is any other rewrite: applied deletes, recomputed rollups, rows with a longer TTL.
+	CommitMaintenance CommitReason = 3
+)
+
+// AppendCommitReason returns a commit record's value, one byte.
+func AppendCommitReason(r CommitReason) []byte { return []byte{byte(r)} }
+
+// CommitReasonOf is the inverse of AppendCommitReason. A value of an unknown release counts as maintenance.
+func CommitReasonOf(row engine.Row) CommitReason {
+	if len(row.Value) == 1 {
+		if r := CommitReason(row.Value[0]); r == CommitSeal || r == CommitImport {
+			return r
+		}
+	}
+	return CommitMaintenance
+}
