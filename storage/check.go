@@ -35,7 +35,7 @@ type CheckStats struct {
 // labels, that these give its id, that the catalog names them, that rollups are what their chunks make, that stored counts of series are what
 // counting gives, and that windows with rows are listed. Each problem is reported with its row.
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
-// such. It reads everything; an error means that it could not go on. An engine.Meter of the context counts its work.
+// such. It reads everything; an error means that it could not go on. An engine.WorkMeter of the context counts its work.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
 	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The work of a check, as its engine.Meter counts it. Rows take more time per byte than files: they are decoded, and rollups are computed again.
+// The work of a check, as its engine.WorkMeter counts it. Rows take more time per byte than files: they are decoded, and rollups are computed again.
 const (
 	// fileShare is the number of bytes of files that take as long as a byte of rows.
 	fileShare = 8

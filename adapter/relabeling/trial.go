@@ -110,7 +110,7 @@ type trial struct {
 }
 
 // Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the range, one
-// series at a time, and changes nothing. An engine.Meter of the context counts metrics.
+// series at a time, and changes nothing. An engine.WorkMeter of the context counts metrics.
 func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
 	rules := table.Of(o.Tenant)
 	if rules == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// meterBar shows the progress of an operation that counts its work with an engine.Meter: as one line that changes, on a terminal, and not at all
+// meterBar shows the progress of an operation that counts its work with an engine.WorkMeter: as one line that changes, on a terminal, and not at all
 // elsewhere.
 type meterBar struct {
 	mu  sync.Mutex

@@ -139,7 +139,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Cancelable returns a reader that fails with the context's error once the context has ended. An engine.Meter of the context counts the bytes that are
+// Cancelable returns a reader that fails with the context's error once the context has ended. An engine.WorkMeter of the context counts the bytes that are
 // read.
 func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
 

@@ -78,7 +78,7 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 	return out, err
 }
 
-// FolderVerifier reads backups of a folder and compares them with their lists. A file that several backups share is read once. An engine.Meter of the
+// FolderVerifier reads backups of a folder and compares them with their lists. A file that several backups share is read once. An engine.WorkMeter of the
 // context counts the bytes of all files.
 type FolderVerifier struct {
 	Folder string

@@ -141,7 +141,7 @@ func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 }
 
 // Verifier returns a function that reads all files of a backup and returns those that aren't as they were backed up. Files that several backups
-// share are read once. An engine.Meter of the context counts the bytes of the files.
+// share are read once. An engine.WorkMeter of the context counts the bytes of the files.
 func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error), error) {
 	if !p.InBucket() {
 		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil

@@ -39,7 +39,7 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 }
 
 // BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups share is downloaded once.
-// An engine.Meter of the context counts the bytes of all files.
+// An engine.WorkMeter of the context counts the bytes of all files.
 type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
