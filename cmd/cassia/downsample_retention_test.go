@@ -49,7 +49,7 @@ func TestRetentionTable(t *testing.T) {
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
 
-	// A retention that isn't in force yet hides, for a week, what is shown now.
+	// A retention that isn't in force yet hides windows that are shown now, for a week.
 	changes := []storage.HorizonChange{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
 	b.Reset()
 	require.NoError(t, writeWindows(&b, kept, changes, now))

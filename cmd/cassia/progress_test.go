@@ -244,7 +244,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 		require.NoError(t, do(bar.with(t.Context())))
 		shown.requireHonest(t, began, part)
 	}
-	// It is large in comparison with what is read before any of it is written.
+	// It is large in comparison with the buffer that is read before any of it is written.
 	snapshot, eng := filepath.Join(t.TempDir(), "snapshot"), storagetest.Pebble(t)
 	samples, rng := storagetest.Start(t, eng, storagetest.At(now)), rand.New(rand.NewPCG(1, 1))
 	b := samples.NewBatch("default")
