@@ -35,7 +35,7 @@ type CheckStats struct {
 // labels, that these give its id, that the catalog names them, that rollups are what their chunks make, that stored counts of series are what
 // counting gives, and that windows with rows are listed. Each problem is reported with its row.
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
-// such. It reads everything; an error means that it could not go on.
+// such. It reads everything; an error means that it could not go on. An engine.WorkMeter of the context counts its work.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
 	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
@@ -49,20 +49,33 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 	if err != nil {
 		return c.stats, err
 	}
+	windows := map[string][]windowWork{}
+	work := c.filesWork()
 	for _, tenant := range tenants {
-		c.stats.Tenants++
-		windows, err := s.windowsAround(ctx, tenant, -allWindows, allWindows, c.missed)
+		found, err := s.windowsAround(ctx, tenant, -allWindows, allWindows, c.missed)
+		if err == nil {
+			windows[tenant], err = c.plan(tenant, found)
+		}
 		if err != nil {
 			return c.stats, err
 		}
-		for _, w := range windows {
+		for _, w := range windows[tenant] {
+			work += w.work
+		}
+	}
+	engine.MeterOf(ctx).Expect(work)
+	for _, tenant := range tenants {
+		c.stats.Tenants++
+		for _, w := range windows[tenant] {
 			check := c.window
-			if format.ResolutionOf(w) != rollup.Raw {
+			if format.ResolutionOf(w.window) != rollup.Raw {
 				check = c.rollupWindow
 			}
-			if err := c.goOn(check(tenant, w)); err != nil {
+			done := c.within(w.work)
+			if err := c.goOn(check(tenant, w.window, done)); err != nil {
 				return c.stats, err
 			}
+			done(1, 1)
 		}
 		if err := c.unlisted(tenant); err != nil {
 			return c.stats, err
@@ -101,7 +114,8 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	return ds, err
 }
 
-func (c *checker) window(tenant string, window int64) error {
+// window checks a window of raw rows. done is called with how many of its metrics are done.
+func (c *checker) window(tenant string, window int64, done func(done, all int)) error {
 	marks := 0
 	for row, err := range c.scan(engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
 		if err != nil {
@@ -130,12 +144,14 @@ func (c *checker) window(tenant string, window int64) error {
 	if err != nil {
 		return err
 	}
-	gaps := c.gaps
+	gaps, checked := c.gaps, 0
 	for metric := range metrics {
 		c.stats.Metrics++
 		if err := c.metric(tenant, window, metric, values); err != nil {
 			return err
 		}
+		checked++
+		done(checked, len(metrics))
 	}
 	if c.gaps > gaps {
 		return nil // Some of the series can't be read to compare.
@@ -293,8 +309,16 @@ func (c *checker) goOn(err error) error {
 
 // files verifies the engine's files: what can't be read there may belong to rows that nothing leads to any more.
 func (c *checker) files() (err error) {
-	if v, ok := engine.As[verifier](c.s.eng); ok {
-		c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(c.ctx, func(problem string) { c.report("%s", problem) })
+	v, ok := engine.As[verifier](c.s.eng)
+	if !ok {
+		return nil
 	}
+	work, added, outer := c.filesWork(), int64(0), engine.MeterOf(c.ctx)
+	ctx := engine.WithMeter(c.ctx, engine.NewMeter(func(done, total int64) {
+		now := int64(float64(work) * float64(done) / float64(max(1, total)))
+		outer.Add(max(0, now-added))
+		added = max(added, now)
+	}))
+	c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(ctx, func(problem string) { c.report("%s", problem) })
 	return err
 }

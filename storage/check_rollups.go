@@ -196,13 +196,14 @@ func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...
 }
 
 // rollupWindow checks the rows of a window of rollups.
-func (c *checker) rollupWindow(tenant string, window int64) error {
+func (c *checker) rollupWindow(tenant string, window int64, done func(done, all int)) error {
 	c.stats.Windows++
 	names, err := c.s.metricsIn(c.ctx, tenant, window)
 	if err != nil {
 		return err
 	}
-	for _, metric := range names {
+	for i, metric := range names {
+		done(i, len(names))
 		shards, err := c.s.shardsAround(c.ctx, window, tenant, metric, c.missed)
 		if err != nil {
 			return err

@@ -62,7 +62,8 @@ type Class struct {
 	Keep
 }
 
-func (c *Class) matches(ls labels.Labels) bool {
+// Matches reports whether the class may take a series. Of several classes that match a series, the first one applies.
+func (c *Class) Matches(ls labels.Labels) bool {
 	return slices.ContainsFunc(c.Match, func(ms []*labels.Matcher) bool { return format.MatchesAll(ls, ms) })
 }
 
@@ -183,7 +184,7 @@ func (c *classes) nameOf(class int64) string {
 // of returns the class of a series: the first that takes it.
 func (c *classes) of(ls labels.Labels) int64 {
 	for i := range c.configured {
-		if c.configured[i].matches(ls) {
+		if c.configured[i].Matches(ls) {
 			return c.number(c.configured[i].Name)
 		}
 	}

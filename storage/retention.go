@@ -44,6 +44,20 @@ func (s *Store) tenantsAround(ctx context.Context, missed func(*DamagedRowsError
 	return names, nil
 }
 
+// TenantsOf lists the tenants of an engine's store, up to a number; more is true if there are more.
+func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string, more bool, err error) {
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}) {
+		if err != nil {
+			return names, false, fmt.Errorf("storage: listing tenants: %w", err)
+		}
+		if len(names) == most {
+			return names, true, nil
+		}
+		names = append(names, strings.Clone(row.Clustering[0].Text))
+	}
+	return names, false, nil
+}
+
 // expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.
 func (s *Store) expiresAfter(window int64, keep Keep) int64 {
 	kept := keep.Of(format.ResolutionOf(window))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 
@@ -31,6 +32,8 @@ type Checkpoint struct {
 	// Position is where to go on; Done how much is done, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
+	// NewestMS is the newest timestamp that was read, milliseconds; nil: no sample was, or an earlier release wrote the checkpoint.
+	NewestMS *int64 `json:"newest_ms,omitempty"`
 	// Complete: there is nothing left.
 	Complete bool `json:"complete"`
 	// Stats are those of all runs, without their refusals.
@@ -70,6 +73,20 @@ func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err
 		return want, true, nil
 	}
 	return have, false, nil
+}
+
+// note notes the newest timestamp of a batch.
+func (c *Checkpoint) note(list []storage.ImportedSeries) {
+	newest := int64(math.MinInt64)
+	if c.NewestMS != nil {
+		newest = *c.NewestMS
+	}
+	for i := range list {
+		eachTime(list[i].Samples, func(t int64) { newest = max(newest, t) })
+	}
+	if newest != math.MinInt64 {
+		c.NewestMS = &newest
+	}
 }
 
 // write puts the checkpoint in place of the one before, durably: a crash leaves either.

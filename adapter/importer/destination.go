@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
@@ -16,9 +17,13 @@ type Destination interface {
 	// error; samples that are there already stay as they are.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
 	// Compare compares series, which are its own from then on, with the samples stored for the tenant at the same timestamps,
-	// by series and day. It reports differences, not necessarily all: the stats count them.
-	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, report func(Difference)) (VerifyStats, error)
+	// by series and day. within is the range of time from which the series have all samples of the source: a rollup bucket that extends beyond it may
+	// contain others, and isn't compared. It reports differences, not necessarily all: the stats count them.
+	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within storage.Span, report func(Difference)) (VerifyStats, error)
 }
+
+// AllTimes is the range of all timestamps.
+func AllTimes() storage.Span { return storage.Span{MinT: math.MinInt64, MaxT: math.MaxInt64} }
 
 // Local is a store that is opened here. now is its clock.
 func Local(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
@@ -37,8 +42,8 @@ func (l *local) Import(ctx context.Context, tenant string, list []storage.Import
 }
 
 // Compare implements Destination.
-func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, report func(Difference)) (VerifyStats, error) {
-	v := &verifier{ctx: ctx, local: l, tenant: tenant, report: report}
+func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within storage.Span, report func(Difference)) (VerifyStats, error) {
+	v := &verifier{ctx: ctx, local: l, tenant: tenant, within: within, report: report}
 	err := v.batch(list)
 	return v.stats, err
 }

@@ -16,8 +16,13 @@ type Options struct {
 	// where the store is: a checkpoint belongs to both, and to the tenant.
 	Source       Source
 	Name, Target string
+	// Within is the range of time that Source was told to select, both ends included; the zero value: all.
+	Within storage.Span
 	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
 	Checkpoint string
+	// Admit is called with the series of each batch before they are stored, and must not change them. Its error ends the import: the batch
+	// isn't stored, and the next run starts with it. nil: all batches are stored.
+	Admit func([]storage.ImportedSeries) error
 	// Progress is called after each batch; nil: it isn't reported.
 	Progress func(Progress)
 }
@@ -62,6 +67,12 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		if err != nil {
 			return r, err
 		}
+		if o.Admit != nil {
+			if err := o.Admit(b.Series); err != nil {
+				return r, err
+			}
+		}
+		at.note(b.Series)
 		stats, err := o.Into.Import(ctx, o.Tenant, b.Series)
 		if err != nil {
 			return r, err

@@ -235,3 +235,76 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 		})
 	}
 }
+
+// minutes is a source of one batch with a sample a minute of one series, in a range of time.
+type minutes struct{ minT, maxT time.Time }
+
+func (m *minutes) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
+
+func (m *minutes) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		s := &chunk.Samples{}
+		for at := m.minT; after == "" && !at.After(m.maxT); at = at.Add(time.Minute) {
+			s.AppendFloat(at.UnixMilli(), 0, float64(at.Minute()))
+		}
+		yield(importer.Batch{Series: []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "m"), Samples: s}}, Position: "end", Done: 1}, nil)
+	}
+}
+
+// TestVerifyFromTheEdgeOfABucket compares a part of a source of which only rollups are stored: the buckets at its edges have samples of the other parts.
+func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
+	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
+	first := now.AddDate(0, 0, -20).Truncate(24 * time.Hour)
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(10 * time.Hour)}}
+	_, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	for _, edge := range []time.Duration{0, time.Minute, 4 * time.Minute, 5 * time.Minute} {
+		from, to := first.Add(2*time.Hour+edge), first.Add(4*time.Hour+edge)
+		o.Source, o.Within = &minutes{from, to}, storage.Span{MinT: from.UnixMilli(), MaxT: to.UnixMilli()}
+		stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(edge, d) })
+		require.NoError(t, err)
+		require.Equal(t, 121, stats.RolledUp+stats.Left)
+		require.GreaterOrEqual(t, stats.RolledUp, 115)
+	}
+}
+
+// TestVerifyOfALiveSource leaves out the samples that a source has got since the import.
+func TestVerifyOfALiveSource(t *testing.T) {
+	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
+			first := now.AddDate(0, 0, -20)
+			o := importer.Options{
+				Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(63 * time.Minute)}, Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+			}
+			_, err := importer.Run(t.Context(), o)
+			require.NoError(t, err)
+			o.Source = &minutes{first, first.Add(99 * time.Minute)}
+			stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+			require.NoError(t, err)
+			require.Equal(t, 36, stats.Newer)
+			require.Equal(t, 64, stats.Samples+stats.RolledUp+stats.Left)
+			require.GreaterOrEqual(t, stats.Samples+stats.RolledUp, 60)
+		})
+	}
+}
+
+// TestRunStopsBeforeABatchThatIsNotAdmitted stores the batches before it, and goes on with it.
+func TestRunStopsBeforeABatchThatIsNotAdmitted(t *testing.T) {
+	s, src, refused := openStore(t, nil), &days{n: 4, series: 1}, errors.New("refused")
+	o := importer.Options{Into: local(s), Tenant: "default", Source: src, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	batches := 0
+	o.Admit = func([]storage.ImportedSeries) error {
+		if batches++; batches == 3 {
+			return refused
+		}
+		return nil
+	}
+	r, err := importer.Run(t.Context(), o)
+	require.ErrorIs(t, err, refused)
+	require.Equal(t, 2*144, r.Stats.Samples)
+	r, err = importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, 2*144, r.Stats.Samples)
+	require.Equal(t, 4*144, r.All.Samples)
+}

@@ -52,9 +52,10 @@ type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
 	// Samples were compared bit for bit; RolledUp by the counts and sums of rollups, for only these are kept. Left are
-	// too old or too new to be stored, or can't be.
-	Samples, RolledUp, Left int
-	Differences             int
+	// too old or too new to be stored, or can't be, or share a rollup bucket with samples that weren't selected. Newer are newer than
+	// all that the import has read, in a source that has got more samples since.
+	Samples, RolledUp, Left, Newer int
+	Differences                    int
 }
 
 // Add adds what another comparison did.
@@ -63,17 +64,28 @@ func (a *VerifyStats) Add(b VerifyStats) {
 	a.Samples += b.Samples
 	a.RolledUp += b.RolledUp
 	a.Left += b.Left
+	a.Newer += b.Newer
 	a.Differences += b.Differences
 }
 
 // Verify reads the source once more from the start and compares, by series and day, what it has with what the store
-// answers at the same timestamps. What the store has besides is no difference.
+// answers at the same timestamps. What the store has besides is no difference. Samples that are newer than all that the import read aren't
+// compared: the source may have got them since.
 func Verify(ctx context.Context, o Options, report func(Difference)) (all VerifyStats, err error) {
+	newest, err := o.newest(ctx)
+	if err != nil {
+		return all, err
+	}
 	for b, err := range ahead(ctx, o.Source, "") {
 		if err != nil {
 			return all, err
 		}
-		stats, err := o.Into.Compare(ctx, o.Tenant, b.Series, report)
+		within := o.within()
+		if newer := clipAfter(b.Series, newest); newer > 0 {
+			all.Newer += newer
+			within.MaxT = min(within.MaxT, newest)
+		}
+		stats, err := o.Into.Compare(ctx, o.Tenant, b.Series, within, report)
 		if err != nil {
 			return all, err
 		}
@@ -85,11 +97,51 @@ func Verify(ctx context.Context, o Options, report func(Difference)) (all Verify
 	return all, ctx.Err()
 }
 
+// within returns the selected range of time.
+func (o *Options) within() storage.Span {
+	if o.Within == (storage.Span{}) {
+		return AllTimes()
+	}
+	return o.Within
+}
+
+// newest returns the newest timestamp that the import read, milliseconds; math.MaxInt64 where that isn't known.
+func (o *Options) newest(ctx context.Context) (int64, error) {
+	identity, err := o.Into.Identity(ctx, o.Tenant)
+	if err != nil {
+		return 0, err
+	}
+	at, _, err := readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity})
+	if err != nil || !at.Complete || at.NewestMS == nil {
+		return math.MaxInt64, err
+	}
+	return *at.NewestMS, nil
+}
+
+// clipAfter removes the samples after a timestamp, and returns how many there were.
+func clipAfter(list []storage.ImportedSeries, last int64) (removed int) {
+	if last == math.MaxInt64 {
+		return 0
+	}
+	for i := range list {
+		s := list[i].Samples
+		before := s.Len()
+		if olderThan(&list[i], last+1) < before {
+			s.Normalize()
+			before = s.Len()
+			s.Clip(math.MinInt64, last)
+			removed += before - s.Len()
+		}
+	}
+	return removed
+}
+
 // verifier compares one batch.
 type verifier struct {
 	*local
 	ctx    context.Context
 	tenant string
+	within storage.Span
 	report func(Difference)
 	stats  VerifyStats
 	have   chunk.Samples
@@ -260,6 +312,11 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 
 // rolled compares counts and sums of the buckets in which the source has samples.
 func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have *rollup.Buckets) {
+	whole := v.wholeBuckets(want)
+	v.stats.Left += want.Len() - whole.Len()
+	if want = whole; want.Len() == 0 {
+		return
+	}
 	v.stats.SeriesDays++
 	v.stats.RolledUp += want.Len()
 	var made rollup.Buckets
@@ -281,6 +338,24 @@ func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have
 	if !same {
 		v.differ(d)
 	}
+}
+
+// wholeBuckets returns the samples in buckets that lie within the selected range of time. Of other buckets the source may not have been asked for
+// all samples.
+func (v *verifier) wholeBuckets(samples *chunk.Samples) *chunk.Samples {
+	width := rollup.FiveMinutes.Width()
+	endOf := func(t int64) int64 { return t + (width-t%width)%width } // of the bucket that holds t, which ends with a multiple of width
+	minT, maxT := int64(math.MinInt64), int64(math.MaxInt64)
+	if v.within.MinT > math.MinInt64+2*width {
+		minT = endOf(v.within.MinT-1) + 1
+	}
+	if v.within.MaxT < math.MaxInt64-2*width {
+		maxT = endOf(v.within.MaxT+1) - width
+	}
+	whole := &chunk.Samples{}
+	whole.AppendAll(samples)
+	whole.Clip(minT, maxT)
+	return whole
 }
 
 func sameFloat(a, b float64) bool { return a == b || a != a && b != b }

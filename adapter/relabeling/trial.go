@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -109,7 +110,7 @@ type trial struct {
 }
 
 // Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the range, one
-// series at a time, and changes nothing.
+// series at a time, and changes nothing. An engine.WorkMeter of the context counts metrics.
 func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
 	rules := table.Of(o.Tenant)
 	if rules == nil {
@@ -125,6 +126,8 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 		return nil, err
 	}
 	t.AllMetrics = len(metrics)
+	meter := engine.MeterOf(ctx)
+	meter.Expect(int64(len(metrics)))
 	for _, name := range metrics {
 		if err := t.metric(ctx, name); err != nil {
 			return nil, err
@@ -133,6 +136,7 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 			break
 		}
 		t.Metrics++
+		meter.Add(1)
 	}
 	return &t.Trial, t.weigh(ctx)
 }

@@ -25,16 +25,21 @@ type backupCommand struct {
 	server *serverOfDirectory
 }
 
-func addBackup(app *kingpin.Application) subcommand {
-	cmd := app.Command("backup", "Back up a data directory to a folder or a bucket, with or without a running server. The backup contains every write "+
-		"acknowledged before it started. Files that an earlier backup already copied are not copied again. For a cluster, see "+
-		"docker/cassandra/snapshot.")
+// addBackup declares the command that has a command of its own to make, list, verify and delete backups. Without one of them it makes a backup.
+func addBackup(app *kingpin.Application) *kingpin.CmdClause {
+	return app.Command("backup", "Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further command, "+
+		"cassia backup makes a backup, as cassia backup create does. For a cluster, see docker/cassandra/snapshot.")
+}
+
+func addBackupCreate(backup *kingpin.CmdClause) subcommand {
+	cmd := backup.Command("create", "Back up a data directory to a folder or a bucket, with or without a running server. The backup contains every write "+
+		"acknowledged before it started. Files that an earlier backup already copied are not copied again. This is the default: cassia backup "+
+		"--to=PLACE does the same.").Default()
 	var c backupCommand
 	cmd.Flag("storage.path", "Data directory.").Default("data").StringVar(&c.dir)
-	cmd.Flag("to", "Where to write backups: a folder, preferably on another disk, or a bucket, as "+
+	placeFlag(cmd, &c.to, "Where to write backups: a folder, preferably on another disk, or a bucket, as "+
 		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION with credentials from the environment. Each backup is a "+
-		"complete directory in it.").
-		Required().StringVar(&c.to.At)
+		"complete directory in it.")
 	c.server = serverOfDirectoryFlags(cmd)
 	c.to.KeepFlags(cmd, "")
 	c.to.KeyFlag(cmd, "")
@@ -42,6 +47,11 @@ func addBackup(app *kingpin.Application) subcommand {
 		"once, after the other copy is no longer in use.").
 		BoolVar(&c.to.TakeOver)
 	return subcommand{cmd.FullCommand(), c.run}
+}
+
+// placeFlag declares the flag of the place of backups.
+func placeFlag(cmd *kingpin.CmdClause, p *backups.Place, help string) {
+	cmd.Flag("to", help).Required().StringVar(&p.At)
 }
 
 func (c *backupCommand) run(ctx context.Context) (err error) {
@@ -69,10 +79,12 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if warning := c.to.Warning(snapshots, made); warning != "" {
 		fmt.Fprintln(os.Stderr, "warning: "+warning)
 	}
-	stats, err := c.to.Backup(ctx, made, name, begun)
+	mctx, bar := metered(ctx, "backing up")
+	stats, err := c.to.Backup(mctx, made, name, begun)
+	bar.end()
 	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
-		return fmt.Errorf("backup to %s: %s", &c.to, oneLine(err))
+		return inPlace("backup to "+c.to.String(), &c.to, err)
 	}
 	fmt.Printf("backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
 		count(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))

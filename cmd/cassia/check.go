@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -14,29 +17,80 @@ func addCheck(app *kingpin.Application) subcommand {
 	cmd := app.Command("check", "Verify all stored data and report every problem. Changes nothing. On a data directory, stop the server first; on a "+
 		"cluster, servers may be running.")
 	o := offlineFlags(cmd)
-	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o) }}
+	asJSON := cmd.Flag("json", "Print the problems and the totals as JSON.").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o, *asJSON) }}
 }
 
 // checkAll looks at every row, and at every file of a directory.
-func checkAll(ctx context.Context, o offline) error {
+func checkAll(ctx context.Context, o offline, asJSON bool) error {
 	o.readOnly = true
-	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
+	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s, asJSON) })
 }
 
-// check prints problems, and a summary line.
-func check(ctx context.Context, o offline, s *storage.Store) error {
-	stats, err := s.Check(ctx, func(problem string) { fmt.Println(problem) })
+// checkResult is the result of a check in JSON.
+type checkResult struct {
+	// Store is where it is.
+	Store    string   `json:"store"`
+	Problems []string `json:"problems"`
+	Totals   struct {
+		Problems       int   `json:"problems"`
+		UnsealedBlobs  int   `json:"unsealed_blobs"`
+		Tenants        int   `json:"tenants"`
+		Windows        int   `json:"windows"`
+		Metrics        int   `json:"metrics"`
+		WindowedSeries int   `json:"windowed_series"`
+		Chunks         int   `json:"chunks"`
+		ChunkBytes     int64 `json:"chunk_bytes"`
+		Samples        int   `json:"samples"`
+		Exemplars      int   `json:"exemplars"`
+		RollupChunks   int   `json:"rollup_chunks"`
+		RollupBytes    int64 `json:"rollup_bytes"`
+		Files          int   `json:"files"`
+		FileBytes      int64 `json:"file_bytes"`
+	} `json:"totals"`
+}
+
+// check prints problems, and a summary line or, as JSON, both.
+func check(ctx context.Context, o offline, s *storage.Store, asJSON bool) error {
+	mctx, bar := metered(ctx, "checking")
+	result := checkResult{Store: o.Where(), Problems: []string{}}
+	stats, err := s.Check(mctx, func(problem string) {
+		if asJSON {
+			result.Problems = append(result.Problems, problem)
+			return
+		}
+		bar.say(problem)
+	})
+	bar.end()
 	if err != nil {
 		return err
 	}
+	if asJSON {
+		result.set(&stats)
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		err = e.Encode(&result)
+	} else {
+		printChecked(&stats)
+	}
+	if stats.Problems > 0 {
+		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), count(stats.Problems, "problem")))
+	}
+	return err
+}
+
+func (r *checkResult) set(s *storage.CheckStats) {
+	t := &r.Totals
+	t.Problems, t.UnsealedBlobs, t.Tenants, t.Windows, t.Metrics = s.Problems, s.Blobs, s.Tenants, s.Windows, s.Metrics
+	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks, s.Bytes, s.Samples, s.Exemplars
+	t.RollupChunks, t.RollupBytes, t.Files, t.FileBytes = s.Rollups, s.RollupBytes, s.Files, s.FileBytes
+}
+
+func printChecked(stats *storage.CheckStats) {
 	fmt.Printf("%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
-		count(stats.Chunks, "chunk"), stats.Bytes, count(int(stats.Samples), "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
+		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))
-	if stats.Problems > 0 {
-		return fmt.Errorf("%s: %s", o.Where(), count(stats.Problems, "problem"))
-	}
-	return nil
 }
 
 func addInspect(app *kingpin.Application) subcommand {

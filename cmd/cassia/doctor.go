@@ -170,10 +170,12 @@ func (x *examination) noStoreYet() doctor.Finding {
 
 // store looks at the store in an engine; nil: it can't be read.
 func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *inspect.Condition {
-	c, err := inspect.Examine(ctx, eng, inspect.ExamineOptions{
+	mctx, bar := metered(ctx, "verifying files")
+	c, err := inspect.Examine(mctx, eng, inspect.ExamineOptions{
 		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
 		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Files: x.files, Now: x.now,
 	})
+	bar.end()
 	switch {
 	case errors.Is(err, storage.ErrNoStore):
 		x.add(x.noStoreYet())

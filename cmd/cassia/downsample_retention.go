@@ -41,9 +41,9 @@ func addRetention(app *kingpin.Application) subcommand {
 			writeChanges(os.Stdout, changes)
 			now := time.Now()
 			if *each {
-				err = writeWindows(os.Stdout, kept, now)
+				err = writeWindows(os.Stdout, kept, changes, now)
 			} else {
-				err = writeRetention(os.Stdout, kept, now)
+				err = writeRetention(os.Stdout, kept, changes, now)
 			}
 			if err == nil && o.Kind == config.EngineCassandra {
 				fmt.Println("on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
@@ -95,14 +95,25 @@ type tally struct {
 	nextGoesUntil time.Time // the end of the window that goes next
 }
 
+// hides returns the change that would hide a window of which samples are shown now; nil: none would. A server that is started with the retention
+// deletes the window a week after that start, not at once.
+func hides(changes []storage.HorizonChange, k *storage.WindowInfo) *storage.HorizonChange {
+	for i := range changes {
+		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution && k.Start.Before(c.To) && k.End.After(c.From) {
+			return c
+		}
+	}
+	return nil
+}
+
 // writeRetention writes a line for each resolution and tenant.
-func writeRetention(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
+func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []storage.HorizonChange, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS")
 	for i := 0; i < len(kept); {
 		t := tally{first: kept[i]}
 		for ; i < len(kept) && kept[i].Resolution == t.first.Resolution && kept[i].Tenant == t.first.Tenant; i++ {
-			t.add(&kept[i], now)
+			t.add(&kept[i], hides(changes, &kept[i]), now)
 		}
 		next, on := "-", "never"
 		if !t.nextGoes.IsZero() {
@@ -116,19 +127,24 @@ func writeRetention(w io.Writer, kept []storage.WindowInfo, now time.Time) error
 	return tab.Flush()
 }
 
-func (t *tally) add(k *storage.WindowInfo, now time.Time) {
+// add counts a window, which a change may hide.
+func (t *tally) add(k *storage.WindowInfo, hidden *storage.HorizonChange, now time.Time) {
 	t.last = *k
 	t.windows++
+	goes := k.Goes
+	if hidden != nil && !k.Hidden.After(now) {
+		goes = hidden.Goes
+	}
 	switch {
-	case k.Goes.IsZero():
-	case !k.Goes.After(now):
+	case goes.IsZero():
+	case !goes.After(now):
 		t.gone++
 	default:
 		if !k.Hidden.After(now) {
 			t.hidden++
 		}
 		if t.nextGoes.IsZero() {
-			t.nextGoes, t.nextGoesUntil = k.Goes, k.End
+			t.nextGoes, t.nextGoesUntil = goes, k.End
 		}
 	}
 	if k.Unrolled > 0 {
@@ -137,14 +153,16 @@ func (t *tally) add(k *storage.WindowInfo, now time.Time) {
 }
 
 // writeWindows writes a line for each window.
-func writeWindows(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
+func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []storage.HorizonChange, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tDELETED\t")
 	for i := range kept {
 		k := &kept[i]
-		goes := "never"
+		goes, hidden := "never", hides(changes, k)
 		switch {
 		case k.Goes.IsZero():
+		case hidden != nil && !k.Hidden.After(now):
+			goes = day(hidden.Goes) + ", would be hidden"
 		case !k.Goes.After(now):
 			goes = "now"
 		case !k.Hidden.After(now):

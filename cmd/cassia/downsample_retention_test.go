@@ -31,7 +31,7 @@ func TestRetentionTable(t *testing.T) {
 	now := at(12)
 	fields := func(line string) string { return strings.Join(strings.Fields(line), " ") }
 	var b bytes.Buffer
-	require.NoError(t, writeRetention(&b, kept, now))
+	require.NoError(t, writeRetention(&b, kept, nil, now))
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Equal(t, []string{
 		"RESOLUTION TENANT WINDOWS FROM UNTIL HIDDEN TO DELETE NOW NEXT TO DELETE ON WITHOUT ROLLUPS",
@@ -41,11 +41,24 @@ func TestRetentionTable(t *testing.T) {
 	}, []string{fields(lines[0]), fields(lines[1]), fields(lines[2]), fields(lines[3])})
 
 	b.Reset()
-	require.NoError(t, writeWindows(&b, kept, now))
+	require.NoError(t, writeWindows(&b, kept, nil, now))
 	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Len(t, lines, 7)
 	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are created first`, fields(lines[2]))
 	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, already hidden`, fields(lines[3]))
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
+
+	// A retention that isn't in force yet hides windows that are shown now, for a week.
+	changes := []storage.HorizonChange{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
+	b.Reset()
+	require.NoError(t, writeWindows(&b, kept, changes, now))
+	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 2026-05-19, would be hidden 12 seals without rollups, which are created first`, fields(lines[2]))
+	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, would be hidden`, fields(lines[3]))
+	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
+	require.Equal(t, `raw "bob" 2026-04-30 2026-05-01 now`, fields(lines[5]))
+	b.Reset()
+	require.NoError(t, writeRetention(&b, kept, changes, now))
+	require.Equal(t, `raw "ann" 4 2026-04-30 2026-05-11 3 0 until 2026-05-01 2026-05-19 1`, fields(strings.Split(b.String(), "\n")[1]))
 }

@@ -73,7 +73,7 @@ func TestCommandsOfExamples(t *testing.T) {
 			subcommands(app)
 			command, err := app.Parse(c.Args)
 			require.NoError(t, err, "%q", c.Args)
-			require.Equal(t, "backup", command)
+			require.Equal(t, "backup create", command)
 		})
 	}
 }

@@ -46,8 +46,7 @@ func (b *exportBar) update(p exporter.Progress) {
 // exportLine returns a line with the progress, the rate, and the time left.
 func exportLine(p exporter.Progress, took time.Duration) string {
 	line := fmt.Sprintf("%3.0f%%  %s of %s", 100*p.Done, count(int(p.Samples), "sample"), count(p.Series, "series"))
-	if p.Done > 0 && took > 0 {
-		left := time.Duration(float64(took) * (1 - p.Done) / p.Done)
+	if left, ok := remaining(took, p.Done); ok {
 		line += fmt.Sprintf(", %.3g/s, %s left", float64(p.Samples)/took.Seconds(), roughly(left))
 	}
 	return line + ": " + shortInstant(p.NowMS)

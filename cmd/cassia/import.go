@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -35,11 +34,12 @@ type importCommand struct {
 	offline
 	name               string // of the command, such as "import blocks"
 	kept               func() (config.Retention, error)
-	retentionGiven     bool
+	old                oldSamples
 	tenant, checkpoint string
 	dryRun, verify     bool
 	matches, add       []string
 	start, end         string
+	within             storage.Span
 	source             string
 	checkpointSet      bool
 	to                 *urlFlags
@@ -48,12 +48,14 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	cmd.GetFlag("retention.raw").IsSetByUser(&c.retentionGiven)
+	c.old.now = time.Now
+	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
 		"source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
-	cmd.Flag("dry-run", "Only print what the source contains.").BoolVar(&c.dryRun)
+	cmd.Flag("dry-run", "Only read the source: print its series, times and samples, what the retention would leave out, and how much time and space "+
+		"an import takes.").BoolVar(&c.dryRun)
 	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. An import that is already complete is only verified.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
@@ -102,6 +104,7 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 		if err != nil {
 			return err
 		}
+		c.within = storage.Span{MinT: sel.MinMS, MaxT: sel.MaxMS}
 		c.source = strings.Join(append([]string{what(), c.start, c.end}, slices.Concat(c.matches, c.add)...), " ")
 		source, err := open(ctx, sel)
 		if err != nil {
@@ -124,7 +127,13 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 
 // here imports into a store that is opened for that.
 func (c *importCommand) here(ctx context.Context, plan importer.Plan, source importer.Source) error {
-	if err := c.keep(plan); err != nil || c.dryRun {
+	if err := c.keep(); err != nil {
+		return err
+	}
+	if c.dryRun {
+		return c.dry(ctx, source)
+	}
+	if err := c.old.admitPlan(plan); err != nil {
 		return err
 	}
 	err := c.withStore(ctx, func(s *storage.Store) error {
@@ -140,30 +149,19 @@ func (c *importCommand) here(ctx context.Context, plan importer.Plan, source imp
 }
 
 // keep parses the retention. Rows are written with it as their time to live, so that it must be given where it matters.
-func (c *importCommand) keep(plan importer.Plan) (err error) {
+func (c *importCommand) keep() (err error) {
 	if c.retention, err = c.kept(); err != nil {
 		return err
 	}
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if !c.retentionGiven && c.Kind == config.EngineCassandra {
+	if !c.old.accepted && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers " +
 			"use, because they become the TTL of the rows written")
 	}
-	return c.printOld(c.retention.Raw, plan, "or set it to the retention of the servers")
-}
-
-// printOld prints what becomes of samples that are older than the retention of raw ones. The user must have agreed to that.
-func (c *importCommand) printOld(raw time.Duration, plan importer.Plan, or string) error {
-	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= time.Now().Add(-raw).UnixMilli() {
-		return nil
-	}
-	told := fmt.Sprintf("samples before %s are past --retention.raw=%s; those more than 7 days past it are stored as rollups only", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
-	if !c.retentionGiven && !c.dryRun {
-		return fmt.Errorf("%s; to accept this, set that flag explicitly, %s", told, or)
-	}
-	fmt.Println(told)
+	c.old.remedy = "or set it to the retention of the servers"
+	c.old.kept = c.retention.KeptOf(c.tenant)
 	return nil
 }
 
@@ -176,7 +174,10 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar := newProgressBar(os.Stderr, time.Now)
 	t := &importPrinter{bar: bar}
 	o := importer.Options{
-		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress, Within: c.within,
+		Admit: func(list []storage.ImportedSeries) error {
+			return c.old.admit(list, func(note string) { bar.end(); fmt.Println(note) })
+		},
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
@@ -187,6 +188,8 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w; imported samples are kept. Run it again to continue", errInterrupted)
+	case errors.As(err, new(oldSamplesError)):
+		return fmt.Errorf("%w. Samples imported so far are kept; the next run continues", err)
 	case err != nil:
 		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run it again to continue", oneLine(err))
 	case c.verify:
@@ -228,7 +231,10 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
-		fmt.Fprintf(w, "; %d are too old or too new to compare", stats.Left)
+		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a 5-minute bucket with samples outside the range", stats.Left)
+	}
+	if stats.Newer > 0 {
+		fmt.Fprintf(w, "; %d are newer than the import", stats.Newer)
 	}
 	fmt.Fprintf(w, ": %s\n", count(int(stats.Differences), "difference"))
 	if stats.Differences > 0 {
@@ -251,9 +257,8 @@ func (t *importPrinter) progress(p importer.Progress) {
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
 		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g/s", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
-		if p.Done > p.Before {
-			left := time.Duration(float64(took) * (1 - p.Done) / (p.Done - p.Before))
-			line += fmt.Sprintf(", %s left", roughly(min(left, math.MaxInt64/2)))
+		if left, ok := remaining(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
+			line += fmt.Sprintf(", %s left", roughly(left))
 		}
 		return line
 	})
@@ -296,6 +301,11 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	for _, x := range s.Refusals {
 		fmt.Fprintf(w, "  %s of %s: %s\n", count(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}
+	t.printSkipped(w)
+}
+
+// printSkipped lists the parts of the source that were skipped.
+func (t *importPrinter) printSkipped(w io.Writer) {
 	for _, x := range t.skipped {
 		fmt.Fprintf(w, "  skipped %s: %s\n", x.What, x.Why)
 	}

@@ -74,17 +74,22 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	if err != nil {
 		return fmt.Errorf("--url=%s: %s", where, oneLine(err))
 	}
-	if err := c.keepAs(terms, plan); err != nil || c.dryRun {
+	if err := c.keepAs(terms); err != nil {
+		return err
+	}
+	if c.dryRun {
+		return c.dry(ctx, source)
+	}
+	if err := c.old.admitPlan(plan); err != nil {
 		return err
 	}
 	return c.run(ctx, client, where, source)
 }
 
-// keepAs applies the server's retention to the plan. Where it matters, it must be given here, too: only rollups
-// might be made of what somebody meant to keep.
-func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
+// keepAs applies the server's retention. If it is also set here, it must be the same.
+func (c *importCommand) keepAs(terms overhttp.Terms) (err error) {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
-	if c.retentionGiven {
+	if c.old.accepted {
 		said, err := c.kept()
 		if err != nil {
 			return err
@@ -93,7 +98,9 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 			return fmt.Errorf("--retention.raw=%s doesn't match the server, which keeps raw samples of this tenant %s; set --retention.raw=%s, or omit it", model.Duration(said.Raw), keptFor(raw), model.Duration(raw))
 		}
 	}
-	return c.printOld(raw, plan, "or set a longer retention on the server first")
+	c.old.remedy = "or set a longer retention on the server first"
+	c.old.kept, err = terms.Kept()
+	return err
 }
 
 func keptFor(d time.Duration) string {
@@ -129,12 +136,7 @@ func (p *process) importRoutes() []server.Route {
 	o := overhttp.DefaultOptions()
 	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8))
 	o.Ready = p.store.Ready
-	o.Retention = func(tenant string) time.Duration {
-		if own, ok := p.c.Retention.Tenants[tenant]; ok {
-			return own.Raw
-		}
-		return p.c.Retention.Raw
-	}
+	o.Retention = p.c.Retention.KeptOf
 	o.Logger = p.log.With("component", "import")
 	s := overhttp.NewServer(importer.Local(p.store, time.Now), o)
 	routes := []server.Route{

@@ -33,7 +33,7 @@ type subcommand struct {
 
 // subcommands declares all that cassia can do.
 func subcommands(app *kingpin.Application) []subcommand {
-	schema, imports := addSchema(app), addImport(app)
+	schema, imports, backup := addSchema(app), addImport(app), addBackup(app)
 	return []subcommand{
 		addServe(app),
 		addCheck(app),
@@ -48,7 +48,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
-		addBackup(app),
+		addBackupCreate(backup), addBackupList(backup), addBackupVerify(backup), addBackupDelete(backup),
 		addRestore(app),
 		addBench(app),
 		addVersion(app), addCompletion(app), addMan(app),

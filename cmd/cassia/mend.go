@@ -35,11 +35,13 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if from.At != "" {
 		found, err := from.Spares(ctx)
 		if err != nil {
-			return fmt.Errorf("--from=%s: %s", from, oneLine(err))
+			return inPlace("--from="+from.String(), from, err)
 		}
 		spares = found
 	}
-	stats, err := pebble.Mend(ctx, spares, dir, m.giveUpLog)
+	mctx, bar := metered(ctx, "examining")
+	stats, err := pebble.Mend(mctx, spares, dir, m.giveUpLog)
+	bar.end()
 	printMended(&stats)
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
@@ -60,7 +62,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 		return nil
 	}
 	o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
-	return checkAll(ctx, o)
+	return checkAll(ctx, o, false)
 }
 
 // printMended prints the results of a repair, file by file.

@@ -107,7 +107,9 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 		if t.start == "" {
 			o.MinT = o.MaxT - trialWidth.Milliseconds() + 1
 		}
-		found, err = relabeling.Try(ctx, s, table, o)
+		bar := newMeterBar(os.Stderr, time.Now, "examining", func(n float64) string { return fmt.Sprintf("%.3g metrics", n) })
+		found, err = relabeling.Try(bar.with(ctx), s, table, o)
+		bar.end()
 		return err
 	})
 	if errors.Is(err, engine.ErrLocked) {

@@ -38,15 +38,17 @@ func addRestore(app *kingpin.Application) subcommand {
 		}
 		begun := time.Now()
 		var damaged error // A directory that can't be opened is restored all the same: cassia restore --damaged may repair it.
-		stats, err := from.RestoreAndChange(ctx, *name, *dir, func(dir, backup string) error {
+		mctx, bar := metered(ctx, "restoring")
+		stats, err := from.RestoreAndChange(mctx, *name, *dir, func(dir, backup string) error {
 			err := markRestored(ctx, dir, backup)
 			if errors.Is(err, engine.ErrCorrupt) {
 				damaged, err = err, nil
 			}
 			return err
 		})
+		bar.end()
 		if err != nil {
-			return fmt.Errorf("restoring from %s: %s", &from, oneLine(err))
+			return inPlace("restoring from "+from.String(), &from, err)
 		}
 		fmt.Printf("restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
 			count(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
@@ -55,7 +57,7 @@ func addRestore(app *kingpin.Application) subcommand {
 			return damaged
 		}
 		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
-		return checkAll(ctx, o)
+		return checkAll(ctx, o, false)
 	}}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -87,8 +88,21 @@ func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	if err := e.Checkpoint(dir); err != nil {
 		return err
 	}
-	return pebble.NameLineage(dir, pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom})
+	l := pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom}
+	l.Host, _ = os.Hostname() // It is for people only.
+	tenants, more, err := storage.TenantsOf(ctx, e, maxNamedTenants)
+	if err != nil && !errors.Is(err, engine.ErrCorrupt) { // A damaged store is backed up all the same.
+		return err
+	}
+	if more {
+		tenants = append(tenants, "…")
+	}
+	l.Tenants = strings.Join(tenants, ",")
+	return pebble.NameLineage(dir, l)
 }
+
+// maxNamedTenants bounds the tenants that a backup names.
+const maxNamedTenants = 100
 
 // serverOfDirectory is the one that uses a directory.
 type serverOfDirectory struct {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // Backups of a folder lie side by side, each a whole copy of an engine's directory:
@@ -50,8 +52,11 @@ type backedUp struct {
 	// Store identifies the store that it is of; "" in a backup of an earlier release.
 	Store string `json:"store,omitempty"`
 	// Copy is Lineage.Copy.
-	Copy  string         `json:"copy,omitempty"`
-	Files []backedUpFile `json:"files"`
+	Copy string `json:"copy,omitempty"`
+	// Host is the name of the machine, and Tenants are those of the store; empty in a backup of an earlier release.
+	Host    string         `json:"host,omitempty"`
+	Tenants []string       `json:"tenants,omitempty"`
+	Files   []backedUpFile `json:"files"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
@@ -195,8 +200,7 @@ func oneStore(folder string, names []string) error {
 	if delete(newest, ""); len(newest) < 2 {
 		return nil
 	}
-	return fmt.Errorf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s",
-		folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+	return &SeveralStoresError{At: folder, Newest: slices.Sorted(maps.Values(newest))}
 }
 
 // partialBackup matches the names of backups that commands and schedules make.
@@ -315,13 +319,16 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		return stats, orOlderThanUnreadable(err, folder, name)
 	}
 	var names []string
+	work := int64(0)
 	for _, f := range list.Files {
 		names = append(names, f.Name)
+		work += f.Size
 	}
 	to, err := beginRestore(files, dir, names)
 	if err != nil {
 		return stats, err
 	}
+	engine.MeterOf(ctx).Expect(work)
 	stats = BackupStats{Name: name, Taken: list.Taken}
 	c := copier{ctx: ctx, files: files, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
@@ -371,7 +378,7 @@ func readList(dir string) (list backedUp, err error) {
 		return list, fmt.Errorf("%w: %s: %w", ErrBackup, filepath.Join(dir, backupList), err)
 	}
 	if list.Version != backupVersion {
-		return list, fmt.Errorf("%w: %s has version %d; this release supports version %d", ErrBackup, dir, list.Version, backupVersion)
+		return list, &BackupVersionError{Backup: dir, Version: list.Version, Supported: backupVersion}
 	}
 	for _, f := range list.Files {
 		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." {

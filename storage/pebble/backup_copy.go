@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // copier copies a directory's files.
@@ -40,7 +43,11 @@ func (c *copier) run(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.lineage.Store, Copy: c.lineage.Copy}
+	if err := c.expect(entries, known); err != nil {
+		return err
+	}
+	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.lineage.Store, Copy: c.lineage.Copy,
+		Host: c.lineage.Host, Tenants: c.lineage.TenantList()}
 	for _, e := range entries {
 		if e.Name() == StoreFile {
 			continue
@@ -76,6 +83,30 @@ func (c *copier) run(now time.Time) error {
 	return syncDir(c.files, c.to)
 }
 
+// expect adds the bytes that will be read to the context's meter: each file is read once, to be copied or to be compared with the copy that an earlier
+// backup has, and a copied sorted file once more, to be verified.
+func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) error {
+	var work int64
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("pebble: checkpoint: %w", err)
+		}
+		if e.Name() == StoreFile {
+			continue
+		}
+		work += info.Size()
+		if f := known[e.Name()]; strings.HasSuffix(e.Name(), ".sst") && !(f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano()) {
+			work += info.Size() / verifyShare
+		}
+	}
+	engine.MeterOf(c.ctx).Expect(work)
+	return nil
+}
+
+// verifyShare is the number of bytes that are verified, from the cache of the system, in about the time in which a byte is copied.
+const verifyShare = 4
+
 // copy copies a file, and has it on the disk when it returns.
 func (c *copier) copy(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
@@ -108,7 +139,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Cancelable returns a reader that fails with the context's error once the context has ended.
+// Cancelable returns a reader that fails with the context's error once the context has ended. An engine.WorkMeter of the context counts the bytes that are
+// read.
 func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
 
 type cancelable struct {
@@ -120,7 +152,9 @@ func (c cancelable) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return c.r.Read(p)
+	n, err := c.r.Read(p)
+	engine.MeterOf(c.ctx).Add(int64(n))
+	return n, err
 }
 
 // writeSynced writes a new file, which is on the disk when it returns without an error.

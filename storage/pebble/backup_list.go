@@ -52,6 +52,16 @@ type Lineage struct {
 	Copy string
 	// RestoredFrom is the name of the backup from which the copy was restored; "": it is the original.
 	RestoredFrom string
+	// Host is the name of the machine, and Tenants are those of the store, separated by commas; "": not known. They are shown to people.
+	Host, Tenants string
+}
+
+// TenantList returns Tenants.
+func (l *Lineage) TenantList() []string {
+	if l.Tenants == "" {
+		return nil
+	}
+	return strings.Split(l.Tenants, ",")
 }
 
 // ErrOtherCopy means that the newest backup in a destination was made of another copy of the store, and isn't part of this one's history.
@@ -72,7 +82,7 @@ func NameLineage(checkpoint string, l Lineage) error {
 	if l.Store == "" {
 		return nil
 	}
-	text := l.Store + "\n" + l.Copy + "\n" + l.RestoredFrom + "\n"
+	text := strings.Join([]string{l.Store, l.Copy, l.RestoredFrom, l.Host, l.Tenants}, "\n") + "\n"
 	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(text))
 }
 
@@ -85,7 +95,7 @@ func LineageOf(checkpoint string) (l Lineage, err error) {
 	if err != nil {
 		return l, fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	for _, into := range []*string{&l.Store, &l.Copy, &l.RestoredFrom} {
+	for _, into := range []*string{&l.Store, &l.Copy, &l.RestoredFrom, &l.Host, &l.Tenants} {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\n"))
 		*into = string(line)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // A backup is verified before it counts:
@@ -49,6 +51,7 @@ func (c *copier) verify(list *backedUp) error {
 		if err != nil {
 			return err
 		}
+		engine.MeterOf(c.ctx).Add(f.Size / verifyShare)
 		f.Verified = len(found) == 0
 		list.Damaged = append(list.Damaged, found...)
 		c.stats.Verified++

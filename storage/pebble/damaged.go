@@ -137,7 +137,16 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 		return 0, 0, err
 	}
 	defer e.release()
+	meter := engine.MeterOf(ctx)
+	if levels, err := e.db.SSTables(); err == nil {
+		for _, level := range levels {
+			for i := range level {
+				meter.Expect(int64(level[i].Size))
+			}
+		}
+	}
 	err = e.verify(ctx, nil, func(size uint64, found []badRange) {
+		meter.Add(int64(size))
 		files++
 		bytes += int64(size)
 		for _, b := range found {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // damagedTable is a table's file that isn't as the manifest describes it.
@@ -30,6 +32,10 @@ func (m *mender) tables() error {
 	if err != nil {
 		return err
 	}
+	meter := engine.MeterOf(m.ctx)
+	for _, f := range live {
+		meter.Expect(int64(f.size))
+	}
 	var damaged []*damagedTable
 	var all []*toMend
 	for _, number := range slices.Sorted(maps.Keys(live)) {
@@ -37,6 +43,7 @@ func (m *mender) tables() error {
 		if err != nil {
 			return err
 		}
+		meter.Add(int64(live[number].size))
 		if d == nil {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/cassia-db/cassia/adapter/importer"
@@ -51,7 +52,7 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	}
 	var t Terms
 	err := c.patiently(ctx, func(ctx context.Context) error {
-		err := c.ask(ctx, http.MethodGet, name, "", nil, &t)
+		err := c.ask(ctx, http.MethodGet, name, "", nil, nil, &t)
 		var busy *fetch.BusyError
 		if errors.As(err, &busy) && !errors.As(err, new(*fetch.StatusError)) {
 			return busy.Err // Whoever names a server that isn't there should learn it at once.
@@ -82,7 +83,7 @@ func (c *Client) Identity(ctx context.Context, name string) (string, error) {
 func (c *Client) Import(ctx context.Context, name string, list []storage.ImportedSeries) (all storage.ImportStats, err error) {
 	err = c.each(ctx, name, list, &all, func(ctx context.Context, body []byte) error {
 		var answer stored
-		if err := c.ask(ctx, http.MethodPost, name, "", body, &answer); err != nil {
+		if err := c.ask(ctx, http.MethodPost, name, "", nil, body, &answer); err != nil {
 			return err
 		}
 		all.Add(answer.stats())
@@ -92,11 +93,11 @@ func (c *Client) Import(ctx context.Context, name string, list []storage.Importe
 }
 
 // Compare implements importer.Destination.
-func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, report func(importer.Difference)) (all importer.VerifyStats, err error) {
+func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, within storage.Span, report func(importer.Difference)) (all importer.VerifyStats, err error) {
 	var unsent storage.ImportStats
 	err = c.each(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
 		var answer compared
-		if err := c.ask(ctx, http.MethodPost, name, "compare", body, &answer); err != nil {
+		if err := c.ask(ctx, http.MethodPost, name, "compare", spanQuery(within), body, &answer); err != nil {
 			return err
 		}
 		all.Add(answer.Stats)
@@ -175,8 +176,11 @@ func (c *Client) patiently(ctx context.Context, request func(context.Context) er
 const longestWait = 10 * time.Second
 
 // ask makes a request of a tenant, and reads the answer.
-func (c *Client) ask(ctx context.Context, method, name, what string, body []byte, into any) error {
+func (c *Client) ask(ctx context.Context, method, name, what string, query url.Values, body []byte, into any) error {
 	u := c.To.URL.JoinPath(Path, what)
+	if len(query) > 0 {
+		u.RawQuery = query.Encode()
+	}
 	h := http.Header{tenant.Header: {name}}
 	if method == http.MethodPost {
 		h.Set("Content-Type", contentType)

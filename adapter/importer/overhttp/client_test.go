@@ -380,3 +380,45 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestComparesARangeOverHTTP applies the range of time and the retention classes that are sent.
+func TestComparesARangeOverHTTP(t *testing.T) {
+	t.Parallel()
+	kept := importer.Kept{
+		Default: storage.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
+		Classes: []storage.Class{{
+			Name: "ci", Keep: storage.Keep{Raw: time.Hour},
+			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "job", "ci|test"), labels.MustNewMatcher(labels.MatchNotEqual, "env", "prod")}},
+		}},
+	}
+	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } }, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
+	terms, err := r.Terms(t.Context(), "a")
+	require.NoError(t, err)
+	got, err := terms.Kept()
+	require.NoError(t, err)
+	require.Equal(t, kept.Default, got.Default)
+	for _, job := range []string{"ci", "web"} {
+		want, class := kept.Of(labels.FromStrings("job", job))
+		have, haveClass := got.Of(labels.FromStrings("job", job))
+		require.Equal(t, want, have)
+		require.Equal(t, class, haveClass)
+	}
+
+	day := now.AddDate(0, 0, -20).Truncate(24 * time.Hour)
+	series := func(from, n int) []storage.ImportedSeries {
+		s := &chunk.Samples{}
+		for i := range n {
+			s.AppendFloat(day.Add(time.Duration(from+i)*time.Minute).UnixMilli(), 0, float64(from+i))
+		}
+		return []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "m"), Samples: s}}
+	}
+	_, err = r.Import(t.Context(), "a", series(0, 600))
+	require.NoError(t, err)
+	within := storage.Span{MinT: day.Add(60 * time.Minute).UnixMilli(), MaxT: day.Add(122 * time.Minute).UnixMilli()}
+	stats, err := r.Compare(t.Context(), "a", series(60, 63), within, func(d importer.Difference) { t.Error(d) })
+	require.NoError(t, err)
+	require.Equal(t, importer.VerifyStats{SeriesDays: 1, RolledUp: 60, Left: 3}, stats)
+	stats, err = r.Compare(t.Context(), "a", series(60, 63), importer.AllTimes(), func(importer.Difference) {})
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Differences)
+}

@@ -23,8 +23,8 @@ type Options struct {
 	// MaxWeight bounds what the series of a body take in memory, bytes. Half as much bounds the body, and twice as much
 	// bounds all bodies together that are being read, stored or compared: further ones have to wait. Default 128 MiB.
 	MaxWeight int64
-	// Retention is how long raw samples of a tenant are kept, if they are of no class; 0: for ever.
-	Retention func(tenant string) time.Duration
+	// Retention returns how long the series of a tenant are kept.
+	Retention func(tenant string) importer.Kept
 	// Ready returns nil once samples can be stored and asked for.
 	Ready func() error
 	// Retry is the Retry-After of a 503: one body may take some seconds. Default 2 s.
@@ -71,10 +71,9 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 			s.fail(w, r, err)
 			return
 		}
-		s.answer(w, Terms{
-			Version: bodyVersion, MaxBytes: s.opts.maxBytes(), MaxWeight: s.opts.MaxWeight,
-			RetentionMS: s.opts.Retention(name).Milliseconds(), Store: identity,
-		})
+		terms := Terms{Version: bodyVersion, MaxBytes: s.opts.maxBytes(), MaxWeight: s.opts.MaxWeight, Store: identity}
+		terms.setKept(s.opts.Retention(name))
+		s.answer(w, terms)
 		return
 	}
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
@@ -94,8 +93,11 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 			return nil, fmt.Errorf("%w: another comparison is in progress", adapter.ErrBusy)
 		}
 		var c compared
-		var err error
-		c.Stats, err = s.into.Compare(ctx, name, b.series, func(d importer.Difference) {
+		within, err := spanOf(r.URL.Query())
+		if err != nil {
+			return nil, err
+		}
+		c.Stats, err = s.into.Compare(ctx, name, b.series, within, func(d importer.Difference) {
 			if len(c.Differences) < maxDifferences {
 				c.Differences = append(c.Differences, differenceOf(d))
 			}

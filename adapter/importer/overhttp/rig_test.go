@@ -83,7 +83,7 @@ func (r *rig) order() {
 func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
 	r := &rig{store: openStore(t, store)}
 	o := DefaultOptions()
-	o.Ready, o.Retention = r.store.Ready, func(string) time.Duration { return 24 * time.Hour }
+	o.Ready, o.Retention = r.store.Ready, func(string) importer.Kept { return importer.Kept{Default: storage.Keep{Raw: 24 * time.Hour}} }
 	if change != nil {
 		change(&o)
 	}
@@ -149,7 +149,7 @@ func samplesOf(list []storage.ImportedSeries) (n int) {
 func requireThere(t *testing.T, into importer.Destination, list []storage.ImportedSeries) {
 	t.Helper()
 	n := samplesOf(list)
-	stats, err := into.Compare(t.Context(), "a", list, func(d importer.Difference) { t.Error(d) })
+	stats, err := into.Compare(t.Context(), "a", list, importer.AllTimes(), func(d importer.Difference) { t.Error(d) })
 	require.NoError(t, err)
 	require.Zero(t, stats.Differences)
 	require.Equal(t, n, stats.Samples+stats.RolledUp+stats.Left)
@@ -217,20 +217,20 @@ func TestComparesOverHTTP(t *testing.T) {
 		return list
 	}
 	var want, got []string
-	wantStats, err := direct.Compare(t.Context(), "a", changed(), func(d importer.Difference) { want = append(want, d.String()) })
+	wantStats, err := direct.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) { want = append(want, d.String()) })
 	require.NoError(t, err)
-	gotStats, err := r.Compare(t.Context(), "a", changed(), func(d importer.Difference) { got = append(got, d.String()) })
+	gotStats, err := r.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) { got = append(got, d.String()) })
 	require.NoError(t, err)
 	require.Equal(t, wantStats, gotStats)
 	require.ElementsMatch(t, want, got)
 	require.Greater(t, len(got), 2)
 	// Another tenant has nothing.
-	stats, err := r.Compare(t.Context(), "b", history(1, 4, 1), func(importer.Difference) {})
+	stats, err := r.Compare(t.Context(), "b", history(1, 4, 1), importer.AllTimes(), func(importer.Difference) {})
 	require.NoError(t, err)
 	require.Equal(t, stats.SeriesDays, stats.Differences)
 
 	r.server.comparing <- struct{}{} // Another one is under way.
-	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), func(importer.Difference) {})
+	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), importer.AllTimes(), func(importer.Difference) {})
 	require.ErrorIs(t, err, ErrAway)
 	require.ErrorContains(t, err, "another comparison is in progress")
 }

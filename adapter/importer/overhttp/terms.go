@@ -1,7 +1,10 @@
 package overhttp
 
 import (
+	"fmt"
+	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -18,8 +21,75 @@ type Terms struct {
 	MaxWeight int64 `json:"max_weight"`
 	// RetentionMS is how long it keeps the tenant's raw samples if they are of no retention class, milliseconds; 0: for ever.
 	RetentionMS int64 `json:"retention_ms"`
+	// Retention5mMS is how long it keeps the 5m rollups of these, milliseconds; 0: forever.
+	Retention5mMS int64 `json:"retention_5m_ms"`
+	// Classes are its retention classes, in the order in which they apply.
+	Classes []classTerms `json:"classes,omitempty"`
 	// Store is the identity of its store, see storage.Store.Identity.
 	Store string `json:"store"`
+}
+
+// classTerms are those of a retention class.
+type classTerms struct {
+	Name          string          `json:"name"`
+	Match         [][]matchedText `json:"match"`
+	RetentionMS   int64           `json:"retention_ms"`
+	Retention5mMS int64           `json:"retention_5m_ms"`
+}
+
+// matchedText is a matcher; its type is = or != or =~ or !~.
+type matchedText struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// setKept sets the retention.
+func (t *Terms) setKept(k importer.Kept) {
+	t.RetentionMS, t.Retention5mMS = k.Default.Raw.Milliseconds(), k.Default.FiveMinutes.Milliseconds()
+	for _, c := range k.Classes {
+		class := classTerms{Name: c.Name, RetentionMS: c.Raw.Milliseconds(), Retention5mMS: c.FiveMinutes.Milliseconds()}
+		for _, ms := range c.Match {
+			texts := make([]matchedText, len(ms))
+			for i, m := range ms {
+				texts[i] = matchedText{m.Name, m.Type.String(), m.Value}
+			}
+			class.Match = append(class.Match, texts)
+		}
+		t.Classes = append(t.Classes, class)
+	}
+}
+
+// Kept returns the retention, without that of 1h rollups.
+func (t *Terms) Kept() (k importer.Kept, err error) {
+	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
+	for _, c := range t.Classes {
+		class := storage.Class{Name: c.Name, Keep: keepOf(c.RetentionMS, c.Retention5mMS)}
+		for _, texts := range c.Match {
+			ms := make([]*labels.Matcher, len(texts))
+			for i, m := range texts {
+				if ms[i], err = m.matcher(); err != nil {
+					return k, fmt.Errorf("%w: its retention class %q: %w", ErrOther, c.Name, err)
+				}
+			}
+			class.Match = append(class.Match, ms)
+		}
+		k.Classes = append(k.Classes, class)
+	}
+	return k, nil
+}
+
+func (m matchedText) matcher() (*labels.Matcher, error) {
+	for _, t := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp} {
+		if t.String() == m.Type {
+			return labels.NewMatcher(t, m.Name, m.Value)
+		}
+	}
+	return nil, fmt.Errorf("unknown matcher type %q", m.Type)
+}
+
+func keepOf(rawMS, fiveMinutesMS int64) storage.Keep {
+	return storage.Keep{Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond}
 }
 
 // stored is the answer to an import.
@@ -101,4 +171,38 @@ func (n *number) UnmarshalText(text []byte) error {
 	x, err := strconv.ParseFloat(string(text), 64)
 	*n = number(x)
 	return err
+}
+
+// A comparison's range of time stands in its URL, as start and end in milliseconds, both included. Without one, it is all times.
+const (
+	startParameter = "start"
+	endParameter   = "end"
+)
+
+// spanQuery returns the parameters of a range of time.
+func spanQuery(s storage.Span) url.Values {
+	q := url.Values{}
+	if all := importer.AllTimes(); s != all {
+		q.Set(startParameter, strconv.FormatInt(s.MinT, 10))
+		q.Set(endParameter, strconv.FormatInt(s.MaxT, 10))
+	}
+	return q
+}
+
+// spanOf returns the range of time of parameters.
+func spanOf(q url.Values) (storage.Span, error) {
+	s := importer.AllTimes()
+	for _, p := range []struct {
+		name string
+		into *int64
+	}{{startParameter, &s.MinT}, {endParameter, &s.MaxT}} {
+		if text := q.Get(p.name); text != "" {
+			t, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return s, fmt.Errorf("%w: the parameter %s must be a time in milliseconds", ErrMalformed, p.name)
+			}
+			*p.into = t
+		}
+	}
+	return s, nil
 }

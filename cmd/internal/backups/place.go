@@ -128,6 +128,43 @@ func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, e
 	return objects.Backups(ctx, bucket, store, o.Key)
 }
 
+// Stored lists all backups of the place, of whichever store, the oldest first.
+func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
+	if !p.InBucket() {
+		return pebble.StoredBackups(p.At)
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return objects.StoredBackups(ctx, bucket, o.Key)
+}
+
+// Verifier returns a function that reads all files of a backup and returns those that aren't as they were backed up. Files that several backups
+// share are read once. An engine.WorkMeter of the context counts the bytes of the files.
+func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error), error) {
+	if !p.InBucket() {
+		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return (&objects.BucketVerifier{Bucket: bucket, Key: o.Key}).Verify, nil
+}
+
+// Delete removes backups.
+func (p *Place) Delete(ctx context.Context, names []string) error {
+	if !p.InBucket() {
+		return pebble.DeleteBackups(ctx, p.At, names)
+	}
+	bucket, _, err := p.bucket(ctx)
+	if err != nil {
+		return err
+	}
+	return objects.DeleteBackups(ctx, bucket, names)
+}
+
 // Sizer returns a function that returns how many files and bytes a backup of a store has, those that it shares with others
 // included.
 func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {

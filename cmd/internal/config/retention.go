@@ -7,6 +7,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
+	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
 )
 
@@ -47,6 +48,15 @@ func describeKeep(k storage.Keep) string {
 func (r Retention) Into(o *storage.Options) {
 	o.Retention, o.Retention5m, o.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 	o.TenantRetention, o.Classes = r.Tenants, r.Classes
+}
+
+// KeptOf returns how long the series of a tenant are kept.
+func (r Retention) KeptOf(tenant string) importer.Kept {
+	k := importer.Kept{Default: storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour}, Classes: r.Classes}
+	if own, ok := r.Tenants[tenant]; ok {
+		k.Default = own
+	}
+	return k
 }
 
 // IsForEver reports whether nothing ever goes.

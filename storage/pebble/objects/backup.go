@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -83,7 +84,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	store := lineage.Store
 	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{}, deleted: map[string]bool{}}
 	b.stats.Name, b.stats.Taken = name, o.Now()
-	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Taken: b.stats.Taken.UTC()}
+	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Host: lineage.Host, Tenants: lineage.TenantList(), Taken: b.stats.Taken.UTC()}
 	if err := b.readNewest(ctx, &m, lineage); err != nil {
 		return b.stats, err
 	}
@@ -269,6 +270,11 @@ func (b *backup) readCheckpoint(m *manifest) error {
 // copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
 // garbage, by a clock that advances while the machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
+	for i := range m.Files {
+		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil { // Else copy returns the error.
+			engine.MeterOf(ctx).Expect(b.work(info))
+		}
+	}
 	for range maxListings {
 		g, copying := errgroup.WithContext(ctx)
 		g.SetLimit(max(1, b.Workers))

@@ -30,7 +30,9 @@ type manifest struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	Store   string    `json:"store"`
-	Copy    string    `json:"copy,omitempty"` // pebble.Lineage.Copy
+	Copy    string    `json:"copy,omitempty"`    // pebble.Lineage.Copy
+	Host    string    `json:"host,omitempty"`    // pebble.Lineage.Host
+	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
 	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
@@ -148,7 +150,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	}
 	switch {
 	case m.Version != manifestVersion:
-		return wrong(fmt.Sprintf("it has version %d; this release supports version %d", m.Version, manifestVersion))
+		return manifest{}, &pebble.BackupVersionError{Backup: l.object, Version: m.Version, Supported: manifestVersion}
 	case m.Name != l.Name || setOf(m.Store, k) != l.set:
 		return wrong(fmt.Sprintf("it belongs to backup %s of store %s", m.Name, m.Store))
 	}

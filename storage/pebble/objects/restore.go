@@ -9,10 +9,10 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -42,6 +42,9 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 		return stats, err
 	}
 	stats = pebble.BackupStats{Name: m.Name, Taken: m.Taken}
+	for _, f := range m.Files {
+		engine.MeterOf(ctx).Expect(f.Size)
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, o.Workers))
 	for _, f := range m.Files {
@@ -80,8 +83,7 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 		newest[l.store] = l.Name
 	}
 	if len(newest) > 1 {
-		return l, fmt.Errorf("%w: the bucket has backups of %d stores; choose one with --backup. The newest of each store: %s",
-			pebble.ErrBackup, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+		return l, &pebble.SeveralStoresError{At: "the bucket", Newest: slices.Sorted(maps.Values(newest))}
 	}
 	l, ok := newestWhole(all)
 	if !ok {

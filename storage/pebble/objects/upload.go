@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -35,6 +36,7 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 		if damaged, err = pebble.VerifyFile(ctx, b.dir, name); err != nil {
 			return f, nil, err
 		}
+		engine.MeterOf(ctx).Add(f.Size)
 		f.Verified = len(damaged) == 0
 		b.mu.Lock()
 		b.stats.Verified++
@@ -43,8 +45,21 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	f.Object = b.withSum(f)
 	if f.Object == "" {
 		err = b.upload(ctx, path, &f)
+	} else {
+		engine.MeterOf(ctx).Add(f.Size) // It was expected to be uploaded.
 	}
 	return f, damaged, err
+}
+
+// work returns how many bytes copy reads of a file: to hash it, to verify a sorted file, and to upload it.
+func (b *backup) work(info os.FileInfo) int64 {
+	switch f := b.known[info.Name()]; {
+	case !isSorted(info.Name()):
+		return 2 * info.Size()
+	case f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano():
+		return 0
+	}
+	return 3 * info.Size()
 }
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }

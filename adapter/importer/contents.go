@@ -1,0 +1,97 @@
+package importer
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Contents describe the samples of a source, and the part of them that a destination doesn't keep as raw samples.
+type Contents struct {
+	// Series counts different series, and is exact up to MaxCounted.
+	Series int
+	// Samples were read; MinMS and MaxMS are the first and last timestamp of them, milliseconds.
+	Samples      int64
+	MinMS, MaxMS int64
+	// PastRaw samples are past the retention of raw samples. PastRollups of these are also past that of 5m rollups. Ahead samples are in the future.
+	PastRaw, PastRollups, Ahead int64
+	// SkippedParts are parts of the source that an import skips, and DamagedParts those of them that can't be read.
+	SkippedParts, DamagedParts int
+}
+
+// MaxCounted bounds the series that are remembered for the count.
+const MaxCounted = 1 << 21
+
+// ReadOptions configure ReadContents. Source and Now must be set.
+type ReadOptions struct {
+	Source Source
+	// Kept is the retention of the destination.
+	Kept Kept
+	Now  time.Time
+	// Batch is called with each batch once it is counted. The batch is the callee's. nil: it isn't called.
+	Batch func(Batch) error
+}
+
+// ReadContents reads a source from the start, and stores nothing.
+func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
+	c.MinMS, c.MaxMS = math.MaxInt64, math.MinInt64
+	seen := map[uint64]struct{}{}
+	for b, err := range ahead(ctx, o.Source, "") {
+		if err != nil {
+			return c, err
+		}
+		for i := range b.Series {
+			c.add(&b.Series[i], &o)
+			if len(seen) < MaxCounted {
+				seen[b.Series[i].Labels.Hash()] = struct{}{}
+			}
+		}
+		c.Series = len(seen)
+		for _, s := range b.Skipped {
+			c.SkippedParts++
+			if s.Damaged {
+				c.DamagedParts++
+			}
+		}
+		if o.Batch != nil {
+			if err := o.Batch(b); err != nil {
+				return c, err
+			}
+		}
+	}
+	return c, ctx.Err()
+}
+
+// add counts a series.
+func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
+	eachTime(s.Samples, func(t int64) { c.MinMS, c.MaxMS = min(c.MinMS, t), max(c.MaxMS, t) })
+	n := s.Samples.Len()
+	c.Samples += int64(n)
+	keep, _ := o.Kept.Of(s.Labels)
+	c.PastRaw += int64(olderThan(s, boundary(o.Now, keep.Raw)))
+	c.PastRollups += int64(olderThan(s, boundary(o.Now, keep.FiveMinutes)))
+	c.Ahead += int64(n - olderThan(s, o.Now.Add(storage.MaxAhead).UnixMilli()+1))
+}
+
+// boundary returns the first timestamp that a retention keeps, milliseconds; 0 keeps all.
+func boundary(now time.Time, kept time.Duration) int64 {
+	if kept == 0 {
+		return math.MinInt64
+	}
+	return now.Add(-kept).UnixMilli()
+}
+
+// olderThan counts the samples before a timestamp.
+func olderThan(s *storage.ImportedSeries, t int64) (n int) {
+	if t == math.MinInt64 {
+		return 0
+	}
+	eachTime(s.Samples, func(at int64) {
+		if at < t {
+			n++
+		}
+	})
+	return n
+}

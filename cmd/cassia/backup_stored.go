@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/backups"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// storedCommand works on the backups of a place.
+type storedCommand struct {
+	at     backups.Place
+	names  []string
+	asJSON bool
+	force  bool
+}
+
+func newStoredCommand(cmd *kingpin.CmdClause) *storedCommand {
+	c := &storedCommand{}
+	placeFlag(cmd, &c.at, "Folder or bucket of the backups, as in cassia backup --to.")
+	c.at.KeyFlag(cmd, "")
+	return c
+}
+
+// list returns the backups of the place.
+func (c *storedCommand) list(ctx context.Context) ([]pebble.StoredBackup, error) {
+	if err := c.at.Validate(); err != nil {
+		return nil, fmt.Errorf("--to, --key-file: %w", err)
+	}
+	if !c.at.InBucket() {
+		if _, err := os.Stat(c.at.At); err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+	}
+	list, err := c.at.Stored(ctx)
+	if err != nil {
+		return nil, inPlace("--to="+c.at.String(), &c.at, err)
+	}
+	return list, nil
+}
+
+// named returns the backups with the names of the arguments, in their order; without arguments, all.
+func (c *storedCommand) named(list []pebble.StoredBackup) (out []pebble.StoredBackup, err error) {
+	if len(c.names) == 0 {
+		return list, nil
+	}
+	for _, name := range c.names {
+		i := slices.IndexFunc(list, func(b pebble.StoredBackup) bool { return b.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%s: no backup named %s; cassia backup list --to=%s lists all", &c.at, name, &c.at)
+		}
+		out = append(out, list[i])
+	}
+	return out, nil
+}
+
+func addBackupList(backup *kingpin.CmdClause) subcommand {
+	cmd := backup.Command("list", "List the backups of a folder or a bucket, the oldest first: time, size, store, host, tenants, and whether they are undamaged.")
+	c := newStoredCommand(cmd)
+	cmd.Flag("json", "Print the list as JSON.").BoolVar(&c.asJSON)
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		list, err := c.list(ctx)
+		if err != nil {
+			return err
+		}
+		if c.asJSON {
+			e := json.NewEncoder(os.Stdout)
+			e.SetIndent("", "  ")
+			return e.Encode(slices.Concat([]pebble.StoredBackup{}, list))
+		}
+		return printStored(os.Stdout, c.at.String(), list)
+	}}
+}
+
+// printStored prints a table of backups.
+func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintf(w, "no backups in %s\n", at)
+		return err
+	}
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "NAME\tTIME\tFILES\tSIZE\tSTORE\tHOST\tTENANTS\tVERIFIED")
+	for i := range list {
+		b := &list[i]
+		if b.Unreadable != "" {
+			fmt.Fprintf(tab, "%s\t%s\t-\t-\t-\t-\t-\tunreadable: %s\n", b.Name, b.Taken.Format(time.RFC3339), oneLine(errors.New(b.Unreadable)))
+			continue
+		}
+		verified := "yes"
+		if n := len(b.Damaged); n > 0 {
+			verified = "damaged: " + count(n, "part")
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files, dayBytes(float64(b.Bytes)),
+			cmp.Or(b.Store, "-"), cmp.Or(b.Host, "-"), cmp.Or(strings.Join(b.Tenants, ","), "-"), verified)
+	}
+	return tab.Flush()
+}
+
+func addBackupVerify(backup *kingpin.CmdClause) subcommand {
+	cmd := backup.Command("verify", "Read all files of backups and compare them with the files that were backed up. Changes nothing. Without names, all "+
+		"backups are verified; files that backups share are read once.")
+	c := newStoredCommand(cmd)
+	cmd.Arg("name", "Name of a backup. Repeatable. Default: all backups.").StringsVar(&c.names)
+	return subcommand{cmd.FullCommand(), c.verify}
+}
+
+func (c *storedCommand) verify(ctx context.Context) error {
+	list, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	if list, err = c.named(list); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("%s: no backups", &c.at)
+	}
+	var all int64
+	for i := range list {
+		all += list[i].Bytes
+	}
+	mctx, bar := metered(ctx, "verifying")
+	engine.MeterOf(mctx).Expect(all)
+	verify, err := c.at.Verifier(mctx)
+	if err != nil {
+		return err
+	}
+	damaged := 0
+	for i := range list {
+		b := &list[i]
+		found, err := verify(mctx, b.Name)
+		bar.end()
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		if err != nil && !errors.Is(err, pebble.ErrBackup) {
+			return inPlace("verifying "+b.Name+" in "+c.at.String(), &c.at, err)
+		}
+		if err != nil {
+			found = append(found, oneLine(err))
+		}
+		if len(found) > 0 {
+			damaged++
+		}
+		for _, text := range found {
+			fmt.Println(text)
+		}
+		for _, text := range b.Damaged {
+			fmt.Printf("%s was damaged in the store when it was backed up\n", text)
+		}
+		fmt.Printf("%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
+	}
+	if damaged > 0 {
+		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at, count(damaged, "backup"))
+	}
+	return nil
+}
+
+func addBackupDelete(backup *kingpin.CmdClause) subcommand {
+	cmd := backup.Command("delete", "Delete backups. Files that other backups share are kept. In a bucket, the space of the others is freed a day "+
+		"later at the earliest, by a backup with --keep.")
+	c := newStoredCommand(cmd)
+	cmd.Flag("force", "Also delete the newest undamaged backup of a store.").BoolVar(&c.force)
+	cmd.Arg("name", "Name of a backup. Repeatable.").Required().StringsVar(&c.names)
+	return subcommand{cmd.FullCommand(), c.delete}
+}
+
+func (c *storedCommand) delete(ctx context.Context) error {
+	list, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	slices.Sort(c.names)
+	c.names = slices.Compact(c.names)
+	if _, err := c.named(list); err != nil {
+		return err
+	}
+	newest := map[string]string{}
+	for i := range list {
+		if b := &list[i]; b.Unreadable == "" && len(b.Damaged) == 0 {
+			newest[b.Store] = b.Name
+		}
+	}
+	for store, name := range newest {
+		if slices.Contains(c.names, name) && !c.force {
+			return fmt.Errorf("%s is the newest undamaged backup of store %s; set --force to delete it", name, cmp.Or(store, "-"))
+		}
+	}
+	if err := c.at.Delete(ctx, c.names); err != nil {
+		return inPlace("deleting from "+c.at.String(), &c.at, err)
+	}
+	fmt.Printf("deleted %s\n", count(len(c.names), "backup"))
+	return nil
+}
+
+// inPlace adds an operation, whose text ends with a place of backups, to an error. The place isn't repeated if the error begins with it.
+func inPlace(operation string, at *backups.Place, err error) error {
+	text := storage.Plain(oneLine(err))
+	if rest, ok := strings.CutPrefix(text, at.String()); ok && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
+		return errors.New(operation + rest)
+	}
+	return fmt.Errorf("%s: %s", operation, text)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// trialSamples is how many of the first samples of a dry run are stored in memory, to estimate the time and the space of the import.
+const trialSamples = 2_000_000
+
+// dry reads the source, and prints its contents, and the time and space of an import.
+func (c *importCommand) dry(ctx context.Context, source importer.Source) error {
+	bar := newProgressBar(os.Stderr, time.Now)
+	printer, samples, t := &importPrinter{bar: bar}, 0, &trialImport{tenant: c.tenant}
+	found, err := importer.ReadContents(ctx, importer.ReadOptions{
+		Source: source, Kept: c.old.kept, Now: c.old.now(),
+		Batch: func(b importer.Batch) error {
+			for _, s := range b.Series {
+				samples += s.Samples.Len()
+			}
+			printer.progress(importer.Progress{Done: b.Done, Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
+			return t.add(ctx, b.Series)
+		},
+	})
+	bar.end()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errInterrupted
+	case err != nil:
+		return errors.New(oneLine(err))
+	}
+	c.printContents(os.Stdout, &found, t.estimate(&found, bar.now().Sub(bar.began)))
+	printer.printSkipped(os.Stdout)
+	return nil
+}
+
+// printContents prints the result of a dry run.
+func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e importEstimate) {
+	if found.Samples == 0 {
+		fmt.Fprintln(w, "no samples in the selected series and time range")
+		return
+	}
+	series := count(found.Series, "series")
+	if found.Series >= importer.MaxCounted {
+		series = "at least " + series
+	}
+	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, count(int(found.Samples), "sample"), shortInstant(found.MinMS), shortInstant(found.MaxMS))
+	raw, rollups := "the retention of raw samples", "the retention of 5m rollups"
+	if k := &c.old.kept; len(k.Classes) == 0 { // Else it depends on the series.
+		raw, rollups = "--retention.raw="+model.Duration(k.Default.Raw).String(), rollups+", "+model.Duration(k.Default.FiveMinutes).String()
+	}
+	for _, f := range []struct {
+		n    int64
+		what string
+	}{
+		{found.PastRaw - found.PastRollups, "samples are past " + raw + "; those more than 7 days past it are stored as rollups only"},
+		{found.PastRollups, "samples would be skipped: they are past " + rollups},
+		{found.Ahead, "samples would be skipped: their timestamps are in the future"},
+		{int64(e.refused), "samples, of those tried, would be skipped: they can't be stored"},
+		{int64(found.DamagedParts), "damaged parts of the source would be skipped"},
+	} {
+		if f.n > 0 {
+			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
+		}
+	}
+	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n", roughly(e.took), dayBytes(e.bytes))
+	if !c.old.accepted && found.PastRaw > 0 {
+		fmt.Fprintf(w, "to import samples past the retention, set --retention.raw explicitly, %s\n", c.old.remedy)
+	}
+}
+
+// trialImport stores the first batches of a source in memory, and measures the time and the space.
+type trialImport struct {
+	tenant string
+	took   time.Duration
+	// samples were stored, in rawBytes, and in rollupBytes of rollups.
+	samples, refused      int
+	rawBytes, rollupBytes int64
+}
+
+// add stores a batch, unless there were enough.
+func (t *trialImport) add(ctx context.Context, list []storage.ImportedSeries) (err error) {
+	if t.samples >= trialSamples || len(list) == 0 {
+		return nil
+	}
+	o := storage.DefaultOptions()
+	o.Logger, o.Elapsed = slog.New(slog.DiscardHandler), elapsed
+	config.Retention{}.Into(&o) // All of it has raw rows and rollups, so that each can be measured.
+	s, err := storage.Open(ctx, memory.New(), o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.WaitReady(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	stats, err := s.Import(ctx, t.tenant, list)
+	if err != nil {
+		return err
+	}
+	t.took += time.Since(began)
+	t.samples += stats.Samples
+	t.refused += stats.Refused
+	checked, err := s.Check(ctx, func(string) {})
+	t.rawBytes += checked.Bytes
+	t.rollupBytes += checked.RollupBytes
+	return err
+}
+
+// importEstimate is the expected time and space of an import.
+type importEstimate struct {
+	took    time.Duration
+	bytes   float64
+	refused int
+}
+
+// estimate extrapolates the trial to the whole source, which took a time to read. An import reads and stores concurrently.
+func (t *trialImport) estimate(found *importer.Contents, reading time.Duration) importEstimate {
+	e := importEstimate{refused: t.refused}
+	n := float64(max(t.samples, 1))
+	kept := float64(found.Samples - found.PastRollups - found.Ahead)
+	storing := t.took.Seconds() / n * kept
+	e.took = time.Duration(math.Max(storing, (reading-t.took).Seconds()) * float64(time.Second))
+	e.bytes = float64(t.rawBytes)/n*float64(found.Samples-found.PastRaw-found.Ahead) + float64(t.rollupBytes)/n*kept
+	return e
+}

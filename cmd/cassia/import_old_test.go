@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// printed runs a command, with text as its standard input, and returns its standard output, its error, and its status. The test must not run
+// in parallel with others.
+func printed(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "stdin"), filepath.Join(dir, "stdout")
+	require.NoError(t, os.WriteFile(in, []byte(stdin), 0o600))
+	r, err := os.Open(in)
+	require.NoError(t, err)
+	w, err := os.Create(out)
+	require.NoError(t, err)
+	oldIn, oldOut := os.Stdin, os.Stdout
+	os.Stdin, os.Stdout = r, w
+	defer func() { os.Stdin, os.Stdout = oldIn, oldOut }()
+	var errs bytes.Buffer
+	status = run(args, io.Writer(&errs))
+	require.NoError(t, r.Close())
+	require.NoError(t, w.Close())
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return string(text), errs.String(), status
+}
+
+// daysOld returns a sample of a series of each of these ages in days, in a format of text.
+func daysOld(format, series string, ages ...int) string {
+	var b strings.Builder
+	for _, age := range ages {
+		at := time.Now().AddDate(0, 0, -age)
+		if format == "openmetrics" {
+			fmt.Fprintf(&b, "%s 1 %d\n", series, at.Unix())
+		} else {
+			name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+			job, _ := strings.CutPrefix(labels, "job=")
+			fmt.Fprintf(&b, `{"metric":{"__name__":%q,"job":%s},"values":[1],"timestamps":[%d]}`+"\n", name, job, at.UnixMilli())
+		}
+	}
+	return b.String()
+}
+
+// TestTextImportsAskBeforeTheyKeepOnlyRollups refuses old samples of every source whose plan doesn't have their times, unless the user accepts that only
+// rollups of them are stored.
+func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ name, format, end, command string }{
+		{"a file of OpenMetrics", "openmetrics", "# EOF\n", "openmetrics"},
+		{"OpenMetrics from standard input", "openmetrics", "# EOF\n", "openmetrics"},
+		{"a file of VictoriaMetrics", "jsonl", "", "victoriametrics"},
+		{"VictoriaMetrics from standard input", "jsonl", "", "victoriametrics"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			text := daysOld(c.format, `up{job="a"}`, 50, 2) + c.end
+			from := "-"
+			if strings.HasPrefix(c.name, "a file") {
+				from = filepath.Join(dir, "text")
+				require.NoError(t, os.WriteFile(from, []byte(text), 0o600))
+			}
+			args := []string{"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"), "--checkpoint=" + filepath.Join(dir, "checkpoint")}
+			out, errs, status := printed(t, text, args...)
+			require.Equal(t, 1, status, out)
+			require.Contains(t, errs, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only; to accept this, set that flag explicitly, or set it to the retention of the servers")
+			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
+
+			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
+			require.Zero(t, status, errs)
+			require.Equal(t, 1, strings.Count(out, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n"), out)
+			require.Contains(t, out, "imported 1 sample in")
+			require.Contains(t, out, "; 1 are only in the rollups\n")
+		})
+	}
+}
+
+// TestImportsAskForTheRetentionOfTheSeries applies the retention of the tenant and of the class of each series.
+func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("retention.yml", []byte("tenants: {long: {raw: 90d}, short: {raw: 3d}}\nclasses: [{name: ci, match: '{job=\"ci\"}', raw: 3d}]\n"), 0o600))
+	for _, c := range []struct {
+		tenant, job string
+		says        string // "": the samples are imported
+	}{
+		{"default", "a", ""},
+		{"long", "a", ""},
+		{"short", "a", "are past --retention.raw=3d"},
+		{"default", "ci", `are past the retention of class "ci", 3d; those more than 7 days past it are stored as rollups only; to accept this, set --retention.raw explicitly`},
+		{"long", "ci", `are past the retention of class "ci", 3d`},
+	} {
+		dir := t.TempDir()
+		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import", "openmetrics", "-",
+			"--storage.path="+filepath.Join(dir, "data"), "--checkpoint="+filepath.Join(dir, "checkpoint"), "--retention.file=retention.yml", "--tenant="+c.tenant)
+		require.Contains(t, errs, c.says)
+		require.Equal(t, c.says != "", status == 1, "%v: %s", c, errs)
+	}
+}
+
+// TestDryRunOfText reports the content of a text, and what the retention would leave out of it, and stores nothing.
+func TestDryRunOfText(t *testing.T) {
+	t.Chdir(t.TempDir())
+	text := daysOld("openmetrics", `up{job="a"}`, 400, 50, 45, 2, 1) + daysOld("openmetrics", `up{job="b"}`, 1, -3) + "# EOF\n"
+	require.NoError(t, os.WriteFile("a.om", []byte(text), 0o600))
+	for _, from := range []string{"a.om", "-"} {
+		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
+		require.Contains(t, out, "\n2 samples are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n")
+		require.Contains(t, out, "\n1 samples would be skipped: they are past the retention of 5m rollups, 1y\n")
+		require.Contains(t, out, "\n1 samples would be skipped: their timestamps are in the future\n")
+		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
+		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
+		require.NoDirExists(t, "data")
+	}
+	out, errs, status := printed(t, text, "import", "openmetrics", "a.om", "--dry-run", "--storage.path=data", `--match=up{job="x"}`)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "no samples in the selected series and time range")
+	require.NoError(t, os.WriteFile("bad.om", []byte("a 1 1\nb 2\n# EOF\n"), 0o600))
+	_, errs, status = printed(t, "", "import", "openmetrics", "bad.om", "--dry-run", "--storage.path=data")
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "line 2: b has no timestamp")
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/exporter"
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/lines"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// workClock advances with work only, so that the tests don't depend on the speed of the machine.
+type workClock struct{ at atomic.Int64 }
+
+func (c *workClock) now() time.Time { return time.Unix(0, c.at.Load()) }
+
+// work advances the clock by that of a row.
+func (c *workClock) work(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
+
+// throttled is an engine in which rows take time: when they are read, and when they are written.
+type throttled struct {
+	*memory.Engine
+	clock *workClock
+}
+
+func (e *throttled) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		for row, err := range e.Engine.Scan(ctx, r) {
+			e.clock.work(len(row.Value))
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+func (e *throttled) Write(ctx context.Context, batches []engine.Batch) error {
+	for _, b := range batches {
+		for _, m := range b.Mutations {
+			e.clock.work(len(m.Value))
+		}
+	}
+	return e.Engine.Write(ctx, batches)
+}
+
+// shownLines records lines of progress with the time when they are shown.
+type shownLines struct {
+	now   func() time.Time
+	lines []shownLine
+}
+
+type shownLine struct {
+	at   time.Time
+	text string
+}
+
+func (s *shownLines) Write(p []byte) (int, error) {
+	s.lines = append(s.lines, shownLine{s.now(), string(p)})
+	return len(p), nil
+}
+
+// bar returns a bar on a terminal that is recorded.
+func (s *shownLines) bar() *progressBar {
+	return &progressBar{w: s, terminal: true, now: s.now, began: s.now(), shown: s.now()}
+}
+
+var (
+	shownDone = regexp.MustCompile(`\] +([0-9.]+)%  `)
+	shownLeft = regexp.MustCompile(`/s, (\S+) left`)
+)
+
+// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the truth, as long as that is more than
+// a part of all.
+func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) {
+	t.Helper()
+	end, held := s.now(), 0
+	for _, l := range s.lines {
+		done := shownDone.FindStringSubmatch(l.text)
+		if done == nil {
+			continue // It clears the line.
+		}
+		percent, err := strconv.ParseFloat(done[1], 64)
+		require.NoError(t, err)
+		truth := end.Sub(l.at)
+		if percent < 10 || truth.Seconds() < part*end.Sub(began).Seconds() {
+			continue
+		}
+		m := shownLeft.FindStringSubmatch(l.text)
+		require.NotNil(t, m, l.text)
+		left, err := time.ParseDuration(m[1])
+		require.NoError(t, err)
+		require.LessOrEqual(t, left, 2*truth, "after %s of %s: %q", l.at.Sub(began), end.Sub(began), l.text)
+		require.GreaterOrEqual(t, 2*left, truth, "after %s of %s: %q", l.at.Sub(began), end.Sub(began), l.text)
+		held++
+	}
+	require.Greater(t, held, 5, "%v", s.lines)
+}
+
+// unevenSamples writes days of series, more of them on some days than on others.
+func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
+	t.Helper()
+	s := storagetest.Start(t, eng, storagetest.At(now))
+	b := s.NewBatch("default")
+	for day := range 12 {
+		for i := range 6 + 3*(day%3) {
+			ls := labels.FromStrings("__name__", fmt.Sprint("metric_", i%5), "host", fmt.Sprint(i))
+			storagetest.Add(t, b, ls, storagetest.Samples(now.AddDate(0, 0, -day).UnixMilli(), -30_000, 2500, func(k int) float64 { return float64(k * k % 97) })...)
+		}
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, s.SealAll(t.Context()))
+	require.NoError(t, s.Close())
+}
+
+// TestRemainingTimeOfACheck throttles the reads of rows.
+func TestRemainingTimeOfACheck(t *testing.T) {
+	t.Parallel()
+	now, clock := time.Now(), &workClock{}
+	eng := &throttled{memory.New(), clock}
+	unevenSamples(t, eng, now)
+	s := storagetest.Open(t, eng, storagetest.At(now))
+	shown := &shownLines{now: clock.now}
+	began := clock.now()
+	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
+	_, err := s.Check(bar.with(t.Context()), func(problem string) { t.Error(problem) })
+	require.NoError(t, err)
+	shown.requireHonest(t, began, 0.1)
+}
+
+// throttledPebble is the same on Pebble, which estimates the bytes of rows.
+type throttledPebble struct {
+	*pebble.Engine
+	clock *workClock
+}
+
+func (e *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		for row, err := range e.Engine.Scan(ctx, r) {
+			e.clock.work(len(row.Value))
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestRemainingTimeOfACheckOfADirectory throttles the reads of rows, also where their number of bytes is estimated.
+func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
+	t.Parallel()
+	now, clock := time.Now(), &workClock{}
+	eng := &throttledPebble{storagetest.Pebble(t), clock}
+	unevenSamples(t, eng, now)
+	require.NoError(t, eng.Compact(t.Context()))
+	s := storagetest.Open(t, eng, storagetest.At(now))
+	shown := &shownLines{now: clock.now}
+	began := clock.now()
+	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
+	_, err := s.Check(bar.with(t.Context()), func(problem string) { t.Error(problem) })
+	require.NoError(t, err)
+	shown.requireHonest(t, began, 0.1)
+}
+
+// TestRemainingTimeOfAnExport throttles the reads of rows.
+func TestRemainingTimeOfAnExport(t *testing.T) {
+	t.Parallel()
+	now, clock := time.Now(), &workClock{}
+	eng := &throttled{memory.New(), clock}
+	unevenSamples(t, eng, now)
+	s := storagetest.Open(t, eng, storagetest.At(now))
+	shown := &shownLines{now: clock.now}
+	began := clock.now()
+	bar := &exportBar{w: shown, terminal: true, now: clock.now, began: began, shown: began}
+	o := exporter.Options{Tenant: "default", MinT: 0, MaxT: now.UnixMilli(), Now: time.Now, Progress: bar.update}
+	_, err := exporter.TextFile(t.Context(), s, exporter.CSV, o, filepath.Join(t.TempDir(), "a.csv"))
+	require.NoError(t, err)
+	shown.requireHonest(t, began, 0.1)
+}
+
+// TestRemainingTimeOfAnImport throttles the writes of rows.
+func TestRemainingTimeOfAnImport(t *testing.T) {
+	t.Parallel()
+	now, clock := time.Now(), &workClock{}
+	file := filepath.Join(t.TempDir(), "a.om")
+	var text []byte
+	for i := range 60 {
+		for k := range 600 {
+			text = fmt.Appendf(text, "m{i=\"%d\"} %d %d\n", i, k*k%97, now.Add(time.Duration(k-600)*time.Minute).Unix())
+		}
+	}
+	require.NoError(t, os.WriteFile(file, append(text, "# EOF\n"...), 0o600))
+	eng := &throttled{memory.New(), clock}
+	s := storagetest.Open(t, eng, storagetest.At(now))
+	shown := &shownLines{now: clock.now}
+	began := clock.now()
+	_, err := importer.Run(t.Context(), importer.Options{
+		Into: importer.Local(s, func() time.Time { return now }), Tenant: "default",
+		Source:   lines.New(lines.Options{Path: file, Format: lines.OpenMetrics, Selection: importer.Everything(), BatchBytes: 32 << 10}),
+		Progress: (&importPrinter{bar: shown.bar()}).progress,
+	})
+	require.NoError(t, err)
+	shown.requireHonest(t, began, 0.1)
+}
+
+// TestRemainingTimeOfABackupAndARestore throttles the writes of files.
+func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Hour)
+	folder := filepath.Join(t.TempDir(), "backups")
+	bytesIn := func(dir string) func() time.Time { // The clock advances with the bytes that are written there.
+		return func() time.Time {
+			total := int64(0)
+			_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // Files may be renamed meanwhile.
+				if err == nil && !d.IsDir() {
+					if info, err := d.Info(); err == nil {
+						total += info.Size()
+					}
+				}
+				return nil
+			})
+			return time.Unix(0, total*int64(100*time.Microsecond))
+		}
+	}
+	run := func(what, into string, part float64, do func(ctx context.Context) error) {
+		shown := &shownLines{now: bytesIn(into)}
+		began := shown.now()
+		bar := &meterBar{bar: shown.bar(), what: what, unit: dayBytes}
+		require.NoError(t, do(bar.with(t.Context())))
+		shown.requireHonest(t, began, part)
+	}
+	// It is large in comparison with the buffer that is read before any of it is written.
+	snapshot, eng := filepath.Join(t.TempDir(), "snapshot"), storagetest.Pebble(t)
+	samples, rng := storagetest.Start(t, eng, storagetest.At(now)), rand.New(rand.NewPCG(1, 1))
+	b := samples.NewBatch("default")
+	for i := range 50 {
+		ls := labels.FromStrings("__name__", fmt.Sprint("metric_", i%5), "host", fmt.Sprint(i))
+		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -30_000, 3000, func(int) float64 { return rng.Float64() })...)
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, samples.SealAll(t.Context()))
+	require.NoError(t, samples.Close())
+	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, checkpoint(t.Context(), eng, snapshot))
+	name := backupName(now)
+	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the truth isn't known.
+	run("backing up", folder, 0.3, func(ctx context.Context) error {
+		_, err := pebble.Backup(ctx, snapshot, folder, name, pebble.Keep{}, now)
+		return err
+	})
+	restored := filepath.Join(t.TempDir(), "restored")
+	run("restoring", restored, 0.1, func(ctx context.Context) error {
+		_, err := pebble.Restore(ctx, folder, name, restored)
+		return err
+	})
+}

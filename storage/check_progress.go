@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// The work of a check, as its engine.WorkMeter counts it. Rows take more time per byte than files: they are decoded, and rollups are computed again.
+const (
+	// fileShare is the number of bytes of files that take as long as a byte of rows.
+	fileShare = 8
+	// unmeasured is the work of a day of 1h rollups in an engine that doesn't know how many bytes rows take. Finer rows are more.
+	unmeasured = 1 << 20
+)
+
+// finerRows is about how many times as much work the rows of a resolution are as those of 1h rollups.
+var finerRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
+
+// usage is implemented by engines that can estimate how many bytes the rows take of which the partition keys begin with prefix.
+type usage interface {
+	Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (uint64, error)
+}
+
+// windowWork is the work of a window.
+type windowWork struct{ window, work int64 }
+
+// plan lists the windows of a tenant with the work that they are. The rows of 5m windows are read again with the raw windows and with the 1h windows of
+// the same time, to be compared.
+func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
+	list := make([]windowWork, len(windows))
+	var again []int // those of 5m
+	for i, w := range windows {
+		rows, err := c.rowsOf(tenant, w)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = windowWork{w, rows}
+		if format.ResolutionOf(w) == rollup.FiveMinutes {
+			again = append(again, i)
+		}
+	}
+	rows := make(map[int]int64, len(again))
+	for _, i := range again {
+		rows[i] = list[i].work
+	}
+	for i := range list {
+		if format.ResolutionOf(list[i].window) == rollup.FiveMinutes {
+			continue
+		}
+		startMS, endMS := c.s.period.WindowSpan(list[i].window)
+		for _, k := range again {
+			fromMS, toMS := c.s.period.WindowSpan(list[k].window)
+			if overlap := min(endMS, toMS) - max(startMS, fromMS); overlap > 0 {
+				list[i].work += int64(float64(rows[k]) * float64(overlap) / float64(toMS-fromMS))
+			}
+		}
+	}
+	return list, nil
+}
+
+// rowsOf estimates the bytes of the rows of a window.
+func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
+	res := format.ResolutionOf(window)
+	u, ok := engine.As[usage](c.s.eng)
+	if !ok {
+		startMS, endMS := c.s.period.WindowSpan(window)
+		return max(1, finerRows[res]*unmeasured*(endMS-startMS)/format.DayMS), nil
+	}
+	total := int64(1)
+	for class := range c.s.classes.count() {
+		for _, t := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
+			n, err := u.Usage(c.ctx, t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
+			if c.ctx.Err() != nil {
+				return 0, c.ctx.Err()
+			}
+			if err == nil { // Else the rows are damaged, which is reported when they are read.
+				total += int64(n)
+			}
+		}
+	}
+	return total, nil
+}
+
+// within returns a function that adds the work of a window part by part: it is called with how many of all parts are done.
+func (c *checker) within(work int64) func(done, all int) {
+	added := int64(0)
+	return func(done, all int) {
+		now := work * int64(done) / int64(cmp.Or(all, 1))
+		engine.MeterOf(c.ctx).Add(now - added)
+		added = now
+	}
+}
+
+// filesWork is the work of verifying the engine's files.
+func (c *checker) filesWork() int64 {
+	if _, ok := engine.As[verifier](c.s.eng); !ok {
+		return 0
+	}
+	if e, ok := engine.As[interface{ DiskUsage() uint64 }](c.s.eng); ok {
+		return int64(e.DiskUsage()) / fileShare
+	}
+	return 0
+}

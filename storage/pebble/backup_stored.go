@@ -1,0 +1,176 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// StoredBackup describes a complete backup, of whichever store.
+type StoredBackup struct {
+	Name  string    `json:"name"`
+	Taken time.Time `json:"taken"`
+	// Store, Host and Tenants are as in Lineage; they are empty in backups of earlier releases.
+	Store   string   `json:"store,omitempty"`
+	Host    string   `json:"host,omitempty"`
+	Tenants []string `json:"tenants,omitempty"`
+	Files   int      `json:"files"`
+	Bytes   int64    `json:"bytes"`
+	// Damaged names the parts that were damaged already in the source when the backup was made. Each other file was verified then.
+	Damaged []string `json:"damaged,omitempty"`
+	// Unreadable is why the list of its files can't be read; then only Name and Taken are known. "": it can be read.
+	Unreadable string `json:"unreadable,omitempty"`
+}
+
+// BackupVersionError means that another release made a backup. It is an ErrBackup, because the backup can't be used.
+type BackupVersionError struct {
+	Backup             string
+	Version, Supported int
+}
+
+func (e *BackupVersionError) Error() string {
+	return fmt.Sprintf("pebble: the backup %s has version %d; this release supports version %d", e.Backup, e.Version, e.Supported)
+}
+
+// Is implements the interface of errors.Is.
+func (e *BackupVersionError) Is(target error) bool { return target == ErrBackup }
+
+// SeveralStoresError means that a destination has backups of several stores, so that the newest one isn't necessarily the wanted one.
+type SeveralStoresError struct {
+	At string
+	// Newest names the newest backup of each store.
+	Newest []string
+}
+
+func (e *SeveralStoresError) Error() string {
+	return fmt.Sprintf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s", e.At, len(e.Newest), strings.Join(e.Newest, ", "))
+}
+
+// StoredBackups lists the backups in a folder, the oldest first; a folder that doesn't exist has none.
+func StoredBackups(folder string) (out []StoredBackup, err error) {
+	names, _, err := backups(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, name := range names {
+		list, err := readList(filepath.Join(folder, name))
+		b := StoredBackup{Name: name, Taken: takenAt(folder, name).UTC()}
+		if err != nil {
+			b.Unreadable = err.Error()
+		} else {
+			b.Store, b.Host, b.Tenants, b.Damaged, b.Files = list.Store, list.Host, list.Tenants, list.Damaged, len(list.Files)
+			for _, f := range list.Files {
+				b.Bytes += f.Size
+			}
+		}
+		out = append(out, b)
+	}
+	return out, err
+}
+
+// FolderVerifier reads backups of a folder and compares them with their lists. A file that several backups share is read once. An engine.WorkMeter of the
+// context counts the bytes of all files.
+type FolderVerifier struct {
+	Folder string
+
+	// sums are the hashes of the files that were read, by the hash that they should have.
+	sums map[string][]summed
+}
+
+// summed is a file that was read.
+type summed struct {
+	info os.FileInfo
+	sum  string
+}
+
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of reading the list,
+// of the disk or of the context.
+func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
+	dir := filepath.Join(v.Folder, name)
+	list, err := readList(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(dir); statErr != nil {
+			return nil, fmt.Errorf("%w at %s", ErrNoBackup, dir)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list.Files {
+		path := filepath.Join(dir, f.Name)
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			damaged = append(damaged, path+" is missing")
+		case err != nil:
+			return damaged, fmt.Errorf("pebble: verifying a backup: %w", err)
+		default:
+			sum, err := v.sum(ctx, path, f.SHA256, info)
+			if ctx.Err() != nil {
+				return damaged, ctx.Err()
+			}
+			if err != nil {
+				damaged = append(damaged, fmt.Sprintf("%s can't be read: %v", path, err))
+			} else if sum != f.SHA256 {
+				damaged = append(damaged, path+" differs from the file that was backed up")
+			}
+		}
+	}
+	return damaged, nil
+}
+
+// sum returns the hash of a file that should have the hash want.
+func (v *FolderVerifier) sum(ctx context.Context, path, want string, info os.FileInfo) (string, error) {
+	for _, s := range v.sums[want] {
+		if os.SameFile(s.info, info) {
+			engine.MeterOf(ctx).Add(info.Size())
+			return s.sum, nil
+		}
+	}
+	sum, _, err := SHA256Of(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	if v.sums == nil {
+		v.sums = map[string][]summed{}
+	}
+	v.sums[want] = append(v.sums[want], summed{info, sum})
+	return sum, nil
+}
+
+// DeleteBackups removes backups from a folder. All of them must exist. While it runs, no backup can be made there.
+func DeleteBackups(ctx context.Context, folder string, names []string) (err error) {
+	lock, err := lockFolder(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	all, _, err := backups(folder)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("%w named %s in %s", ErrNoBackup, name, folder)
+		}
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := removeBackup(vfs.Default, folder, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

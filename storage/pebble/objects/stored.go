@@ -1,0 +1,121 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// StoredBackups lists the backups of a bucket, of whichever store, the oldest first. Of those of another key only the names are known.
+func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
+	all, err := list(ctx, bucket, "backups/")
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		b := pebble.StoredBackup{Name: l.Name, Taken: l.Taken}
+		m, err := readManifest(ctx, bucket, l, k)
+		switch {
+		case errors.Is(err, pebble.ErrBackup), errors.Is(err, ErrKey):
+			b.Unreadable = err.Error()
+		case isGone(err):
+			continue // It is being deleted.
+		case err != nil:
+			return nil, err
+		default:
+			b.Store, b.Host, b.Tenants, b.Damaged, b.Files, b.Taken = m.Store, m.Host, m.Tenants, m.Damaged, len(m.Files), m.Taken
+			for _, f := range m.Files {
+				b.Bytes += f.Size
+			}
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups share is downloaded once.
+// An engine.WorkMeter of the context counts the bytes of all files.
+type BucketVerifier struct {
+	Bucket Bucket
+	Key    *Key
+
+	// found are the results by the name of the object; "": it is whole.
+	found map[string]string
+}
+
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of reading the manifest, of
+// the bucket or of the context.
+func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
+	l, err := named(ctx, v.Bucket, name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readManifest(ctx, v.Bucket, l, v.Key)
+	if err != nil {
+		return nil, err
+	}
+	if v.found == nil {
+		v.found = map[string]string{}
+	}
+	for _, f := range m.Files {
+		object := l.folder("files") + f.Object
+		found, known := v.found[object]
+		if !known {
+			discard := func(from io.Reader) error {
+				_, err := io.Copy(io.Discard, from)
+				return err
+			}
+			err := download(ctx, v.Bucket, l.folder("files"), f, discard, v.Key)
+			if err != nil && !errors.Is(err, pebble.ErrBackup) {
+				return damaged, err
+			}
+			if err != nil {
+				found = err.Error()
+			}
+			v.found[object] = found
+		} else {
+			engine.MeterOf(ctx).Add(f.Size)
+		}
+		if found != "" {
+			damaged = append(damaged, found)
+		}
+	}
+	return damaged, nil
+}
+
+// DeleteBackups removes backups from a bucket. All of them must exist. Their files stay until a backup of the same store that removes old ones has
+// noted them as garbage, because other backups may refer to them.
+func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
+	var found []listed
+	for _, name := range names {
+		l, err := named(ctx, bucket, name)
+		if err != nil {
+			return err
+		}
+		found = append(found, l)
+	}
+	for _, l := range found {
+		if err := bucket.Delete(ctx, l.object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named finds a backup by its name.
+func named(ctx context.Context, bucket Bucket, name string) (l listed, err error) {
+	all, err := list(ctx, bucket, "backups/")
+	if err != nil {
+		return l, err
+	}
+	i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
+	if i < 0 {
+		return l, fmt.Errorf("%w named %s", pebble.ErrNoBackup, name)
+	}
+	return all[i], nil
+}
