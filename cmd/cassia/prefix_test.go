@@ -45,6 +45,35 @@ func TestServesUnderAPath(t *testing.T) {
 	}
 }
 
+// TestRedirectsKeepTheTenant follows the redirect of a path with a slash at its end: the request stays one of the path's tenant, and under the path.
+func TestRedirectsKeepTheTenant(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"", "/tools/cassia"} {
+		r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org"+at)
+		now := time.Now().Truncate(time.Second)
+		all := cassiatest.Server{URL: r.URL + at}
+		team := cassiatest.Server{URL: all.URL + "/t/team-a"}
+		all.Write(t, "a", now, 1)
+		team.Write(t, "a", now, 2)
+		for _, s := range []struct {
+			cassiatest.Server
+			want string
+		}{{all, `"1"`}, {team, `"2"`}} {
+			code, text := s.Get(t, "/api/v1/query/?query=a")
+			require.Equal(t, http.StatusOK, code, text)
+			require.Contains(t, text, s.want)
+		}
+		answer, err := http.Post(team.URL+"/api/v1/admin/tsdb/delete_series/?match[]=a", "", nil)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusNoContent, answer.StatusCode)
+		_, text := team.Get(t, "/api/v1/query?query=a")
+		require.Contains(t, text, `"result":[]`)
+		_, text = all.Get(t, "/api/v1/query?query=a")
+		require.Contains(t, text, `"1"`)
+	}
+}
+
 // TestProxyRemovesThePath starts a server behind a proxy that removes the path of its external URL.
 func TestProxyRemovesThePath(t *testing.T) {
 	t.Parallel()

@@ -303,7 +303,7 @@ func prefixed(next http.Handler) http.Handler {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/t/"), "/")
 		inner := r.Clone(context.WithValue(r.Context(), prefixKey{}, r.PathValue("tenant")))
 		inner.URL.Path = "/" + rest
-		next.ServeHTTP(w, inner)
+		next.ServeHTTP(&relocating{w, inner.URL.Path}, inner)
 	})
 }
 

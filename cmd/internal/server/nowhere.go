@@ -6,10 +6,10 @@ import "net/http"
 // answered by the table, as ever: a row for all other paths would take them, too.
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known, pattern := mux.Handler(r)
-		if h.underPath() && redirected(w, r, known) {
-			return
+		if h.underPath() {
+			w = &relocating{w, r.URL.Path}
 		}
+		known, pattern := mux.Handler(r)
 		if h.NotFound != nil && pattern == "" {
 			told := verdict{header: http.Header{}, code: http.StatusOK}
 			known.ServeHTTP(&told, r) // It looks at nothing but the method, and writes a line.

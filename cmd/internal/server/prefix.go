@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"reflect"
 	"strings"
 )
 
@@ -47,33 +46,30 @@ func redirect(w http.ResponseWriter, code int, to, query string) {
 	w.WriteHeader(code)
 }
 
-// redirecting is the type of the handlers by which http.ServeMux leads to another spelling of a path.
-var redirecting = reflect.TypeOf(http.RedirectHandler("/", http.StatusMovedPermanently))
-
-// withRelativeRedirects makes the redirects of a mux relative.
-func withRelativeRedirects(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if known, _ := mux.Handler(r); !redirected(w, r, known) {
-			mux.ServeHTTP(w, r)
-		}
-	})
+// relocating makes the redirects of what serves a part of a path relative: their location starts at the root, without what was removed from the path,
+// which may name the tenant. A client that followed it would read or write another one's data.
+type relocating struct {
+	http.ResponseWriter
+	path string // of the request, as the handler gets it
 }
 
-// redirected answers with a relative redirect, if a mux answers a request with a redirect of its own. Its location starts at the root, without
-// the prefix that was removed from the path.
-func redirected(w http.ResponseWriter, r *http.Request, known http.Handler) bool {
-	if reflect.TypeOf(known) != redirecting {
-		return false
+// WriteHeader implements http.ResponseWriter.
+func (w *relocating) WriteHeader(code int) {
+	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+		w.Header().Set("Location", rootOf(w.path)+to[1:])
 	}
-	told := verdict{header: http.Header{}, code: http.StatusOK}
-	known.ServeHTTP(&told, r)
-	to, err := url.Parse(told.header.Get("Location"))
-	if err != nil || !strings.HasPrefix(to.Path, "/") {
-		return false
-	}
-	redirect(w, told.code, rootOf(r.URL.Path)+to.Path[1:], to.RawQuery)
-	return true
+	w.ResponseWriter.WriteHeader(code)
 }
+
+// Flush implements http.Flusher.
+func (w *relocating) Flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *relocating) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // rootOf leads from a path to the root.
 func rootOf(path string) string { return "./" + strings.Repeat("../", strings.Count(path, "/")-1) }

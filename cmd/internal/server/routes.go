@@ -100,6 +100,6 @@ func (h *handler) mux() *http.ServeMux {
 		}
 		mux.Handle(r.Path, guarded)
 	}
-	mux.Handle("/t/{tenant}/", prefixed(withRelativeRedirects(mux)))
+	mux.Handle("/t/{tenant}/", prefixed(mux))
 	return mux
 }
