@@ -46,8 +46,8 @@ func redirect(w http.ResponseWriter, code int, to, query string) {
 	w.WriteHeader(code)
 }
 
-// relocating makes the redirects of what serves a part of a path relative: their location starts at the root, without what was removed from the path,
-// which may name the tenant. A client that followed it would read or write another one's data.
+// relocating makes redirects relative. Their handlers don't see the start of the path, which may name the tenant: a client that followed a location
+// at the root would read or write another tenant's data.
 type relocating struct {
 	http.ResponseWriter
 	path string // of the request, as the handler gets it
