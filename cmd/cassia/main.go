@@ -91,9 +91,15 @@ func execute(args []string, stderr io.Writer) (status int, restore func()) {
 // exitStatus is the status that shells give to a process that a signal ended.
 func exitStatus(s syscall.Signal) int { return 128 + int(s) }
 
-// isInterruption reports whether a command failed because a signal ended it. A command may also fail for another reason while it ends.
+// serveError is the error of a server. A signal is the usual way to end one, so the error has another reason.
+type serveError struct{ error }
+
+// Unwrap implements the interface of errors.Unwrap.
+func (e serveError) Unwrap() error { return e.error }
+
+// isInterruption reports whether a command failed because a signal ended it.
 func isInterruption(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)
+	return err != nil && (!errors.As(err, new(serveError)) || errors.Is(err, context.Canceled))
 }
 
 // interruption is the text of an error of a command that a signal ended. Commands that can be continued say how.

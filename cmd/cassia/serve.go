@@ -58,7 +58,10 @@ func addServe(app *kingpin.Application) subcommand {
 		}
 		p := newProcess(c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}))
 		defer p.recovery.Start()()
-		return p.run(ctx, func([]string) {})
+		if err := p.run(ctx, func([]string) {}); err != nil {
+			return serveError{err}
+		}
+		return nil
 	}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -26,7 +27,10 @@ func TestSignalsEndCommands(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
 	for name, args := range map[string][]string{
+		"restore":     {"restore", "--from=s3://bucket/prefix?region=a&endpoint=" + server.URL, "--storage.path=" + filepath.Join(t.TempDir(), "data")},
 		"healthcheck": {"healthcheck", "--url=" + server.URL, "--timeout=1h"},
 		"doctor":      {"doctor", "--url=" + server.URL},
 	} {
