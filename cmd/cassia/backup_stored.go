@@ -80,7 +80,7 @@ func addBackupList(backup *kingpin.CmdClause) subcommand {
 		if c.asJSON {
 			e := json.NewEncoder(os.Stdout)
 			e.SetIndent("", "  ")
-			return e.Encode(slices.Concat([]pebble.StoredBackup{}, list))
+			return e.Encode(append([]pebble.StoredBackup{}, list...))
 		}
 		return printStored(os.Stdout, c.at.String(), list)
 	}}

@@ -44,6 +44,8 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			if place == "bucket" {
 				out, _ := cassia(0, "backup", "list")
 				require.Equal(t, "no backups in s3://backups/stored\n", out)
+				out, _ = cassia(0, "backup", "list", "--json")
+				require.Equal(t, "[]\n", out)
 			} else {
 				_, errs := cassia(1, "backup", "list")
 				require.Contains(t, errs, "no such file or directory")
