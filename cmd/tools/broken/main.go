@@ -76,12 +76,34 @@ func (r *rule) broken(root string) (file string, text []byte, err error) {
 	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
-// folder returns the folder of the rule's tests: that of the file, where Pebble is, and otherwise the store's.
-func (r *rule) folder() string {
-	if folder := path.Dir(r.file); strings.HasPrefix(folder, "storage/pebble") {
-		return folder
+// folder returns the folder that has all of the rule's tests: that of the file, or the store's.
+func (r *rule) folder(root string) (string, error) {
+	for _, folder := range []string{path.Dir(r.file), "storage"} {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*_test.go"))
+		if err != nil {
+			return "", err
+		}
+		var all []byte
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			all = append(all, text...)
+		}
+		hasAll := true
+		for test := range strings.SplitSeq(r.tests, "|") {
+			declared, err := regexp.Compile(`(?m)^func ` + test + `\(t \*testing\.T\)`)
+			if err != nil {
+				return "", err
+			}
+			hasAll = hasAll && declared.Match(all)
+		}
+		if hasAll {
+			return folder, nil
+		}
 	}
-	return "storage"
+	return "", fmt.Errorf("no folder has all of %s", r.tests)
 }
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
@@ -96,6 +118,10 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 	if err != nil {
 		return "", 0, err
 	}
+	folder, err := r.folder(root)
+	if err != nil {
+		return "", 0, err
+	}
 	copied, overlay, binary := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: copied}})
 	if err != nil {
@@ -104,11 +130,11 @@ func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Du
 	if err := errors.Join(os.WriteFile(copied, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", 0, err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./"+r.folder()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, "./"+folder).CombinedOutput(); err != nil {
 		return "", 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	test := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout", "5m", "-test.run", "^("+r.tests+")$")
-	test.Dir = filepath.Join(root, filepath.FromSlash(r.folder()))
+	test.Dir = filepath.Join(root, filepath.FromSlash(folder))
 	begun := time.Now()
 	out, err := test.CombinedOutput()
 	took = time.Since(begun)
