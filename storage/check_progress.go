@@ -2,7 +2,6 @@ package storage
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -19,11 +18,6 @@ const (
 
 // finerRows is about how many times as much work the rows of a resolution are as those of 1h rollups.
 var finerRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
-
-// usage is implemented by engines that can estimate how many bytes the rows take of which the partition keys begin with prefix.
-type usage interface {
-	Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (uint64, error)
-}
 
 // windowWork is the work of a window.
 type windowWork struct{ window, work int64 }
@@ -62,10 +56,13 @@ func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 	return list, nil
 }
 
-// rowsOf estimates the bytes of the rows of a window.
+// rowsOf estimates the bytes of the rows of a window; 0 if nobody measures the work.
 func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
+	if engine.MeterOf(c.ctx) == nil {
+		return 0, nil
+	}
 	res := format.ResolutionOf(window)
-	u, ok := engine.As[usage](c.s.eng)
+	u, ok := engine.As[engine.Measured](c.s.eng)
 	if !ok {
 		startMS, endMS := c.s.period.WindowSpan(window)
 		return max(1, finerRows[res]*unmeasured*(endMS-startMS)/format.DayMS), nil

@@ -32,7 +32,7 @@ type Checkpoint struct {
 	// Position is where to go on; Done how much is done, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
-	// NewestMS is the newest timestamp that was read, milliseconds; nil: no sample was, or an earlier release wrote the checkpoint.
+	// NewestMS is the newest timestamp that was read, milliseconds; nil: no sample was.
 	NewestMS *int64 `json:"newest_ms,omitempty"`
 	// Complete: there is nothing left.
 	Complete bool `json:"complete"`

@@ -34,6 +34,18 @@ func (c *workClock) now() time.Time { return time.Unix(0, c.at.Load()) }
 // work advances the clock by that of a row.
 func (c *workClock) work(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
 
+// reading advances the clock by the work of each row that is read.
+func (c *workClock) reading(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		for row, err := range rows {
+			c.work(len(row.Value))
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
 // throttled is an engine in which rows take time: when they are read, and when they are written.
 type throttled struct {
 	*memory.Engine
@@ -41,14 +53,7 @@ type throttled struct {
 }
 
 func (e *throttled) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return func(yield func(engine.Row, error) bool) {
-		for row, err := range e.Engine.Scan(ctx, r) {
-			e.clock.work(len(row.Value))
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
+	return e.clock.reading(e.Engine.Scan(ctx, r))
 }
 
 func (e *throttled) Write(ctx context.Context, batches []engine.Batch) error {
@@ -151,14 +156,7 @@ type throttledPebble struct {
 }
 
 func (e *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return func(yield func(engine.Row, error) bool) {
-		for row, err := range e.Engine.Scan(ctx, r) {
-			e.clock.work(len(row.Value))
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
+	return e.clock.reading(e.Engine.Scan(ctx, r))
 }
 
 // TestRemainingTimeOfACheckOfADirectory throttles the reads of rows, also where their number of bytes is estimated.

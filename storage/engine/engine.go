@@ -178,6 +178,12 @@ type Clearing interface {
 	TakesClear() bool
 }
 
+// Measured is implemented by engines that can estimate how many bytes rows take.
+type Measured interface {
+	// Usage estimates the bytes of the rows of which the partition keys begin with prefix.
+	Usage(ctx context.Context, t *Table, prefix Key) (bytes uint64, err error)
+}
+
 // Described is implemented by engines whose files can be refused before they are opened.
 type Described interface {
 	// DescribeStore replaces the description of the rows as a whole, JSON, and returns once it is durable. Opening the engine presents

@@ -6,7 +6,7 @@ import "github.com/cassia-db/cassia/storage/engine"
 // late samples from imports and maintenance in reports.
 type CommitReason byte
 
-// The reasons for a commit record. Earlier releases wrote CommitSeal for all of them.
+// The reasons for a commit record.
 const (
 	// CommitSeal is a seal of staged samples. A second one of the same slot and partition means that samples arrived late.
 	CommitSeal CommitReason = 1

@@ -94,7 +94,7 @@ func TestRowsOfPages(t *testing.T) {
 	list, _, err := Survey(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	require.Len(t, list, 3)
-	usage, ok := r.eng.(measurer)
+	usage, ok := r.eng.(engine.Measured)
 	require.True(t, ok)
 	for _, w := range list {
 		n, err := usage.Usage(t.Context(), format.PagesOf(w.Resolution), engine.Key{engine.Int(w.Window)})

@@ -24,12 +24,6 @@ type SurveyedWindow struct {
 // maxSurveyed bounds the windows of a resolution that Survey looks at: the newest.
 const maxSurveyed = 800
 
-// measurer is implemented by engines that can estimate how many bytes the rows take of which the partition keys begin
-// with prefix.
-type measurer interface {
-	Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (uint64, error)
-}
-
 // Survey lists a tenant's windows, of each resolution the newest; cut is true if there are more. It reads the marks, and no data.
 func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
 	all, err := v.WindowInfos(ctx, tenant)
@@ -99,7 +93,7 @@ type tableBytes map[*engine.Table]uint64
 
 // bytesOf adds about what a tenant's rows of a window take; known is false where the engine can't measure them.
 func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (known bool, err error) {
-	m, ok := engine.As[measurer](v.Engine())
+	m, ok := engine.As[engine.Measured](v.Engine())
 	if !ok {
 		return false, nil
 	}
@@ -122,7 +116,7 @@ func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, 
 // setBytes sets the bytes of windows from those of their tables. A window is estimated in whole blocks, which it shares with its neighbors, so the sum may be
 // larger than a table: the windows then get shares of it.
 func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of []tableBytes) error {
-	m, ok := engine.As[measurer](eng)
+	m, ok := engine.As[engine.Measured](eng)
 	if !ok {
 		return nil
 	}

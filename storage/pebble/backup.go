@@ -53,7 +53,7 @@ type backedUp struct {
 	Store string `json:"store,omitempty"`
 	// Copy is Lineage.Copy.
 	Copy string `json:"copy,omitempty"`
-	// Host is the name of the machine, and Tenants are those of the store; empty in a backup of an earlier release.
+	// Host is the name of the machine, and Tenants are those of the store.
 	Host    string         `json:"host,omitempty"`
 	Tenants []string       `json:"tenants,omitempty"`
 	Files   []backedUpFile `json:"files"`

@@ -20,7 +20,7 @@ import (
 type StoredBackup struct {
 	Name  string    `json:"name"`
 	Taken time.Time `json:"taken"`
-	// Store, Host and Tenants are as in Lineage; they are empty in backups of earlier releases.
+	// Store, Host and Tenants are as in Lineage.
 	Store   string   `json:"store,omitempty"`
 	Host    string   `json:"host,omitempty"`
 	Tenants []string `json:"tenants,omitempty"`

@@ -101,6 +101,7 @@ var (
 	_ engine.Versioned     = (*Engine)(nil)
 	_ engine.Clearing      = (*Engine)(nil)
 	_ engine.Described     = (*Engine)(nil)
+	_ engine.Measured      = (*Engine)(nil)
 	_ prometheus.Collector = (*Engine)(nil)
 )
 
