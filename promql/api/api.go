@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"sync"
@@ -32,12 +33,13 @@ import (
 // Prefix is the path under which New's handler must be mounted.
 const Prefix = "/api/v1"
 
-// Bounds of remote read, as Prometheus has them.
+// Bounds of remote read; readSamples and readFrame are those that Prometheus has.
 const (
 	// readSamples bounds the samples of an answer that isn't streamed.
 	readSamples = 50_000_000
-	// readConcurrency bounds the remote reads that run at once.
-	readConcurrency = 10
+	// readConcurrency is so many that Options.Enter alone bounds the remote reads that run at once. A read that waited for others in Prometheus' handler
+	// would keep a place meanwhile that a small query needs.
+	readConcurrency = math.MaxInt32
 	// readFrame bounds a frame of a streamed answer, bytes.
 	readFrame = 1 << 20
 )

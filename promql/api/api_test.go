@@ -20,10 +20,12 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/features"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
@@ -368,6 +370,40 @@ func TestRemoteReadOfSamples(t *testing.T) {
 		require.EqualValues(t, 5000, series.Samples[0].Timestamp)
 		require.EqualValues(t, 290, series.Samples[285].Value)
 	}
+}
+
+// together is a Queryable that has reads wait until so many of them run at once.
+type together struct {
+	promstorage.SampleAndChunkQueryable
+	inside chan struct{}
+	most   int
+}
+
+func (q *together) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	q.inside <- struct{}{}
+	for len(q.inside) < q.most {
+		time.Sleep(time.Millisecond)
+	}
+	return q.SampleAndChunkQueryable.Querier(mint, maxt)
+}
+
+// Remote reads wait for nothing but their turn among all reads: not for each other in Prometheus' handler, with a place that others need.
+func TestRemoteReadsAtOnce(t *testing.T) {
+	const most = 40
+	r := newRig(t, func(o *Options) {
+		o.Queryable = &together{o.Queryable, make(chan struct{}, most), most}
+	})
+	var g errgroup.Group
+	for range most {
+		req := readRequest(t)
+		g.Go(func() error {
+			if w := r.do(req); w.Code != http.StatusOK {
+				return fmt.Errorf("%d: %s", w.Code, w.Body)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
 }
 
 func TestRemoteReadOfChunks(t *testing.T) {
