@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// backlog is what an earlier release has sealed without rollups, as it was listed last. Every process that
+// backlog are the windows that lack rollups, as after an import that was cut short or a delete, as they were listed last. Every process that
 // seals looks at all of it and works off its own share: a window belongs to a partition, by its number and tenant. Up to most of the windows of its
 // partitions are listed at once: the others are listed when these are done.
 type backlog struct {
@@ -41,7 +41,7 @@ type unrolled struct {
 }
 
 const (
-	// relist is the time between two listings: windows are only added while an earlier release still runs.
+	// relist is the time between two listings: imports and deletes make the rollups themselves unless they are cut short.
 	relist = 24 * time.Hour
 	// retryFirst and retryMost are how long a window rests after its first failure in a row, and after many.
 	retryFirst = time.Minute
@@ -205,6 +205,6 @@ func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 		return
 	}
 	l.metrics.rolled.Inc()
-	l.opts.Logger.Info("created rollups that an earlier release had not created", "tenant", u.Tenant, "window", u.Window,
+	l.opts.Logger.Info("created missing rollups", "tenant", u.Tenant, "window", u.Window,
 		"until", time.UnixMilli(u.EndMS).UTC(), "seals", u.Seals, "series", series)
 }

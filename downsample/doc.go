@@ -12,8 +12,8 @@
 // rest are sealed before a round is due (Loop.Relieve).
 //
 // A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
-// to work: it is sealed again, and the rollups of the buckets it touches are made anew. What an earlier release
-// has sealed without rollups is worked off when no slot waits, and then windows of rollups that are over, and rest, are compacted,
+// to work: it is sealed again, and the rollups of the buckets it touches are made anew. Windows that lack
+// rollups, as after an import that was cut short or a delete, get them when no slot waits, and then windows of rollups that are over, and rest, are compacted,
 // and the series of such windows of raw rows counted.
 //
 // Where several processes share an engine, leases divide the partitions among those that downsample: each does

@@ -118,7 +118,7 @@ func (r *rig) check() storage.CheckStats {
 	return stats
 }
 
-// unroll removes all rollups, as if an earlier release had sealed what there is.
+// unroll removes all rollups, as where an import was cut short.
 func (r *rig) unroll() {
 	r.t.Helper()
 	kept, err := r.store.WindowInfos(r.t.Context())

@@ -31,7 +31,7 @@ const (
 )
 
 // Round seals the settled slots of this process' partitions, what has waited longest first, then tidies up, and
-// makes rollups that an earlier release hasn't made, compacts rollups, and counts series, until the next round is due.
+// makes missing rollups, compacts rollups, and counts series, until the next round is due.
 func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,7 +68,7 @@ type SlotStatus struct {
 	At    time.Time `json:"at"`
 }
 
-// RollupStatus is what of an earlier release's rows lacks rollups.
+// RollupStatus lists windows of raw samples that lack rollups.
 type RollupStatus struct {
 	// Listed is when the windows were listed last; zero: not yet.
 	Listed time.Time `json:"listed,omitzero"`

@@ -27,9 +27,9 @@ const goldenID = "0123456789abcdef"
 // goldenRows are the files of testdata/golden, by name.
 var goldenRows = map[string]goldenRow{
 	"delete-v1":           deleteGolden,
-	"delete-v2-announced": deleteGolden,
-	"delete-v2-held":      deleteGolden,
-	"delete-v3-cleared": {
+	"delete-v1-announced": deleteGolden,
+	"delete-v1-held":      deleteGolden,
+	"delete-v1-cleared": {
 		describe(engine.Deletes, engine.Key{engine.Text(format.ClearanceID)}),
 		func(value []byte) ([]byte, error) {
 			c, err := format.ParseClearance(value)
@@ -181,10 +181,10 @@ func goldenValues() map[string][]byte {
 	}}
 	values := map[string][]byte{"delete-v1": format.AppendTombstone(nil, &d)}
 	d.Held = []format.HeldCut{{Cluster: "eu", Writer: goldenID, Seq: 1}, {Cluster: "us", Writer: goldenID, Seq: 300}}
-	values["delete-v2-held"] = format.AppendTombstone(nil, &d)
+	values["delete-v1-held"] = format.AppendTombstone(nil, &d)
 	d.Announced = true
-	values["delete-v2-announced"] = format.AppendTombstone(nil, &d)
-	values["delete-v3-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")})
+	values["delete-v1-announced"] = format.AppendTombstone(nil, &d)
+	values["delete-v1-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")})
 	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
 		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
 	values["retentions-v1"] = retentions

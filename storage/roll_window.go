@@ -95,7 +95,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 	return missing, nil
 }
 
-// windowRoller makes the rollups of samples that were sealed in a raw window without them: by an earlier release, or before a delete.
+// windowRoller makes the rollups of samples that were sealed in a raw window without them: by an import that was cut short, or before a delete.
 type windowRoller struct {
 	*rowWriter
 	tenant string

@@ -204,12 +204,13 @@ func (s strategy) options(retention time.Duration) string {
 	}
 }
 
-// retentionOf is how long a table's rows are kept; 0: for ever.
+// retentionOf is how long a table keeps its rows; 0: for ever. Tables with rows of windows of all resolutions keep some of them as long as the 1h
+// rollups, which are kept the longest.
 func (o *Options) retentionOf(t *engine.Table) time.Duration {
 	switch t {
-	case engine.R5m:
+	case engine.R5m, engine.R5mPages:
 		return o.Retention5m
-	case engine.R1h:
+	case engine.R1h, engine.R1hPages, engine.Sealed, engine.Catalog:
 		return o.Retention1h
 	default:
 		return o.Retention

@@ -18,7 +18,7 @@ type Clearance struct {
 	Standing TombstoneIDs
 }
 
-const clearanceVersion = 3
+const clearanceVersion = 1
 
 // ClearanceID is the id of a clearance's row among the deletes: 16 zero bytes, which no delete has.
 var ClearanceID = string(make([]byte, engine.IDLen))
@@ -30,7 +30,7 @@ func (c *Clearance) Clears(d *Tombstone) bool { return d.When < c.Before && !c.S
 //
 //	+---------+--------+-----------+---------------+--------+
 //	| version | before | number of | deletes' ids, | CRC-32C|
-//	| 1 byte:3| varint | deletes   | 16 bytes each | 4, LE  |
+//	| 1 byte:1| varint | deletes   | 16 bytes each | 4, LE  |
 //	+---------+--------+-----------+---------------+--------+
 func AppendClearance(dst []byte, c Clearance) []byte {
 	from := len(dst)

@@ -30,9 +30,7 @@ type Tombstone struct {
 }
 
 const (
-	// tombstoneVersion is the first byte of a delete in force without held rows, extendedVersion that of others.
 	tombstoneVersion = 1
-	extendedVersion  = 2
 	// flagAnnounced is the flag of a delete that is announced.
 	flagAnnounced = 1
 	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced and when it
@@ -49,29 +47,20 @@ var ErrMalformedTombstone = errors.New("format: malformed delete")
 
 // AppendTombstone appends the value of a delete's row:
 //
-//	+---------+--------+--------+--------+-----------+-----------------------------+--------+
-//	| version | when   | start  | end    | number of | type, name, value of each   | CRC-32C|
-//	| 1 byte:1| varint | varint | varint | matchers  | 1 byte, text, text          | 4, LE  |
-//	+---------+--------+--------+--------+-----------+-----------------------------+--------+
-//
-//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
-//	| version | flags  | when   |  as above | type, name, value of each   | number of    | cluster, writer, seq | CRC-32C|
-//	| 1 byte:2| 1 byte | varint |           | 1 byte, text, text          | cuts: uvarint| text, 16 b., uvarint | 4, LE  |
-//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
+//	+---------+--------+--------+--------+--------+-----------+---------------------------+---------+----------------------+--------+
+//	| version | flags  | when   | start  | end    | number of | type, name, value of each | number  | cluster, writer, seq | CRC-32C|
+//	| 1 byte:1| 1 byte | varint | varint | varint | matchers  | 1 byte, text, text        | of cuts | text, 16 b., uvarint | 4, LE  |
+//	+---------+--------+--------+--------+--------+-----------+---------------------------+---------+----------------------+--------+
 //
 // Flag 1: it is announced. A cut is how far the rows of held go that it is about. The types are 0 equal, 1 not equal, 2
 // matches, 3 doesn't match. The checksum is over all bytes before it.
 func AppendTombstone(dst []byte, d *Tombstone) []byte {
 	from := len(dst)
-	extended := d.Announced || len(d.Held) > 0
-	switch {
-	case !extended:
-		dst = append(dst, tombstoneVersion)
-	case d.Announced:
-		dst = append(dst, extendedVersion, flagAnnounced)
-	default:
-		dst = append(dst, extendedVersion, 0)
+	flags := byte(0)
+	if d.Announced {
+		flags = flagAnnounced
 	}
+	dst = append(dst, tombstoneVersion, flags)
 	for _, t := range []int64{d.When, d.Start, d.End} {
 		dst = binary.AppendVarint(dst, t)
 	}
@@ -79,10 +68,7 @@ func AppendTombstone(dst []byte, d *Tombstone) []byte {
 	for _, m := range d.Matchers {
 		dst = AppendString(AppendString(append(dst, byte(slices.Index(matchTypes, m.Type))), m.Name), m.Value)
 	}
-	if extended {
-		dst = appendCuts(dst, d.Held)
-	}
-	return appendChecksum(dst, from)
+	return appendChecksum(appendCuts(dst, d.Held), from)
 }
 
 // openChecksum returns what stands before a checksum, which is at least one byte.
@@ -99,7 +85,7 @@ func openChecksum(b []byte) ([]byte, error) {
 
 // IsAnnounced reports whether a row's value is of a delete that is announced.
 func IsAnnounced(b []byte) bool {
-	return len(b) > 1 && b[0] == extendedVersion && b[1]&flagAnnounced != 0
+	return len(b) > 1 && b[0] == tombstoneVersion && b[1]&flagAnnounced != 0
 }
 
 // matchTypes are the types of matchers by their numbers in rows. Never reordered.
@@ -112,16 +98,11 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Tombstone{ID: id, Announced: IsAnnounced(b)}
-	extended := b[0] == extendedVersion && len(b) > 1
-	switch {
-	case extended:
-		b = b[2:]
-	case b[0] == tombstoneVersion:
-		b = b[1:]
-	default:
+	if len(b) < 2 || b[0] != tombstoneVersion {
 		return nil, fmt.Errorf("%w: unknown version", ErrMalformedTombstone)
 	}
+	d := &Tombstone{ID: id, Announced: IsAnnounced(b)}
+	b = b[2:]
 	for _, t := range []*int64{&d.When, &d.Start, &d.End} {
 		v, n := binary.Varint(b)
 		if n <= 0 {
@@ -153,10 +134,8 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 		}
 		d.Matchers, b = append(d.Matchers, m), rest
 	}
-	if extended {
-		if d.Held, b, err = parseCuts(b); err != nil {
-			return nil, err
-		}
+	if d.Held, b, err = parseCuts(b); err != nil {
+		return nil, err
 	}
 	if len(b) > 0 || count == 0 {
 		return nil, fmt.Errorf("%w: %d matchers, followed by %d extra bytes", ErrMalformedTombstone, count, len(b))

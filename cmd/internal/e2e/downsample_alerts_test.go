@@ -91,7 +91,7 @@ func TestAlertsOfDownsampling(t *testing.T) {
 		{"halted", map[string]string{"halted": "1x180", "rounds_total": "0x180"}, []string{"CassiaSealingHalted", "CassiaSealingHangs"}},
 		{"a piece that doesn't end", map[string]string{"busy_seconds": "0+60x180"}, []string{"CassiaSealingHangs"}},
 		{"no rounds", map[string]string{"rounds_total": "7x180"}, []string{"CassiaSealingHangs"}},
-		{"an upgrade", map[string]string{"unrolled_windows": "40x180"}, []string{"CassiaRollupsMissing"}},
+		{"an import that was cut short", map[string]string{"unrolled_windows": "40x180"}, []string{"CassiaRollupsMissing"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			values := maps.Clone(sound)

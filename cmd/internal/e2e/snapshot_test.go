@@ -120,22 +120,72 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// TestOrderOfASnapshot runs the script with a nodetool that notes what it is asked for: rows are taken after all that is moved into them.
-func TestOrderOfASnapshot(t *testing.T) {
+// aNotingNodetool makes a folder of empty tables, and a nodetool of a cluster with these lines in its status, which notes what it is asked for. The
+// returned function runs the script with both; calls are the lists of tables of which snapshots were made.
+func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (string, error), calls func() []string) {
 	dir := t.TempDir()
 	for _, table := range engine.Tables {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data", "cassia", table.Name+"-1"), 0o755))
 	}
-	nodetool, calls := filepath.Join(dir, "nodetool"), filepath.Join(dir, "calls")
-	require.NoError(t, os.WriteFile(nodetool, []byte("#!/bin/sh\ntest $1 != snapshot || echo \"$5\" >>"+calls+"\n"), 0o755))
-	c := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), "save", filepath.Join(dir, "saved"))
-	c.Env = append(os.Environ(), "CASSANDRA_DATA="+filepath.Join(dir, "data"), "NODETOOL="+nodetool, "KEYSPACE=cassia")
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, string(out))
-	text, err := os.ReadFile(calls)
+	nodetool, noted := filepath.Join(dir, "nodetool"), filepath.Join(dir, "calls")
+	require.NoError(t, os.WriteFile(nodetool, []byte("#!/bin/sh\ntest $1 != snapshot || echo \"$5\" >>"+noted+"\ntest $1 != status || cat <<'E'\n"+status+"E\n"), 0o755))
+	run = func(args ...string) (string, error) {
+		args[1] = filepath.Join(dir, args[1])
+		c := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), args...)
+		c.Env = append(os.Environ(), "CASSANDRA_DATA="+filepath.Join(dir, "data"), "NODETOOL="+nodetool, "KEYSPACE=cassia")
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	return run, func() []string {
+		text, err := os.ReadFile(noted)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		require.NoError(t, err)
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+}
+
+// oneNode is the output of nodetool status of a node, and another are lines of two more.
+const (
+	oneNode = "Datacenter: datacenter1\n=======================\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n" +
+		"--  Address    Load       Tokens  Owns (effective)  Host ID                               Rack\n" +
+		"UN  127.0.0.1  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e01  rack1\n"
+	twoMore = "UN  127.0.0.2  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e02  rack1\n" +
+		"DN  127.0.0.3  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e03  rack1\n"
+)
+
+// TestSnapshotOfSeveralNodes runs save on a node of three without the commands that come before it on all of them: nothing is copied.
+func TestSnapshotOfSeveralNodes(t *testing.T) {
+	run, calls := aNotingNodetool(t, oneNode+twoMore)
+	out, err := run("save", "saved")
+	require.Error(t, err)
+	require.Contains(t, out, "the cluster has 3 nodes: run begin on every node, then pages on every node, then save")
+	require.Empty(t, calls())
+	_, err = run("begin", "saved")
 	require.NoError(t, err)
+	out, err = run("save", "saved")
+	require.Error(t, err, "pages weren't copied on every node")
+	require.Contains(t, out, "3 nodes")
+	_, err = run("pages", "saved")
+	require.NoError(t, err)
+	out, err = run("save", "saved")
+	require.NoError(t, err, out)
+
+	run, calls = aNotingNodetool(t, "")
+	out, err = run("save", "saved")
+	require.Error(t, err, "nodetool fails")
+	require.Contains(t, out, "nodetool status lists no nodes")
+	require.Empty(t, calls())
+}
+
+// TestOrderOfASnapshot runs the script with a nodetool that notes what it is asked for: rows are taken after all that is moved into them.
+func TestOrderOfASnapshot(t *testing.T) {
+	run, calls := aNotingNodetool(t, oneNode)
+	out, err := run("save", "saved")
+	require.NoError(t, err, out)
 	taken := map[string]int{}
-	for call, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+	for call, line := range calls() {
 		for _, table := range strings.Split(line, ",") {
 			taken[strings.TrimPrefix(table, "cassia.")] = call
 		}
