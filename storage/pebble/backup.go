@@ -360,9 +360,10 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 	if listErr != nil {
 		return err
 	}
-	names = inOrder(folder, ofStore(folder, names, list.Store))
-	if at := slices.Index(names, name); at > 0 {
-		if older := newestWhole(folder, names[:at]); older != "" {
+	own, _ := readableOfStore(folder, names, list.Store)
+	own = inOrder(folder, own)
+	for _, older := range slices.Backward(own[:max(0, slices.Index(own, name))]) {
+		if isWhole(folder, older) {
 			return fmt.Errorf("%w; the previous backup is --backup=%s", err, older)
 		}
 	}

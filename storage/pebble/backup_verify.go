@@ -88,10 +88,11 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole reports whether nothing of a backup was damaged when it was made.
+// isWhole reports whether nothing of a backup was damaged when it was made, and all of its files exist and have their sizes.
 func isWhole(folder, name string) bool {
-	list, err := readList(filepath.Join(folder, name))
-	return err == nil && len(list.Damaged) == 0
+	dir := filepath.Join(folder, name)
+	list, err := readList(dir)
+	return err == nil && len(list.Damaged) == 0 && len(incompleteFiles(dir, &list)) == 0
 }
 
 // superseded returns which of the backups, the oldest first, keep doesn't name; and one of the future.
