@@ -79,11 +79,11 @@ func addBackupList(backup *kingpin.CmdClause) subcommand {
 			return err
 		}
 		if c.asJSON {
-			e := json.NewEncoder(os.Stdout)
+			e := json.NewEncoder(stdout)
 			e.SetIndent("", "  ")
 			return e.Encode(append([]pebble.StoredBackup{}, list...))
 		}
-		return printStored(os.Stdout, c.at.String(), list)
+		return printStored(stdout, c.at.String(), list)
 	}}
 }
 
@@ -158,16 +158,16 @@ func (c *storedCommand) verify(ctx context.Context) error {
 			damaged++
 		}
 		for _, text := range found {
-			fmt.Println(text)
+			fmt.Fprintln(stdout, text)
 		}
 		for _, text := range b.Damaged {
-			fmt.Printf("%s was damaged in the store when it was backed up\n", text)
+			fmt.Fprintf(stdout, "%s was damaged in the store when it was backed up\n", text)
 		}
 		if err != nil {
-			fmt.Printf("%s: can't be verified: %s\n", b.Name, oneLine(err))
+			fmt.Fprintf(stdout, "%s: can't be verified: %s\n", b.Name, oneLine(err))
 			continue
 		}
-		fmt.Printf("%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
+		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
 	}
 	if damaged > 0 {
 		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at, count(damaged, "backup"))
@@ -214,7 +214,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	if err := c.at.Delete(ctx, c.names); err != nil {
 		return inPlace("deleting from "+c.at.String(), &c.at, err)
 	}
-	fmt.Printf("deleted %s\n", count(len(c.names), "backup"))
+	fmt.Fprintf(stdout, "deleted %s\n", count(len(c.names), "backup"))
 	return nil
 }
 

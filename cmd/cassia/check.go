@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -34,7 +33,7 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 		if ctx.Err() != nil {
 			result.Error = errInterrupted.Error()
 		}
-		e := json.NewEncoder(os.Stdout)
+		e := json.NewEncoder(stdout)
 		e.SetIndent("", "  ")
 		err = errors.Join(err, e.Encode(&result))
 	}
@@ -94,7 +93,7 @@ func (r *checkResult) set(s *storage.CheckStats) {
 }
 
 func printChecked(stats *storage.CheckStats) {
-	fmt.Printf("%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
 		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))
@@ -108,7 +107,7 @@ func addInspect(app *kingpin.Application) subcommand {
 	fields := cmd.Arg("field=value", "Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		line := func(s string) { fmt.Println(s) }
+		line := func(s string) { fmt.Fprintln(stdout, s) }
 		return o.withStore(ctx, func(s *storage.Store) error {
 			if *table == "" {
 				return inspect.Overview(ctx, s.View(), line)
