@@ -98,8 +98,8 @@ func rangeOf(start, end, settle string) (downsample.Range, error) {
 		}
 		*f.into = at.UnixMilli()
 	}
-	if r.MinMS >= r.MaxMS {
-		return r, fmt.Errorf("--start=%s --end=%s: the end must be after the start", start, end)
+	if r.MinMS > r.MaxMS {
+		return r, fmt.Errorf("--start=%s --end=%s: the end must not be before the start", start, end)
 	}
 	return r, nil
 }

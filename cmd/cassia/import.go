@@ -91,7 +91,7 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 		*f.into = at.UnixMilli()
 	}
 	if sel.MinMS > sel.MaxMS {
-		return sel, fmt.Errorf("--start=%s --end=%s: the end must be after the start", c.start, c.end)
+		return sel, fmt.Errorf("--start=%s --end=%s: the end must not be before the start", c.start, c.end)
 	}
 	return sel, nil
 }
