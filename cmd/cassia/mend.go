@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,9 @@ func printMended(stats *pebble.MendStats) {
 
 // stillDamaged returns the error of a repair that left damage, with its remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
+	if stats.IsLost {
+		return fmt.Errorf("%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s --storage.path=NEW_DIRECTORY", dir, cmp.Or(from.String(), "BACKUPS"))
+	}
 	if from.At == "" {
 		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, count(len(stats.Left), "part"))
 	}
