@@ -324,6 +324,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		names = append(names, f.Name)
 		work += f.Size
 	}
+	defer func() { err = NoRoom(err, dir, work) }()
 	to, err := beginRestore(files, dir, names)
 	if err != nil {
 		return stats, err
@@ -336,12 +337,16 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
 			err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
-		if err != nil {
-			if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
-				err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
-			}
-			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
+		if err == nil {
+			continue
 		}
+		if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
+			err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
+		}
+		if c.unreadable || errors.Is(err, ErrBackup) || errors.Is(err, ErrNoBackup) { // Otherwise another backup can't be restored either.
+			err = orOlder(err, folder, &list, name)
+		}
+		return stats, errors.Join(err, to.Undo())
 	}
 	return stats, to.Finish(ChangeOf(name, change))
 }

@@ -30,9 +30,7 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 			return nil, err
 		default:
 			b.Store, b.Host, b.Tenants, b.Damaged, b.Files, b.Taken = m.Store, m.Host, m.Tenants, m.Damaged, len(m.Files), m.Taken
-			for _, f := range m.Files {
-				b.Bytes += f.Size
-			}
+			b.Bytes = m.bytes()
 			if sizes == nil { // They were uploaded before the manifests that were listed.
 				if sizes, err = fileSizes(ctx, bucket); err != nil {
 					return nil, err
