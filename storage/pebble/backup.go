@@ -49,7 +49,7 @@ type backedUp struct {
 	Taken   time.Time `json:"taken"`
 	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
 	Number int64 `json:"number"`
-	// Store identifies the store that it is of; "" in a backup of an earlier release.
+	// Store identifies the store that it is of; "" for a directory without a store.
 	Store string `json:"store,omitempty"`
 	// Copy is Lineage.Copy.
 	Copy string `json:"copy,omitempty"`
@@ -167,27 +167,8 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	return nil
 }
 
-// NameStore notes in a checkpoint of which store it is, without its copy.
-func NameStore(checkpoint, store string) error { return NameLineage(checkpoint, Lineage{Store: store}) }
-
 // StoreFile is where NameLineage notes it; it is no part of a backup.
 const StoreFile = "STORE"
-
-// StoreOf returns the store that NameLineage noted; "": none.
-func StoreOf(checkpoint string) (string, error) {
-	o, err := LineageOf(checkpoint)
-	return o.Store, err
-}
-
-// ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
-func ofStore(folder string, names []string, store string) (own []string) {
-	for _, name := range names {
-		if list, err := readList(filepath.Join(folder, name)); err != nil || list.Store == "" || list.Store == store {
-			own = append(own, name)
-		}
-	}
-	return own
-}
 
 // oneStore returns an error where the backups are of several stores.
 func oneStore(folder string, names []string) error {
@@ -197,7 +178,7 @@ func oneStore(folder string, names []string) error {
 			newest[list.Store] = name
 		}
 	}
-	if delete(newest, ""); len(newest) < 2 {
+	if len(newest) < 2 {
 		return nil
 	}
 	return &SeveralStoresError{At: folder, Newest: slices.Sorted(maps.Values(newest))}

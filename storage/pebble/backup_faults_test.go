@@ -138,7 +138,7 @@ func newMoments(t *testing.T, n int) (m moments) {
 		b.write()
 		dir := filepath.Join(t.TempDir(), "checkpoint")
 		require.NoError(t, b.e.Checkpoint(dir))
-		require.NoError(t, NameStore(dir, "store"))
+		require.NoError(t, NameLineage(dir, Lineage{Store: "store"}))
 		m.dirs, m.contents = append(m.dirs, dir), append(m.contents, contentOf(t, dir))
 	}
 	return m

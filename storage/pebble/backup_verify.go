@@ -116,13 +116,16 @@ func newestWhole(folder string, names []string) string {
 	return ""
 }
 
-// Backups lists the backups of a store in a folder, the oldest first; a folder that isn't there has none.
+// Backups lists the backups of a store in a folder, the oldest first, and those whose lists can't be read; a folder that isn't there has none.
 func Backups(folder, store string) (out []DatedBackup, err error) {
 	names, _, err := backups(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	for _, name := range ofStore(folder, names, store) {
+	for _, name := range names {
+		if list, err := readList(filepath.Join(folder, name)); err == nil && list.Store != store {
+			continue
+		}
 		out = append(out, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
 	}
 	return out, err
