@@ -132,7 +132,7 @@ func newApplication() (*kingpin.Application, []subcommand) {
 	app.UsageWriter(stdout.forUsage())
 	app.Terminate(terminate)
 	cli.SetUsage(app, topics)
-	addTopics(app, stdout, terminate)
+	addTopics(app, stdout.forUsage(), terminate)
 	return app, subcommands(app)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 )
 
@@ -35,20 +36,20 @@ func (o *standardOutput) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// withError adds the first failed write since the last call to the error of a command, unless that is its cause.
+// withError adds the first failed write since the last call to the error of a command, unless that names it: some commands keep only the texts of causes.
 func (o *standardOutput) withError(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	written := o.err
 	o.err = nil
-	if written == nil || errors.Is(err, written) {
+	if written == nil || err != nil && strings.Contains(err.Error(), written.Error()) {
 		return err
 	}
 	return errors.Join(err, written)
 }
 
-// forUsage returns the writer of kingpin, which panics if printing help fails: one without errors, which the standard output keeps. On a terminal it is the file,
-// from which kingpin gets the width.
+// forUsage returns the writer for help, after which terminate is called: one without errors, because kingpin panics if printing help fails. The standard output
+// keeps them. On a terminal it is the file, from which kingpin gets the width.
 func (o *standardOutput) forUsage() io.Writer {
 	info, err := os.Stdout.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 {

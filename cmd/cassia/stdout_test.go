@@ -43,7 +43,6 @@ func TestFullStandardOutput(t *testing.T) {
 		{"check", "--storage.path=" + dir},
 		{"check", "--storage.path=" + dir, "--json"},
 		{"inspect", "--storage.path=" + dir},
-		{"inspect", "--storage.path=" + dir, "raw"},
 		{"doctor", "--storage.path=" + dir},
 		{"retention", "--storage.path=" + dir, "--retention.raw=30d"},
 		{"downsample", "--storage.path=" + dir, "--retention.raw=30d"},
@@ -66,7 +65,7 @@ func TestFullStandardOutput(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 		last := lines[len(lines)-1]
 		require.Regexp(t, `^cassia: .*writing to the standard output: no space left on device$`, last, args)
-		require.Equal(t, 1, strings.Count(stderr, "no space left on device"), stderr)
+		require.Equal(t, 1, strings.Count(stderr, "no space left on device"), "%s: %s", args, stderr)
 	}
 }
 
