@@ -86,13 +86,13 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err != nil && !errors.As(err, &retention) {
 		return inPlace("backup to "+c.to.String(), &c.to, err)
 	}
-	fmt.Printf("backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
+	fmt.Fprintf(stdout, "backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
 		count(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
 	if stats.Removed > 0 {
-		fmt.Printf("removed %s\n", count(stats.Removed, "older backup"))
+		fmt.Fprintf(stdout, "removed %s\n", count(stats.Removed, "older backup"))
 	}
 	if stats.Future != "" {
-		fmt.Printf("no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))
+		fmt.Fprintf(stdout, "no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))
 	}
 	if err := c.to.Remember(snapshots, name); err != nil {
 		fmt.Fprintln(os.Stderr, "warning: can't record the location of the backup: "+oneLine(err))

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
 // storedCommand works on the backups of a place.
@@ -78,11 +79,11 @@ func addBackupList(backup *kingpin.CmdClause) subcommand {
 			return err
 		}
 		if c.asJSON {
-			e := json.NewEncoder(os.Stdout)
+			e := json.NewEncoder(stdout)
 			e.SetIndent("", "  ")
 			return e.Encode(append([]pebble.StoredBackup{}, list...))
 		}
-		return printStored(os.Stdout, c.at.String(), list)
+		return printStored(stdout, c.at.String(), list)
 	}}
 }
 
@@ -101,8 +102,11 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 			continue
 		}
 		verified := "yes"
-		if n := len(b.Damaged); n > 0 {
-			verified = "damaged: " + count(n, "part")
+		switch {
+		case len(b.Incomplete) > 0:
+			verified = "incomplete: " + count(len(b.Incomplete), "file")
+		case len(b.Damaged) > 0:
+			verified = "damaged: " + count(len(b.Damaged), "part")
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files, dayBytes(float64(b.Bytes)),
 			cmp.Or(b.Store, "-"), cmp.Or(b.Host, "-"), cmp.Or(strings.Join(b.Tenants, ","), "-"), verified)
@@ -147,27 +151,34 @@ func (c *storedCommand) verify(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		if err != nil && !errors.Is(err, pebble.ErrBackup) {
+		if err != nil && c.concernsAll(err) {
 			return inPlace("verifying "+b.Name+" in "+c.at.String(), &c.at, err)
 		}
-		if err != nil {
-			found = append(found, oneLine(err))
-		}
-		if len(found) > 0 {
+		if len(found) > 0 || err != nil {
 			damaged++
 		}
 		for _, text := range found {
-			fmt.Println(text)
+			fmt.Fprintln(stdout, text)
 		}
 		for _, text := range b.Damaged {
-			fmt.Printf("%s was damaged in the store when it was backed up\n", text)
+			fmt.Fprintf(stdout, "%s was damaged in the store when it was backed up\n", text)
 		}
-		fmt.Printf("%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
+		if err != nil {
+			fmt.Fprintf(stdout, "%s: can't be verified: %s\n", b.Name, oneLine(err))
+			continue
+		}
+		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
 	}
 	if damaged > 0 {
 		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at, count(damaged, "backup"))
 	}
 	return nil
+}
+
+// concernsAll reports whether an error of verifying a backup means that no other backup can be verified either.
+func (c *storedCommand) concernsAll(err error) bool {
+	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) && !errors.Is(err, objects.ErrKey) &&
+		!errors.Is(err, objects.ErrNotFound)
 }
 
 func addBackupDelete(backup *kingpin.CmdClause) subcommand {
@@ -191,7 +202,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	}
 	newest := map[string]string{}
 	for i := range list {
-		if b := &list[i]; b.Unreadable == "" && len(b.Damaged) == 0 {
+		if b := &list[i]; b.IsWhole() {
 			newest[b.Store] = b.Name
 		}
 	}
@@ -203,7 +214,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	if err := c.at.Delete(ctx, c.names); err != nil {
 		return inPlace("deleting from "+c.at.String(), &c.at, err)
 	}
-	fmt.Printf("deleted %s\n", count(len(c.names), "backup"))
+	fmt.Fprintf(stdout, "deleted %s\n", count(len(c.names), "backup"))
 	return nil
 }
 

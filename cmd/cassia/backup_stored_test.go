@@ -15,7 +15,6 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -25,15 +24,8 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			to, files := filepath.Join(t.TempDir(), "backups"), ""
 			if place == "bucket" {
-				if testing.Short() {
-					t.Skip("starts an S3 server: leave -short out")
-				}
-				for _, variable := range s3test.Environment {
-					name, value, _ := strings.Cut(variable, "=")
-					t.Setenv(name, value)
-				}
-				server := s3test.Start(t)
-				to, files = s3test.At(server.Address, "stored"), filepath.Join(server.BucketDir(), "stored", "files", "*", "*", "*")
+				to, files = bucketForBackups(t, "stored")
+				files = filepath.Join(files, "files", "*", "*", "*")
 			}
 			cassia := func(status int, args ...string) (stdout, stderr string) {
 				t.Helper()

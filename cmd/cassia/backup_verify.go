@@ -11,15 +11,15 @@ import (
 // hold all of the store.
 func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if c.to.InBucket() {
-		fmt.Printf("verified: %s block by block; the other %d were verified when they were uploaded\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
+		fmt.Fprintf(stdout, "verified: %s block by block; the other %d were verified when they were uploaded\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
 	} else {
-		fmt.Printf("verified: %s block by block, and the other %d by checksum\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
+		fmt.Fprintf(stdout, "verified: %s block by block, and the other %d by checksum\n", count(stats.Verified, "file"), stats.Files-stats.Verified)
 	}
 	for _, text := range slices.Concat(stats.Unreadable, stats.Rotten) {
-		fmt.Println(text)
+		fmt.Fprintln(stdout, text)
 	}
 	for _, text := range stats.Damaged {
-		fmt.Println(text)
+		fmt.Fprintln(stdout, text)
 	}
 	if len(stats.Damaged) == 0 {
 		return nil

@@ -37,7 +37,7 @@ func addBench(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		progress, every, end := progressOn(os.Stderr)
 		c.options.ProgressEvery, c.endProgress = every, end
-		return c.run(ctx, time.Now(), os.Stdout, progress)
+		return c.run(ctx, time.Now(), stdout, progress)
 	}}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -21,16 +20,35 @@ func addCheck(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o, *asJSON) }}
 }
 
-// checkAll looks at every row, and at every file of a directory.
+// checkAll looks at every row, and at every file of a directory. It prints problems and a summary line or, as JSON, both; the JSON also if the store
+// can't be opened.
 func checkAll(ctx context.Context, o offline, asJSON bool) error {
 	o.readOnly = true
-	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s, asJSON) })
+	result := checkResult{Store: o.Where(), Problems: []string{}}
+	err := o.withStore(ctx, func(s *storage.Store) error { return result.check(ctx, s, asJSON) })
+	if asJSON {
+		if err != nil {
+			result.Error = storage.Plain(oneLine(err))
+		}
+		if ctx.Err() != nil {
+			result.Error = errInterrupted.Error()
+		}
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		err = errors.Join(err, e.Encode(&result))
+	}
+	if n := result.Totals.Problems; n > 0 {
+		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), count(n, "problem")))
+	}
+	return err
 }
 
 // checkResult is the result of a check in JSON.
 type checkResult struct {
 	// Store is where it is.
-	Store    string   `json:"store"`
+	Store string `json:"store"`
+	// Error is why the check isn't complete; Problems and Totals are those found before. "": it is complete.
+	Error    string   `json:"error,omitempty"`
 	Problems []string `json:"problems"`
 	Totals   struct {
 		Problems       int   `json:"problems"`
@@ -50,31 +68,19 @@ type checkResult struct {
 	} `json:"totals"`
 }
 
-// check prints problems, and a summary line or, as JSON, both.
-func check(ctx context.Context, o offline, s *storage.Store, asJSON bool) error {
+// check checks a store. Unless asJSON is set, it prints each problem as it is found, and a summary line.
+func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) error {
 	mctx, bar := metered(ctx, "checking")
-	result := checkResult{Store: o.Where(), Problems: []string{}}
 	stats, err := s.Check(mctx, func(problem string) {
-		if asJSON {
-			result.Problems = append(result.Problems, problem)
-			return
+		r.Problems = append(r.Problems, problem)
+		if !asJSON {
+			bar.say(problem)
 		}
-		bar.say(problem)
 	})
 	bar.end()
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		result.set(&stats)
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		err = e.Encode(&result)
-	} else {
+	r.set(&stats)
+	if err == nil && !asJSON {
 		printChecked(&stats)
-	}
-	if stats.Problems > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), count(stats.Problems, "problem")))
 	}
 	return err
 }
@@ -87,7 +93,7 @@ func (r *checkResult) set(s *storage.CheckStats) {
 }
 
 func printChecked(stats *storage.CheckStats) {
-	fmt.Printf("%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
 		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))
@@ -101,7 +107,7 @@ func addInspect(app *kingpin.Application) subcommand {
 	fields := cmd.Arg("field=value", "Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		line := func(s string) { fmt.Println(s) }
+		line := func(s string) { fmt.Fprintln(stdout, s) }
 		return o.withStore(ctx, func(s *storage.Store) error {
 			if *table == "" {
 				return inspect.Overview(ctx, s.View(), line)

@@ -46,3 +46,16 @@ func TestCheckAsJSON(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	require.NotEmpty(t, check(1).Problems)
 }
+
+// TestCheckAsJSONOfNoStore prints JSON also where no store can be opened.
+func TestCheckAsJSONOfNoStore(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	out, errs, status := printed(t, "", "check", "--json", "--storage.path="+none)
+	require.Equal(t, 1, status)
+	require.Equal(t, "cassia: --storage.path="+none+": no Cassia data found\n", errs)
+	var r checkResult
+	require.NoError(t, json.Unmarshal([]byte(out), &r), out)
+	require.Equal(t, "--storage.path="+none, r.Store)
+	require.Equal(t, "--storage.path="+none+": no Cassia data found", r.Error)
+	require.Empty(t, r.Problems)
+}

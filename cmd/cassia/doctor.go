@@ -40,7 +40,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 				return err
 			}
 			doctor.Sort(found)
-			return printFindings(ctx, withoutUser(server.url), found, os.Stdout, *asJSON)
+			return printFindings(ctx, withoutUser(server.url), found, stdout, *asJSON)
 		}
 		if err := x.Validate(); err != nil {
 			return err
@@ -49,7 +49,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return printFindings(ctx, x.Where(), x.run(ctx), os.Stdout, *asJSON)
+		return printFindings(ctx, x.Where(), x.run(ctx), stdout, *asJSON)
 	}}
 }
 

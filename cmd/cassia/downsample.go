@@ -46,9 +46,9 @@ func addDownsample(app *kingpin.Application) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
-			printExpired(os.Stdout, plan, o.retention)
+			printExpired(stdout, plan, o.retention)
 			if *dry {
-				printPlan(os.Stdout, plan)
+				printPlan(stdout, plan)
 				return nil
 			}
 			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
@@ -98,8 +98,8 @@ func rangeOf(start, end, settle string) (downsample.Range, error) {
 		}
 		*f.into = at.UnixMilli()
 	}
-	if r.MinMS >= r.MaxMS {
-		return r, fmt.Errorf("--start=%s --end=%s: the end must be after the start", start, end)
+	if r.MinMS > r.MaxMS {
+		return r, fmt.Errorf("--start=%s --end=%s: the end must not be before the start", start, end)
 	}
 	return r, nil
 }
@@ -116,17 +116,17 @@ func parseInstant(text string) (time.Time, error) {
 func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
 	began := bar.now()
 	if plan.Steps() == 0 {
-		fmt.Println("nothing to do")
+		fmt.Fprintln(stdout, "nothing to do")
 		return nil
 	}
 	done, err := plan.Run(ctx, s, bar.update)
 	bar.end()
-	fmt.Printf("sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
+	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
 		"counted the series of %s; took %s\n",
 		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
 		count(done.Windows, "window"), count(done.Series, "series"), count(done.Compacted, "window"), count(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
-		fmt.Printf("%s with unreadable rows, which were kept; run cassia check to list them\n", count(done.Left, "slot"))
+		fmt.Fprintf(stdout, "%s with unreadable rows, which were kept; run cassia check to list them\n", count(done.Left, "slot"))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -37,16 +36,16 @@ func addRetention(app *kingpin.Application) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
-			fmt.Printf("with %s:\n", o.retention)
-			writeChanges(os.Stdout, changes)
+			fmt.Fprintf(stdout, "with %s:\n", o.retention)
+			writeChanges(stdout, changes)
 			now := time.Now()
 			if *each {
-				err = writeWindows(os.Stdout, kept, changes, now)
+				err = writeWindows(stdout, kept, changes, now)
 			} else {
-				err = writeRetention(os.Stdout, kept, changes, now)
+				err = writeRetention(stdout, kept, changes, now)
 			}
 			if err == nil && o.Kind == config.EngineCassandra {
-				fmt.Println("on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
+				fmt.Fprintln(stdout, "on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 			}
 			return err
 		})

@@ -43,7 +43,7 @@ func TestDownsampleSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"--start=yesterday"}, "--start=yesterday: must be a time such as 2027-01-01T00:00:00Z or 1798761600"},
-		{[]string{"--start=2000", "--end=1000"}, "--start=2000 --end=1000: the end must be after the start"},
+		{[]string{"--start=2000", "--end=1000"}, "--start=2000 --end=1000: the end must not be before the start"},
 		{[]string{"--storage.settle=soon"}, "--storage.settle=soon: must be a duration"},
 		{[]string{"--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d"},
 		{[]string{"--storage.engine=cassandra"}, "--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers use, because they become the TTL of the rows written"},

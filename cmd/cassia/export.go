@@ -123,6 +123,9 @@ func (e *exporting) parse() error {
 	if e.format == "blocks" && e.output == "-" {
 		return errors.New("--output is missing; blocks need a new or empty folder")
 	}
+	if e.output == "-" && stdout.isClosed() {
+		return errors.New("the standard output is closed; set --output, or redirect the standard output to a file")
+	}
 	return nil
 }
 
@@ -157,7 +160,7 @@ func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats
 	case isFolder:
 		return exporter.TextFolder(ctx, s, f, e.Options, folder)
 	case e.output == "-":
-		return exporter.Text(ctx, s, f, e.Options, os.Stdout)
+		return exporter.Text(ctx, s, f, e.Options, stdout)
 	default:
 		return exporter.TextFile(ctx, s, f, e.Options, e.output)
 	}

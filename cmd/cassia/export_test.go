@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,6 +67,21 @@ func TestExportBesideItsServer(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, snapshotsFolder, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// TestExportOfOneInstant exports the samples of one time: the start and the end are included.
+func TestExportOfOneInstant(t *testing.T) {
+	dir := cassiatest.StoreWith(t, 1)
+	all, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
+	require.Zero(t, status, errs)
+	line := strings.Split(all, "\n")[20]
+	fields := strings.Split(line, ",")
+	ms, err := strconv.ParseInt(fields[len(fields)-2], 10, 64)
+	require.NoError(t, err)
+	at := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+	one, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv", "--start="+at, "--end="+at)
+	require.Zero(t, status, errs)
+	require.Equal(t, strings.Split(all, "\n")[0]+"\n"+line+"\n", one)
 }
 
 func TestExportSaysWhatIsWrong(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -69,7 +68,7 @@ func topics() string {
 func addVersion(app *kingpin.Application) subcommand {
 	cmd := app.Command("version", "Print the version.")
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		_, err := fmt.Println(versionText())
+		_, err := fmt.Fprintln(stdout, versionText())
 		return err
 	}}
 }
@@ -78,13 +77,13 @@ func addCompletion(app *kingpin.Application) subcommand {
 	cmd := app.Command("completion", "Print a shell completion script: source <(cassia completion bash).")
 	shell := cmd.Arg("shell", "Shell: bash, zsh or fish.").Required().HintOptions(cli.Shells...).Enum(cli.Shells...)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		return cli.Completion(os.Stdout, app.Model(), *shell)
+		return cli.Completion(stdout, app.Model(), *shell)
 	}}
 }
 
 func addMan(app *kingpin.Application) subcommand {
 	cmd := app.Command("man", "Print the man page: cassia man > cassia.1; man -l cassia.1.")
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		return cli.ManPage(os.Stdout, app.Model(), buildVersion().Cassia, variables, manual.Topics())
+		return cli.ManPage(stdout, app.Model(), buildVersion().Cassia, variables, manual.Topics())
 	}}
 }

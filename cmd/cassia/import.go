@@ -91,7 +91,7 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 		*f.into = at.UnixMilli()
 	}
 	if sel.MinMS > sel.MaxMS {
-		return sel, fmt.Errorf("--start=%s --end=%s: the end must be after the start", c.start, c.end)
+		return sel, fmt.Errorf("--start=%s --end=%s: the end must not be before the start", c.start, c.end)
 	}
 	return sel, nil
 }
@@ -117,7 +117,7 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 		if err != nil {
 			return fmt.Errorf("%s", oneLine(err))
 		}
-		fmt.Println(plan.Describe())
+		fmt.Fprintln(stdout, plan.Describe())
 		if c.to.url != "" {
 			return c.overHTTP(ctx, plan, source)
 		}
@@ -176,14 +176,14 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	o := importer.Options{
 		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress, Within: c.within,
 		Admit: func(list []storage.ImportedSeries) error {
-			return c.old.admit(list, func(note string) { bar.end(); fmt.Println(note) })
+			return c.old.admit(list, func(note string) { bar.end(); fmt.Fprintln(stdout, note) })
 		},
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
-	t.report(os.Stdout, report, bar.now().Sub(bar.began))
+	t.report(stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Printf("nothing was read: an earlier run completed this source; to import newer samples, remove %s and run again\n", c.checkpoint)
+		fmt.Fprintf(stdout, "nothing was read: an earlier run completed this source; to import newer samples, remove %s and run again\n", c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -193,7 +193,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case err != nil:
 		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run it again to continue", oneLine(err))
 	case c.verify:
-		err = c.compare(ctx, o, os.Stdout)
+		err = c.compare(ctx, o, stdout)
 	}
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported", parts(report.Damaged)))

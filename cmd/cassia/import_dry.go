@@ -42,8 +42,8 @@ func (c *importCommand) dry(ctx context.Context, source importer.Source) error {
 	case err != nil:
 		return errors.New(oneLine(err))
 	}
-	c.printContents(os.Stdout, &found, t.estimate(&found, bar.now().Sub(bar.began)))
-	printer.printSkipped(os.Stdout)
+	c.printContents(stdout, &found, t.estimate(&found, bar.now().Sub(bar.began)))
+	printer.printSkipped(stdout)
 	return nil
 }
 

@@ -137,8 +137,8 @@ type kairosSource struct {
 func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
 	if s.dry {
-		fmt.Println(s.keyspace.Describe())
-		printMapped(os.Stdout, s.Mapped())
+		fmt.Fprintln(stdout, s.keyspace.Describe())
+		printMapped(stdout, s.Mapped())
 	}
 	return plan, err
 }

@@ -36,7 +36,7 @@ func (o *oldSamples) admitPlan(plan importer.Plan) error {
 	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= now.Add(-raw).UnixMilli() {
 		return nil
 	}
-	return o.decide(now, raw, "", func(note string) { fmt.Println(note) })
+	return o.decide(now, raw, "", func(note string) { fmt.Fprintln(stdout, note) })
 }
 
 // admit returns an error if a batch has old samples. If they were accepted, it prints so once.

@@ -25,7 +25,7 @@ func TestImportNeedsItsRetention(t *testing.T) {
 		{[]string{"--storage.engine=cassandra"}, "--retention.raw is missing"},
 		{[]string{"--match=up{", "--dry-run"}, "--match=up{"},
 		{[]string{"--label=x", "--dry-run"}, "--label=x"},
-		{[]string{"--start=2027-01-02T00:00:00Z", "--end=2027-01-01T00:00:00Z"}, "the end must be after the start"},
+		{[]string{"--start=2027-01-02T00:00:00Z", "--end=2027-01-01T00:00:00Z"}, "the end must not be before the start"},
 	} {
 		var stderr strings.Builder
 		require.Equal(t, 1, run(append([]string{"import", "blocks", "--storage.path=" + filepath.Join(dir, "data"), blocks}, c.args...), &stderr))

@@ -72,7 +72,7 @@ func execute(args []string, stderr io.Writer) (status int, restore func()) {
 		ctx, stop := signal.NotifyContext(interrupted, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)
 		restore = func() { stop(); stopWaiting() }
-		err = command.run(ctx)
+		err = stdout.withError(command.run(ctx))
 		if ctx.Err() != nil && isInterruption(err) {
 			fmt.Fprintf(stderr, "cassia: %s\n", interruption(err))
 			if interrupted.Err() != nil {
@@ -82,10 +82,24 @@ func execute(args []string, stderr io.Writer) (status int, restore func()) {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		printError(stderr, err)
 		return 1, restore
 	}
 	return 0, restore
+}
+
+// printError prints an error in one line.
+func printError(stderr io.Writer, err error) {
+	fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
+}
+
+// terminate ends the process after help or the version was printed.
+func terminate(status int) {
+	if err := stdout.withError(nil); err != nil {
+		printError(os.Stderr, err)
+		status = max(status, 1)
+	}
+	os.Exit(status)
 }
 
 // exitStatus is the status that shells give to a process that a signal ended.
@@ -115,9 +129,10 @@ func newApplication() (*kingpin.Application, []subcommand) {
 	app := kingpin.New("cassia", "A long-term store for Prometheus data.")
 	app.HelpFlag.Short('h').Help("Show help for all commands, or the flags of a command.")
 	app.Version(versionText())
-	app.UsageWriter(os.Stdout)
+	app.UsageWriter(stdout.forUsage())
+	app.Terminate(terminate)
 	cli.SetUsage(app, topics)
-	addTopics(app, os.Stdout, os.Exit)
+	addTopics(app, stdout.forUsage(), terminate)
 	return app, subcommands(app)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
 	}
-	fmt.Printf("%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, count(stats.Files, "file"), stats.Bytes,
+	fmt.Fprintf(stdout, "%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, count(stats.Files, "file"), stats.Bytes,
 		len(stats.Mended), count(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
 	var marked error
 	if len(stats.Lost) > 0 { // Another repair doesn't find the loss any more.
@@ -68,24 +69,27 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 // printMended prints the results of a repair, file by file.
 func printMended(stats *pebble.MendStats) {
 	for _, text := range stats.Mended {
-		fmt.Println("repaired: " + text)
+		fmt.Fprintln(stdout, "repaired: "+text)
 	}
 	for _, text := range stats.Lost {
-		fmt.Println("lost: " + text)
+		fmt.Fprintln(stdout, "lost: "+text)
 	}
 	if len(stats.Lost) > 0 {
-		fmt.Println("Deleted samples may be visible again. Deletes made after the damage are lost; repeat them.")
+		fmt.Fprintln(stdout, "Deleted samples may be visible again. Deletes made after the damage are lost; repeat them.")
 	}
 	for _, text := range stats.Left {
-		fmt.Println("still damaged: " + text)
+		fmt.Fprintln(stdout, "still damaged: "+text)
 	}
 	if stats.Aside != "" {
-		fmt.Printf("the replaced files are in %s; remove them when they are no longer needed\n", stats.Aside)
+		fmt.Fprintf(stdout, "the replaced files are in %s; remove them when they are no longer needed\n", stats.Aside)
 	}
 }
 
 // stillDamaged returns the error of a repair that left damage, with its remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
+	if stats.IsLost {
+		return fmt.Errorf("%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s --storage.path=NEW_DIRECTORY", dir, cmp.Or(from.String(), "BACKUPS"))
+	}
 	if from.At == "" {
 		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, count(len(stats.Left), "part"))
 	}

@@ -54,3 +54,31 @@ func TestGivenUpBesideDamage(t *testing.T) {
 	require.Contains(t, text.String(), ": still damaged: ")
 	require.NotEqual(t, before, identity())
 }
+
+// TestRepairWithoutTheCurrentManifest refuses a directory in which nothing names the current manifest, and changes no file: a whole backup is needed, with or
+// without --from.
+func TestRepairWithoutTheCurrentManifest(t *testing.T) {
+	dir, to := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour)), filepath.Join(t.TempDir(), "backups")
+	_, errs, status := printed(t, "", "backup", "--storage.path="+dir, "--to="+to)
+	require.Zero(t, status, errs)
+	for _, pattern := range []string{"SYNCED", "OPTIONS-*", "marker.*"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			require.NoError(t, os.Remove(path))
+		}
+	}
+	for from, advised := range map[string]string{"": "BACKUPS", to: to} {
+		args := []string{"restore", "--damaged", "--storage.path=" + dir}
+		if from != "" {
+			args = append(args, "--from="+from)
+		}
+		out, errs, status := printed(t, "", args...)
+		require.Equal(t, 1, status)
+		require.Contains(t, out, "still damaged: neither SYNCED nor a file marker.manifest.* names the current manifest\n")
+		require.Equal(t, "cassia: "+dir+": can't be repaired; restore a whole backup to a new directory: cassia restore --from="+advised+" --storage.path=NEW_DIRECTORY\n", errs)
+	}
+	out, errs, status := printed(t, "", "restore", "--from="+to, "--storage.path="+filepath.Join(t.TempDir(), "new"))
+	require.Zero(t, status, out+errs)
+}

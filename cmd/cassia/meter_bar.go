@@ -68,7 +68,7 @@ func (b *meterBar) say(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bar.end()
-	fmt.Println(line)
+	fmt.Fprintln(stdout, line)
 }
 
 // end makes room for the result.

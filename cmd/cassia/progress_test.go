@@ -216,25 +216,27 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
+// bytesIn returns a clock that advances with the bytes that are written to a directory.
+func bytesIn(dir string) func() time.Time {
+	return func() time.Time {
+		total := int64(0)
+		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // Files may be renamed meanwhile.
+			if err == nil && !d.IsDir() {
+				if info, err := d.Info(); err == nil {
+					total += info.Size()
+				}
+			}
+			return nil
+		})
+		return time.Unix(0, total*int64(100*time.Microsecond))
+	}
+}
+
 // TestRemainingTimeOfABackupAndARestore throttles the writes of files.
 func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
 	folder := filepath.Join(t.TempDir(), "backups")
-	bytesIn := func(dir string) func() time.Time { // The clock advances with the bytes that are written there.
-		return func() time.Time {
-			total := int64(0)
-			_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // Files may be renamed meanwhile.
-				if err == nil && !d.IsDir() {
-					if info, err := d.Info(); err == nil {
-						total += info.Size()
-					}
-				}
-				return nil
-			})
-			return time.Unix(0, total*int64(100*time.Microsecond))
-		}
-	}
 	run := func(what, into string, part float64, do func(ctx context.Context) error) {
 		shown := &shownLines{now: bytesIn(into)}
 		began := shown.now()

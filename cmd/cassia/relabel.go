@@ -79,11 +79,11 @@ func (t *trying) run(ctx context.Context) error {
 		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
 	}
 	if t.asJSON {
-		e := json.NewEncoder(os.Stdout)
+		e := json.NewEncoder(stdout)
 		e.SetIndent("", "  ")
 		return e.Encode(found)
 	}
-	return printTrial(os.Stdout, found)
+	return printTrial(stdout, found)
 }
 
 // trialWidth is how much time is looked at unless flags set more.

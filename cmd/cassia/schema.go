@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -34,7 +33,7 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 			return err
 		}
 		e.SetRetention(kept)
-		if err := cassandra.WriteSchema(os.Stdout, e.Cassandra); err != nil {
+		if err := cassandra.WriteSchema(stdout, e.Cassandra); err != nil {
 			return fmt.Errorf("%s", oneLine(err))
 		}
 		return nil
@@ -73,7 +72,7 @@ func addSetPeriod(parent *kingpin.CmdClause) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s", oneLine(err))
 			}
-			fmt.Printf("from %s on: %s\n", time.UnixMilli(added.FromMS).UTC().Format(time.RFC3339), added)
+			fmt.Fprintf(stdout, "from %s on: %s\n", time.UnixMilli(added.FromMS).UTC().Format(time.RFC3339), added)
 			return nil
 		})
 	}}

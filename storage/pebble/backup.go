@@ -49,7 +49,7 @@ type backedUp struct {
 	Taken   time.Time `json:"taken"`
 	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
 	Number int64 `json:"number"`
-	// Store identifies the store that it is of; "" in a backup of an earlier release.
+	// Store identifies the store that it is of; "" for a directory without a store.
 	Store string `json:"store,omitempty"`
 	// Copy is Lineage.Copy.
 	Copy string `json:"copy,omitempty"`
@@ -167,27 +167,8 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	return nil
 }
 
-// NameStore notes in a checkpoint of which store it is, without its copy.
-func NameStore(checkpoint, store string) error { return NameLineage(checkpoint, Lineage{Store: store}) }
-
 // StoreFile is where NameLineage notes it; it is no part of a backup.
 const StoreFile = "STORE"
-
-// StoreOf returns the store that NameLineage noted; "": none.
-func StoreOf(checkpoint string) (string, error) {
-	o, err := LineageOf(checkpoint)
-	return o.Store, err
-}
-
-// ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
-func ofStore(folder string, names []string, store string) (own []string) {
-	for _, name := range names {
-		if list, err := readList(filepath.Join(folder, name)); err != nil || list.Store == "" || list.Store == store {
-			own = append(own, name)
-		}
-	}
-	return own
-}
 
 // oneStore returns an error where the backups are of several stores.
 func oneStore(folder string, names []string) error {
@@ -197,7 +178,7 @@ func oneStore(folder string, names []string) error {
 			newest[list.Store] = name
 		}
 	}
-	if delete(newest, ""); len(newest) < 2 {
+	if len(newest) < 2 {
 		return nil
 	}
 	return &SeveralStoresError{At: folder, Newest: slices.Sorted(maps.Values(newest))}
@@ -324,6 +305,7 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		names = append(names, f.Name)
 		work += f.Size
 	}
+	defer func() { err = NoRoom(err, dir, work) }()
 	to, err := beginRestore(files, dir, names)
 	if err != nil {
 		return stats, err
@@ -336,12 +318,16 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
 			err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
-		if err != nil {
-			if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
-				err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
-			}
-			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
+		if err == nil {
+			continue
 		}
+		if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
+			err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
+		}
+		if c.unreadable || errors.Is(err, ErrBackup) || errors.Is(err, ErrNoBackup) { // Otherwise another backup can't be restored either.
+			err = orOlder(err, folder, &list, name)
+		}
+		return stats, errors.Join(err, to.Undo())
 	}
 	return stats, to.Finish(ChangeOf(name, change))
 }
@@ -360,9 +346,10 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 	if listErr != nil {
 		return err
 	}
-	names = inOrder(folder, ofStore(folder, names, list.Store))
-	if at := slices.Index(names, name); at > 0 {
-		if older := newestWhole(folder, names[:at]); older != "" {
+	own, _ := readableOfStore(folder, names, list.Store)
+	own = inOrder(folder, own)
+	for _, older := range slices.Backward(own[:max(0, slices.Index(own, name))]) {
+		if isWhole(folder, older) {
 			return fmt.Errorf("%w; the previous backup is --backup=%s", err, older)
 		}
 	}

@@ -29,8 +29,9 @@ type copier struct {
 	number   int64  // of the new one
 	stats    *BackupStats
 
-	contents contents
-	noLinks  bool // the file system has no hard links
+	contents   contents
+	noLinks    bool // the file system has no hard links
+	unreadable bool // reading a file failed, rather than writing its copy
 }
 
 // run copies all files and writes the list of them.
@@ -111,18 +112,21 @@ const verifyShare = 4
 func (c *copier) copy(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
 	if err != nil {
+		c.unreadable = true
 		return f, fmt.Errorf("pebble: copying: %w", err)
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
+		c.unreadable = true
 		return f, fmt.Errorf("pebble: copying: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("%w: %s is not a file", ErrBackup, in.Name())
 	}
-	sum, n := sha256.New(), counted{}
-	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
+	sum, n, read := sha256.New(), counted{}, &failing{r: in}
+	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n))); err != nil {
+		c.unreadable = read.err != nil
 		return f, err
 	}
 	c.stats.Files++

@@ -138,7 +138,7 @@ func newMoments(t *testing.T, n int) (m moments) {
 		b.write()
 		dir := filepath.Join(t.TempDir(), "checkpoint")
 		require.NoError(t, b.e.Checkpoint(dir))
-		require.NoError(t, NameStore(dir, "store"))
+		require.NoError(t, NameLineage(dir, Lineage{Store: "store"}))
 		m.dirs, m.contents = append(m.dirs, dir), append(m.contents, contentOf(t, dir))
 	}
 	return m
@@ -278,6 +278,28 @@ func TestRestoresThatAreCut(t *testing.T) {
 			require.Equal(t, m.contents[0], contentOf(t, dir), about)
 		}
 	}
+}
+
+// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is full or fails.
+func TestRestoreToADiskWithoutRoom(t *testing.T) {
+	m := newMoments(t, 2)
+	folder := m.folder(t)
+	_, bytes, err := SizeOf(folder, momentName(1))
+	require.NoError(t, err)
+	for _, kind := range []changeFault{diskFull, failed} {
+		for _, at := range []int{0, 1, 5, 11} {
+			_, err := restore(t.Context(), &changesFS{FS: vfs.Default, kind: kind, at: at}, folder, momentName(1), filepath.Join(t.TempDir(), "data"), nil)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "older backup", "%s at %d", kind, at)
+			require.NotContains(t, err.Error(), "previous backup", "%s at %d", kind, at)
+			if kind == diskFull {
+				require.ErrorContains(t, err, fmt.Sprintf("(%d bytes)", bytes))
+				require.ErrorContains(t, err, "free disk space, or restore to another disk")
+			}
+		}
+	}
+	require.NoError(t, NoRoom(nil, "data", 1))
+	require.Equal(t, syscall.EIO, NoRoom(syscall.EIO, "data", 1))
 }
 
 // openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be whole then.

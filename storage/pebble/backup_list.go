@@ -21,7 +21,7 @@ func readableOfStore(folder string, names []string, store string) (own, unreadab
 		switch {
 		case err != nil:
 			unreadable = append(unreadable, fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove its directory", name, err))
-		case list.Store == "" || list.Store == store:
+		case list.Store == store:
 			own = append(own, name)
 		}
 	}
@@ -48,7 +48,7 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 // Lineage identifies the store that a backup is made of, and the copy of it.
 type Lineage struct {
 	Store string
-	// Copy differs between a store and each directory that was restored from one of its backups; "": not known.
+	// Copy differs between a store and each directory that was restored from one of its backups.
 	Copy string
 	// RestoredFrom is the name of the backup from which the copy was restored; "": it is the original.
 	RestoredFrom string
@@ -70,7 +70,7 @@ var ErrOtherCopy = errors.New("pebble: another copy of this store is backed up t
 // CheckNewest returns ErrOtherCopy unless the newest backup of the store in a destination is part of this copy's history: made of this copy, or no
 // later than the backup from which it was restored.
 func (l Lineage) CheckNewest(backup, copy string) error {
-	if l.Copy == "" || copy == "" || copy == l.Copy || backup <= l.RestoredFrom { // Names begin with times.
+	if copy == l.Copy || backup <= l.RestoredFrom { // Names begin with times.
 		return nil
 	}
 	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be replaced over time. Use another destination for this "+

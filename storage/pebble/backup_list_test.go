@@ -53,3 +53,29 @@ func TestDamagedListOfABackup(t *testing.T) {
 		require.ElementsMatch(t, []string{names[1], names[2]}, complete, "what can't be read is removed by people only")
 	}
 }
+
+// TestIncompleteBackupIsNotKeptForAWholeOne removes a file of a backup: it doesn't count for Keep, isn't suggested, and is listed as damaged.
+func TestIncompleteBackupIsNotKeptForAWholeOne(t *testing.T) {
+	b := newBackedUp(t)
+	for _, name := range []string{"a", "b"} {
+		b.write()
+		_, err := b.backup(t.Context(), name, 0)
+		require.NoError(t, err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(b.folder, "b", "MANIFEST-*"))
+	require.NoError(t, err)
+	require.Len(t, manifests, 1)
+	require.NoError(t, os.Remove(manifests[0]))
+	b.write()
+	stats, err := b.backup(t.Context(), "c", 2)
+	require.NoError(t, err)
+	require.Zero(t, stats.Removed, "b doesn't count")
+	dated, err := Backups(b.folder, b.store)
+	require.NoError(t, err)
+	require.Len(t, dated, 3)
+	require.Equal(t, []bool{false, true, false}, []bool{dated[0].Damaged, dated[1].Damaged, dated[2].Damaged})
+
+	require.NoError(t, os.Remove(filepath.Join(b.folder, "c", filepath.Base(manifests[0]))))
+	_, err = Restore(t.Context(), b.folder, "c", filepath.Join(t.TempDir(), "restored"))
+	require.ErrorContains(t, err, "the previous backup is --backup=a")
+}

@@ -28,8 +28,15 @@ type StoredBackup struct {
 	Bytes   int64    `json:"bytes"`
 	// Damaged names the parts that were damaged already in the source when the backup was made. Each other file was verified then.
 	Damaged []string `json:"damaged,omitempty"`
+	// Incomplete describes the files of the backup that are missing or have another size. Contents aren't read; see FolderVerifier.
+	Incomplete []string `json:"incomplete,omitempty"`
 	// Unreadable is why the list of its files can't be read; then only Name and Taken are known. "": it can be read.
 	Unreadable string `json:"unreadable,omitempty"`
+}
+
+// IsWhole reports whether no damage of the backup is known, and all of its files exist and have their sizes.
+func (b *StoredBackup) IsWhole() bool {
+	return b.Unreadable == "" && len(b.Damaged) == 0 && len(b.Incomplete) == 0
 }
 
 // BackupVersionError means that another release made a backup. It is an ErrBackup, because the backup can't be used.
@@ -72,10 +79,27 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 			for _, f := range list.Files {
 				b.Bytes += f.Size
 			}
+			b.Incomplete = incompleteFiles(filepath.Join(folder, name), &list)
 		}
 		out = append(out, b)
 	}
 	return out, err
+}
+
+// incompleteFiles returns a text for each file of a backup that is missing or has another size. It reads no contents.
+func incompleteFiles(dir string, list *backedUp) (texts []string) {
+	for _, f := range list.Files {
+		path := filepath.Join(dir, f.Name)
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			texts = append(texts, path+" is missing")
+		case err != nil:
+			texts = append(texts, fmt.Sprintf("%s can't be read: %v", path, err))
+		case info.Size() != f.Size:
+			texts = append(texts, fmt.Sprintf("%s has %d of %d bytes", path, info.Size(), f.Size))
+		}
+	}
+	return texts
 }
 
 // FolderVerifier reads backups of a folder and compares them with their lists. A file that several backups share is read once. An engine.WorkMeter of the

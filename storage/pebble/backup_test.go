@@ -47,7 +47,7 @@ func (b *backedUpEngine) backup(ctx context.Context, name string, keep int) (Bac
 	checkpoint := filepath.Join(b.dir, "snapshots", name)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(checkpoint), 0o755))
 	require.NoError(b.t, b.e.Checkpoint(checkpoint))
-	require.NoError(b.t, NameStore(checkpoint, b.store))
+	require.NoError(b.t, NameLineage(checkpoint, Lineage{Store: b.store}))
 	defer os.RemoveAll(checkpoint)
 	return Backup(ctx, checkpoint, b.folder, name, Keep{Last: keep}, b.now)
 }

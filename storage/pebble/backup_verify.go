@@ -88,10 +88,11 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole reports whether nothing of a backup was damaged when it was made.
+// isWhole reports whether nothing of a backup was damaged when it was made, and all of its files exist and have their sizes.
 func isWhole(folder, name string) bool {
-	list, err := readList(filepath.Join(folder, name))
-	return err == nil && len(list.Damaged) == 0
+	dir := filepath.Join(folder, name)
+	list, err := readList(dir)
+	return err == nil && len(list.Damaged) == 0 && len(incompleteFiles(dir, &list)) == 0
 }
 
 // superseded returns which of the backups, the oldest first, keep doesn't name; and one of the future.
@@ -115,13 +116,16 @@ func newestWhole(folder string, names []string) string {
 	return ""
 }
 
-// Backups lists the backups of a store in a folder, the oldest first; a folder that isn't there has none.
+// Backups lists the backups of a store in a folder, the oldest first, and those whose lists can't be read; a folder that isn't there has none.
 func Backups(folder, store string) (out []DatedBackup, err error) {
 	names, _, err := backups(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	for _, name := range ofStore(folder, names, store) {
+	for _, name := range names {
+		if list, err := readList(filepath.Join(folder, name)); err == nil && list.Store != store {
+			continue
+		}
 		out = append(out, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
 	}
 	return out, err

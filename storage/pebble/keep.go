@@ -18,7 +18,7 @@ type Keep struct {
 type DatedBackup struct {
 	Name  string
 	Taken time.Time
-	// Damaged: its source was damaged already when it was made.
+	// Damaged: its source was damaged already when it was made, or, in a folder, files of it are missing or have other sizes.
 	Damaged bool
 }
 

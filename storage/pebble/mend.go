@@ -25,6 +25,8 @@ type MendStats struct {
 	Bytes int64
 	// Mended describes the files that were repaired, Lost those whose loss was accepted, Left those that are still damaged.
 	Mended, Lost, Left []string
+	// IsLost: no repair is possible, whichever files backups have; only a whole backup restores the store.
+	IsLost bool
 	// Aside names the folder with the damaged files, "" if there are none.
 	Aside string
 }

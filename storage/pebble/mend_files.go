@@ -66,7 +66,9 @@ func (m *mender) findManifest() (bool, error) {
 		noted = m.ledger.files[m.manifest]
 	}
 	if m.manifest == "" {
-		m.left("neither %s nor a file marker.%s.* names the manifest", ledgerName, markerOfManifest)
+		// The newest one needn't be the current one, and an older one may lack deletes though all of its tables exist.
+		m.left("neither %s nor a file marker.%s.* names the current manifest", ledgerName, markerOfManifest)
+		m.stats.IsLost = true
 		return false, nil
 	}
 	if noted != nil {
@@ -224,6 +226,7 @@ func (m *mender) formatMarker() error {
 	if found == nil {
 		if marked == "" {
 			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it", markerOfFormat, m.dir)
+			m.stats.IsLost = true
 		}
 		return nil
 	}

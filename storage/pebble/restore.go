@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -144,6 +145,15 @@ func mayBeRestored(name string) bool {
 		return true
 	}
 	return false
+}
+
+// NoRoom adds to an error of a restore, if the disk of the directory is full, how many bytes the files of the backup have.
+func NoRoom(err error, dir string, bytes int64) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fmt.Errorf("%w; the files of the backup need %d MiB (%d bytes) on the disk of %s: free disk space, or restore to another disk",
+		err, bytes>>20+1, bytes, dir)
 }
 
 func (r *Restored) folder() string { return filepath.Join(r.dir, restoring) }

@@ -22,11 +22,11 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	if p.InBucket() || last == "" {
 		return ""
 	}
-	store, err := pebble.StoreOf(checkpoint)
+	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
 		return "" // Making the backup returns the error.
 	}
-	if list, err := pebble.Backups(p.At, store); err != nil || len(list) > 0 {
+	if list, err := pebble.Backups(p.At, lineage.Store); err != nil || len(list) > 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup shares no files with them", p.At, last)

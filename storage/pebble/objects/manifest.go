@@ -113,6 +113,14 @@ func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error
 	return out, nil
 }
 
+// bytes returns the size of all files.
+func (m *manifest) bytes() (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
 // write stores a manifest.
 func (m *manifest) write(ctx context.Context, b Bucket, s set, k *Key) error {
 	return putRecord(ctx, b, s.manifest(m.Name, len(m.Damaged) > 0), m, k)
@@ -203,8 +211,5 @@ func SizeOf(ctx context.Context, b Bucket, store string, backup pebble.DatedBack
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, f := range m.Files {
-		bytes += f.Size
-	}
-	return len(m.Files), bytes, nil
+	return len(m.Files), m.bytes(), nil
 }

@@ -91,7 +91,7 @@ func checkpoint(t *testing.T, store string, files map[string]string) string {
 	for name, content := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
-	require.NoError(t, pebble.NameStore(dir, store))
+	require.NoError(t, pebble.NameLineage(dir, pebble.Lineage{Store: store}))
 	return dir
 }
 

@@ -37,6 +37,7 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 	for _, f := range m.Files {
 		files = append(files, f.Name)
 	}
+	defer func() { err = pebble.NoRoom(err, dir, m.bytes()) }()
 	to, err := pebble.BeginRestore(dir, files)
 	if err != nil {
 		return stats, err

@@ -17,6 +17,7 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 	if err != nil {
 		return nil, err
 	}
+	var sizes map[string]int64 // of all files, by the names of their objects
 	for _, l := range all {
 		b := pebble.StoredBackup{Name: l.Name, Taken: l.Taken}
 		m, err := readManifest(ctx, bucket, l, k)
@@ -29,13 +30,43 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 			return nil, err
 		default:
 			b.Store, b.Host, b.Tenants, b.Damaged, b.Files, b.Taken = m.Store, m.Host, m.Tenants, m.Damaged, len(m.Files), m.Taken
-			for _, f := range m.Files {
-				b.Bytes += f.Size
+			b.Bytes = m.bytes()
+			if sizes == nil { // They were uploaded before the manifests that were listed.
+				if sizes, err = fileSizes(ctx, bucket); err != nil {
+					return nil, err
+				}
 			}
+			b.Incomplete = m.incomplete(l.folder("files"), sizes, k)
 		}
 		out = append(out, b)
 	}
 	return out, nil
+}
+
+// fileSizes returns the sizes of the files of all backups, by the names of their objects.
+func fileSizes(ctx context.Context, bucket Bucket) (map[string]int64, error) {
+	objects, err := bucket.List(ctx, "files/")
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[string]int64, len(objects))
+	for _, o := range objects {
+		sizes[o.Name] = o.Size
+	}
+	return sizes, nil
+}
+
+// incomplete returns a text for each file whose object, in a folder, is missing or has another size.
+func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (texts []string) {
+	for _, f := range m.Files {
+		object := folder + f.Object
+		if size, ok := sizes[object]; !ok {
+			texts = append(texts, object+" is missing")
+		} else if want := k.size(f.Size); size != want {
+			texts = append(texts, fmt.Sprintf("%s has %d of %d bytes", object, size, want))
+		}
+	}
+	return texts
 }
 
 // BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups share is downloaded once.
