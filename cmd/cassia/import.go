@@ -191,7 +191,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case errors.As(err, new(oldSamplesError)):
 		return fmt.Errorf("%w. Samples imported so far are kept; the next run continues", err)
 	case err != nil:
-		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run it again to continue", oneLine(err))
+		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run the same command again: it continues from the checkpoint %s (remove that file to start from the beginning)", oneLine(err), c.checkpoint)
 	case c.verify:
 		err = c.compare(ctx, o, os.Stdout)
 	}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +51,43 @@ func TestImportText(t *testing.T) {
 		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+}
+
+// exported returns the samples of a store as CSV, sorted, without the header.
+func exported(t *testing.T, dir string) []string {
+	t.Helper()
+	out, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
+	require.Zero(t, status, errs)
+	lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
+	slices.Sort(lines)
+	return lines
+}
+
+// TestImportOfACorrectedText imports a text that is truncated or invalid, and then the whole one under the same name: all samples are stored, and no others.
+func TestImportOfACorrectedText(t *testing.T) {
+	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
+	whole, want := "# TYPE http_requests gauge\n", []string(nil)
+	for i := range int64(5) {
+		whole += fmt.Sprintf("http_requests %d %d\n", i, at+i)
+		want = append(want, fmt.Sprintf("http_requests,{},%d,%d", (at+i)*1000, i))
+	}
+	whole += "# EOF\n"
+	cut := func(after string) string { return whole[:strings.Index(whole, after)+len(after)] }
+	for i, first := range []string{
+		cut("http_requests 1"), cut(fmt.Sprint("http_requests 2 ", at/1000)), cut(fmt.Sprint("http_requests 2 ", at+2)), cut(fmt.Sprint("http_requests 4 ", at+4, "\n")),
+		strings.Replace(whole, fmt.Sprint("3 ", at+3), "3", 1),
+	} {
+		dir := fmt.Sprint("data", i)
+		require.NoError(t, os.WriteFile("a.om", []byte(first), 0o600))
+		_, errs, status := printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		require.Equal(t, 1, status, first)
+		require.Regexp(t, `; imported samples are kept\. Fix the problem and run the same command again: it continues from the checkpoint cassia-import-[0-9a-f]{8}\.json \(remove that file to start from the beginning\)\n$`, errs)
+		require.NoError(t, os.WriteFile("a.om", []byte(whole), 0o600))
+		_, errs, status = printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		require.Zero(t, status, errs)
+		require.Equal(t, want, exported(t, dir), first)
 	}
 }
 

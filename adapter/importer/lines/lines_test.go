@@ -138,9 +138,11 @@ func TestLongLineEnds(t *testing.T) {
 	t.Parallel()
 	in := &endless{}
 	s := New(Options{Path: "-", Stdin: in, Format: JSONLines, Selection: importer.Everything()})
+	var last error
 	for _, err := range s.Batches(t.Context(), "") {
-		require.ErrorContains(t, err, "lines: line 1: the line is longer than 64 MiB")
+		last = err
 	}
+	require.ErrorContains(t, last, "lines: line 1: the line is longer than 64 MiB")
 	require.Less(t, in.read, MaxLine+1<<20)
 }
 
@@ -190,6 +192,73 @@ func TestResume(t *testing.T) {
 			for _, s := range b.Series {
 				require.Zero(t, len(s.Samples.T)%900, "%s: %d", s.Labels, len(s.Samples.T))
 			}
+		}
+	}
+}
+
+// TestResumeAfterAnError corrects the line that ended a run: the next run begins with this line, so that both have every sample once.
+func TestResumeAfterAnError(t *testing.T) {
+	t.Parallel()
+	json := func(v int) string {
+		return fmt.Sprintf(`{"metric":{"__name__":"a"},"values":[%d],"timestamps":[%d]}`+"\n", v, v)
+	}
+	long := strings.Repeat("# HELP a b\n", pieceBytes/8)
+	for _, c := range []struct {
+		f           Format
+		bad, better string // what follows it is better
+		rest        string
+		samples     int // of the first run
+	}{
+		{OpenMetrics, "a 1 1\na 2\n", "a 2 2\n", "a 3 3\n# EOF\n", 1},
+		{OpenMetrics, "# TYPE a gauge\na 1 1\na 2 x\n", "a 2 2\n", "a 3 3\n# EOF\n", 1},
+		{OpenMetrics, "a 1 1\n# TYPE a nonsense\n", "# TYPE a counter\n", "a_total 3 3\n# EOF\n", 1},
+		{OpenMetrics, "# TYPE b histogram\nb_bucket{le=\"1\"} 1 1\n# TYPE a nonsense\n", "b_bucket{le=\"1\"} 1 2\n", "# EOF\n", 1},
+		{OpenMetrics, "a 1 1\n\n", "a 2 2\n", "# EOF\n", 1},
+		{OpenMetrics, "a 1 1\na{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n", "a 2 2\n", "# EOF\n", 1},
+		{OpenMetrics, long + "a 1 1\n" + long + "a 2 2\n" + "a 3\n", "a 3 3\n", long + "# EOF\n", 2},
+		{OpenMetrics, "a 1 1\nhttp_", "http_requests 2 2\n", "# EOF\n", 1},
+		{OpenMetrics, "a 1 1\na 2 17956512", "a 2 1795651202\n", "# EOF\n", 1},
+		{OpenMetrics, "a 1 1\na 2 2", "a 2 2\n", "# EOF\n", 1},
+		{OpenMetrics, "a 1 1\n# EO", "a 2 2\n", "# EOF\n", 1},
+		{JSONLines, json(1) + "{\n", json(2), json(3), 1},
+		{JSONLines, json(1) + strings.TrimSuffix(json(22), "2]}\n"), json(22), json(3), 1},
+		{JSONLines, json(1) + "{\"metric\":{\"a\":1},\"values\":[1],\"timestamps\":[1]}\n" + json(3), json(2) + json(3), json(4), 1},
+	} {
+		first, err := batchesOf(t.Context(), c.f, c.bad, "", importer.Everything())
+		require.ErrorContains(t, err, "lines: line ", c.bad)
+		require.Len(t, samplesOf(first), c.samples, importer.Shorten(c.bad))
+		at, err := parsePosition(first[len(first)-1].Position)
+		require.NoError(t, err)
+		corrected := c.bad[:at.at] + c.better + c.rest
+		second, err := batchesOf(t.Context(), c.f, corrected, first[len(first)-1].Position, importer.Everything())
+		require.NoError(t, err)
+		all, err := batchesOf(t.Context(), c.f, corrected, "", importer.Everything())
+		require.NoError(t, err)
+		both := samplesOf(slices.Concat(first, second))
+		require.Equal(t, samplesOf(all), both, importer.Shorten(c.bad))
+	}
+}
+
+// TestTruncatedText refuses a text that ends within a line, whatever the rest of this line can be read as.
+func TestTruncatedText(t *testing.T) {
+	t.Parallel()
+	json := `{"metric":{"__name__":"a"},"values":[1],"timestamps":[1]}`
+	for _, c := range []struct {
+		f    Format
+		text string
+	}{
+		{OpenMetrics, "a 1 1795651202\n# EOF"}, {JSONLines, json + "\n" + json},
+	} {
+		whole, err := batchesOf(t.Context(), c.f, c.text, "", importer.Everything())
+		require.NoError(t, err)
+		for n := 1; n < len(c.text); n++ {
+			batches, err := batchesOf(t.Context(), c.f, c.text[:n], "", importer.Everything())
+			require.Subset(t, samplesOf(whole), samplesOf(batches), c.text[:n])
+			if c.f.name == JSONLines.name && (n == len(json) || n == len(json)+1) {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorContains(t, err, "truncated", c.text[:n])
 		}
 	}
 }

@@ -42,9 +42,10 @@ type place struct {
 
 // parser understands the lines of a format, and gives the samples to a Gatherer.
 type parser interface {
-	// line takes the next line, without its end, and where it begins, without context.
-	line(text []byte, from place) error
-	// rest takes the samples that were put off.
+	// line parses the next line, without its end. from is its start, without context. cut: the input ends without a newline after it. The samples of an
+	// invalid line aren't given to the Gatherer.
+	line(text []byte, from place, cut bool) error
+	// rest parses the lines that were put off, up to the first invalid one. Its error is a lineError.
 	rest() error
 	// end returns an error if the input may not end here.
 	end() error
@@ -165,21 +166,22 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 			return ctx.Err()
 		}
 		begin := r.place
-		line, err := r.next()
+		line, cut, err := r.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = p.line(line, begin)
+			err = p.line(line, begin, cut)
+		}
+		if err == nil && g.Full() {
+			err = p.rest()
 		}
 		if err != nil {
-			return r.wrong(err)
+			begin.context = p.context()
+			return stopAt(p, begin, err, take)
 		}
 		if !g.Full() {
 			continue
-		}
-		if err := p.rest(); err != nil {
-			return r.wrong(err)
 		}
 		staying, at := p.last()
 		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
@@ -189,18 +191,30 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 			return err
 		}
 	}
-	// Good samples are taken, even if the end is bad.
-	restErr := p.rest()
+	if err := p.rest(); err != nil {
+		return stopAt(p, r.place, err, take)
+	}
 	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
 		return err
 	}
-	if err := restErr; err != nil {
-		return r.wrong(err)
-	}
 	if err := p.end(); err != nil {
-		return r.wrong(err)
+		return wrongLine(r.number, err)
 	}
 	return nil
+}
+
+// stopAt takes the samples before an invalid line, so that the next run begins with this line. The line is at begin, or where err, a lineError, is.
+func stopAt(p parser, begin place, err error, take func(at place, t importer.Tail, end bool) error) error {
+	var earlier *lineError
+	if !errors.As(err, &earlier) { // The lines that were put off precede this line.
+		if restErr := p.rest(); !errors.As(restErr, &earlier) {
+			earlier = &lineError{begin, err}
+		}
+	}
+	if err := take(earlier.at, importer.Tail{}, true); err != nil {
+		return err
+	}
+	return wrongLine(earlier.at.number+1, earlier)
 }
 
 // position encodes where to go on.
