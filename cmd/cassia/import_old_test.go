@@ -131,3 +131,29 @@ func TestDryRunOfText(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
+
+// TestImportKeepsTheClassesOfANewStore imports into a directory that doesn't exist, into one that an import without the class made, and into one of another
+// import with the class: raw samples that only their class keeps are stored, as the dry run reports.
+func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600))
+	text := func(age int) string { return daysOld("openmetrics", "audit", age) + "# EOF\n" }
+	_, errs, status := printed(t, daysOld("openmetrics", "up", 1)+"# EOF\n", "import", "openmetrics", "-", "--storage.path=made")
+	require.Zero(t, status, errs)
+	for _, c := range []struct {
+		dir string
+		age int
+	}{{"new", 100}, {"made", 100}, {"new", 101}} {
+		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.dir, "--retention.file=retention.yml", "--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint")}
+		out, errs, status := printed(t, text(c.age), append(args, "--dry-run")...)
+		require.Zero(t, status, errs)
+		require.NotContains(t, out, "past")
+		out, errs, status = printed(t, text(c.age), args...)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "imported 1 sample in ")
+		require.NotContains(t, out, "rollups")
+	}
+	out, errs, status := printed(t, "", "export", "--storage.path=new", "--format=csv", "--rollups=leave")
+	require.Zero(t, status, errs)
+	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
+}
