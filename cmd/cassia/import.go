@@ -183,7 +183,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar.end()
 	t.report(os.Stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Printf("nothing was read: an earlier run completed this source; to import newer samples, remove %s and run again\n", c.checkpoint)
+		fmt.Printf("nothing new was read: an earlier run completed this source; to import all of it again, remove %s and run again\n", c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -279,7 +279,10 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	}
 	fmt.Fprintln(w)
 	if r.Anew {
-		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, to this store before it was restored, or to an earlier release")
+		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
+	}
+	if r.Changed {
+		fmt.Fprintln(w, "started from the beginning: the part of the source that earlier runs read has changed")
 	}
 	if r.Resumed {
 		fmt.Fprintf(w, "including earlier runs: %s\n", count(r.All.Samples, "sample"))

@@ -54,10 +54,11 @@ func (j *jsonLines) line(text []byte, from place, cut bool) error {
 	return nil
 }
 
-func (*jsonLines) rest() error     { return nil }
-func (*jsonLines) end() error      { return nil }
-func (*jsonLines) context() string { return "" }
-func (*jsonLines) resume(string)   {}
+func (*jsonLines) rest() error              { return nil }
+func (*jsonLines) end() error               { return nil }
+func (*jsonLines) resumeAt(end place) place { return end }
+func (*jsonLines) context() string          { return "" }
+func (*jsonLines) resume(string)            {}
 
 // jsonLine is a line being read.
 type jsonLine struct {

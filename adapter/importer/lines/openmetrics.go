@@ -38,7 +38,9 @@ type openMetrics struct {
 	// piece begins with typ; starts are where its other lines begin, with the context there.
 	piece  []byte
 	starts []place
-	ended  bool
+	// ended: the line # EOF was read, which begins at eofAt.
+	ended bool
+	eofAt place
 }
 
 var (
@@ -51,7 +53,7 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	case o.ended:
 		return errors.New("there is text after # EOF; import multiple files one after the other")
 	case bytes.Equal(text, eof):
-		o.ended = true
+		o.ended, o.eofAt = true, from
 		return nil
 	case cut: // Whatever is left of it may be valid: a timestamp without its last digits is one.
 		return errors.New("the text ends within this line, without # EOF: it is truncated")
@@ -171,9 +173,28 @@ func (o *openMetrics) end() error {
 	return nil
 }
 
-func (o *openMetrics) context() string { return o.typ }
+// resumeAt implements parser: text that is written there later has its # EOF behind it.
+func (o *openMetrics) resumeAt(end place) place {
+	if o.ended {
+		end = o.eofAt
+	}
+	end.context = o.typ
+	return end
+}
 
-func (o *openMetrics) resume(context string) { o.typ = context }
+// context implements parser: behind # EOF, it is that line.
+func (o *openMetrics) context() string {
+	if o.ended {
+		return string(eof)
+	}
+	return o.typ
+}
+
+func (o *openMetrics) resume(context string) {
+	if o.ended = context == string(eof); !o.ended {
+		o.typ = context
+	}
+}
 
 // runs holds the series of the last lines.
 type runs struct {

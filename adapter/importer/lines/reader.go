@@ -42,7 +42,7 @@ func (r *reader) next() (line []byte, cut bool, err error) {
 	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 		return nil, false, err
 	}
-	r.at += int64(len(line))
+	r.Add(line)
 	r.number++
 	cut = err != nil
 	for _, end := range []byte("\n\r") {
@@ -64,24 +64,3 @@ func (e *lineError) Unwrap() error { return e.err }
 
 // wrongLine adds the number of a line to its error.
 func wrongLine(number int, err error) error { return fmt.Errorf("lines: line %d: %w", number, err) }
-
-// skip moves an input to a place in bytes.
-func skip(r io.Reader, at int64) error {
-	if at == 0 {
-		return nil
-	}
-	if s, ok := r.(io.Seeker); ok {
-		if _, err := s.Seek(at, io.SeekStart); err == nil {
-			return nil
-		}
-	}
-	n, err := io.CopyN(io.Discard, r, at)
-	if errors.Is(err, io.EOF) {
-		return notTheSame(n, at)
-	}
-	return err
-}
-
-func notTheSame(size, at int64) error {
-	return fmt.Errorf("lines: the input ends after %d bytes, before the position of the last run, %d; the input has changed; remove the checkpoint to start again", size, at)
-}

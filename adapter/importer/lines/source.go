@@ -34,8 +34,9 @@ func (f Format) String() string { return f.name }
 
 // place is where a line begins.
 type place struct {
-	at     int64 // in bytes
-	number int   // of the lines before it
+	// Prefix is that of the input before it.
+	importer.Prefix
+	number int // of the lines before it
 	// context is the state of a parser that begins there.
 	context string
 }
@@ -49,6 +50,8 @@ type parser interface {
 	rest() error
 	// end returns an error if the input may not end here.
 	end() error
+	// resumeAt returns where the next run begins once all lines are taken. end is the end of the input, without context.
+	resumeAt(end place) place
 	// context returns the state of a parser that goes on from here, which resume takes.
 	context() string
 	resume(context string)
@@ -65,15 +68,14 @@ type Source struct {
 // New returns a source.
 func New(o Options) *Source { return &Source{o: o} }
 
-// open opens the input at a place in bytes, and returns its size; 0: unknown.
-func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
+// open opens the input, and returns its size; 0: unknown.
+func (s *Source) open() (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
 		if s.started {
-			return nil, 0, errors.New("lines: standard input can be read only once; to verify, import a file")
+			return nil, 0, errors.New("lines: standard input can be read only once")
 		}
 		s.started = true
-		r = io.NopCloser(s.o.Stdin)
-		return r, 0, skip(s.o.Stdin, at)
+		return io.NopCloser(s.o.Stdin), 0, nil
 	}
 	f, err := os.Open(s.o.Path)
 	if err != nil {
@@ -82,12 +84,6 @@ func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
 		err = fmt.Errorf("lines: %s is a folder; import the files one after the other", s.o.Path)
-	}
-	if err == nil && info.Mode().IsRegular() && at > info.Size() {
-		err = notTheSame(info.Size(), at)
-	}
-	if err == nil {
-		err = skip(f, at)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
@@ -104,7 +100,7 @@ func (s *Source) Plan(context.Context) (importer.Plan, error) {
 	if s.o.Path == "-" {
 		return p, nil
 	}
-	r, size, err := s.open(0)
+	r, size, err := s.open()
 	if err != nil {
 		return p, err
 	}
@@ -129,16 +125,25 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	if err != nil {
 		return err
 	}
-	in, size, err := s.open(from.at)
+	file, size, err := s.open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
+	defer func() { err = errors.Join(err, file.Close()) }()
+	in, isSame, err := from.Continue(file)
+	if err != nil {
+		return err
+	}
+	if !isSame {
+		from = place{}
+	}
+	restarted := !isSame
 	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
 	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail, _ bool) error {
-		b := importer.Batch{Series: g.Take(staying), Position: position(at)}
+		b := importer.Batch{Series: g.Take(staying), Position: position(at), Restarted: restarted}
+		restarted = false
 		if size > 0 {
-			b.Done = min(1, float64(at.at)/float64(size))
+			b.Done = min(1, float64(at.Bytes)/float64(size))
 		}
 		if !yield(b, nil) {
 			return errEnough
@@ -185,7 +190,7 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 		}
 		staying, at := p.last()
 		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
-			staying, at = importer.Tail{}, place{r.at, r.number, p.context()}
+			staying, at = importer.Tail{}, place{r.Prefix, r.number, p.context()}
 		}
 		if err := take(at, staying, false); err != nil {
 			return err
@@ -194,7 +199,7 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 	if err := p.rest(); err != nil {
 		return stopAt(p, r.place, err, take)
 	}
-	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
+	if err := take(p.resumeAt(r.place), importer.Tail{}, true); err != nil {
 		return err
 	}
 	if err := p.end(); err != nil {
@@ -219,15 +224,19 @@ func stopAt(p parser, begin place, err error, take func(at place, t importer.Tai
 
 // position encodes where to go on.
 func position(p place) string {
-	return fmt.Sprintf("%d %d %s", p.at, p.number, strconv.Quote(p.context))
+	return fmt.Sprintf("%s %d %s", p.Prefix, p.number, strconv.Quote(p.context))
 }
 
 func parsePosition(text string) (p place, err error) {
 	if text == "" {
 		return p, nil
 	}
-	if _, err := fmt.Sscanf(text, "%d %d %q", &p.at, &p.number, &p.context); err != nil || p.at < 0 || p.number < 0 {
-		return p, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
+	var prefix string
+	if _, err = fmt.Sscanf(text, "%s %d %q", &prefix, &p.number, &p.context); err == nil {
+		p.Prefix, err = importer.ParsePrefix(prefix)
+	}
+	if err != nil || p.number < 0 {
+		return place{}, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
 	}
 	return p, nil
 }
