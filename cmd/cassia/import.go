@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	c.old.now = time.Now
+	c.old.now, c.old.printed, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
@@ -201,11 +200,13 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	return err
 }
 
-func parts(n int) string {
+func parts(n int) string { return count(n, "part") + " " + wasOrWere(n) }
+
+func wasOrWere(n int) string {
 	if n == 1 {
-		return "1 part was"
+		return "was"
 	}
-	return strconv.Itoa(n) + " parts were"
+	return "were"
 }
 
 // compare reads the source once more, and prints where stored samples differ.
@@ -272,7 +273,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	for _, f := range []struct {
 		n    int
 		what string
-	}{{s.Known, "were already stored"}, {s.RollupsOnly - s.LeftOut, "are only in the rollups"}} {
+	}{{s.Known, wasOrWere(s.Known) + " already stored"}, {s.RollupsOnly - s.LeftOut, "only in the rollups"}} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "; %d %s", f.n, f.what)
 		}
@@ -291,14 +292,14 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		n    int
 		what string
 	}{
-		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
+		{s.LeftOut, "not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
 			"buckets already contain them, or contain both earlier and later samples"},
-		{s.Expired, "samples were skipped: they are past the retention of 5m rollups"},
-		{s.Ahead, "samples were skipped: their timestamps are in the future"},
-		{s.Refused, "samples were skipped: they can't be stored"},
+		{s.Expired, "skipped, past the retention of 5m rollups"},
+		{s.Ahead, "skipped, because of timestamps in the future"},
+		{s.Refused, "skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
-			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
+			fmt.Fprintf(w, "%s %s %s\n", count(f.n, "sample"), wasOrWere(f.n), f.what)
 		}
 	}
 	for _, x := range s.Refusals {
