@@ -160,7 +160,7 @@ func (p Plan) Describe() string {
 		text += fmt.Sprintf(", %d series", p.Series)
 	}
 	if p.Samples > 0 {
-		text += fmt.Sprintf(", %d samples", p.Samples)
+		text += ", " + countSamples(p.Samples)
 	}
 	return text
 }

@@ -22,7 +22,7 @@ type Figures struct {
 	Sum   float64
 }
 
-func (f Figures) String() string { return fmt.Sprintf("%d samples, sum %v", f.Count, f.Sum) }
+func (f Figures) String() string { return fmt.Sprintf("%s, sum %v", countSamples(f.Count), f.Sum) }
 
 // Difference is a series' day in which the store doesn't answer with what the source has.
 type Difference struct {

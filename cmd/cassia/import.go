@@ -55,7 +55,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
 	cmd.Flag("dry-run", "Only read the source: print its series, times and samples, what the retention would leave out, and how much time and space "+
 		"an import takes.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. An import that is already complete is only verified.").BoolVar(&c.verify)
+	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. Of a source whose import is complete, only new samples are imported.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
 	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)
@@ -195,7 +195,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 		err = c.compare(ctx, o, os.Stdout)
 	}
 	if report.Damaged > 0 {
-		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported", parts(report.Damaged)))
+		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
 	}
 	return err
 }

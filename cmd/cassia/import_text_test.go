@@ -40,6 +40,9 @@ func TestImportText(t *testing.T) {
 		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: ends where"},
 		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
+		{[]string{"openmetrics", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
+		{[]string{"victoriametrics", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
+		{[]string{"victoriametrics", "--format=native", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
 		{[]string{"remote-read", "http://localhost:1/read", "--piece=5h"}, "--piece=5h: must be a duration"},
@@ -88,6 +91,52 @@ func TestImportOfACorrectedText(t *testing.T) {
 		_, errs, status = printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
 		require.Zero(t, status, errs)
 		require.Equal(t, want, exported(t, dir), first)
+	}
+}
+
+// TestImportOfAnotherTextUnderTheSameName imports texts one after the other, as a file of the same name or from standard input, with the checkpoint of those
+// before: it reads new samples only if the text before them is the same, and all samples otherwise.
+func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
+	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
+	sample := func(name string, i int64) string {
+		return fmt.Sprintf(`{"metric":{"__name__":%q},"values":[%d],"timestamps":[%d]}`+"\n", name, i, (at+i)*1000)
+	}
+	const anew = "started from the beginning: the part of the source that earlier runs read has changed\n"
+	for _, from := range []string{"a.jsonl", "-"} {
+		dir := "data" + from
+		for _, c := range []struct{ text, says string }{
+			{sample("a", 1), "imported 1 sample in"},
+			{sample("a", 1), "nothing new was read: an earlier run completed this source; to import all of it again, remove cassia-import-"},
+			{sample("a", 1) + sample("a", 2), "imported 1 sample in"},
+			{sample("a", 1) + sample("a", 2), "nothing new was read"},
+			{sample("b", 1), anew},
+			{sample("b", 1), "nothing new was read"},
+			{sample("c", 1) + sample("c", 2), anew},
+			{sample("c", 1), anew},
+		} {
+			require.NoError(t, os.WriteFile("a.jsonl", []byte(c.text), 0o600))
+			out, errs, status := printed(t, c.text, "import", "victoriametrics", from, "--storage.path="+dir)
+			require.Zero(t, status, errs)
+			require.Contains(t, out, c.says)
+			require.Equal(t, c.says == anew, strings.Contains(out, anew))
+		}
+		want := []string{}
+		for _, name := range []string{"a", "b", "c"} {
+			for i := range int64(2) {
+				if name != "b" || i == 0 {
+					want = append(want, fmt.Sprintf("%s,{},%d,%d", name, (at+i+1)*1000, i+1))
+				}
+			}
+		}
+		require.Equal(t, want, exported(t, dir))
+	}
+	// The checkpoint of a complete import isn't complete any more once the file has an invalid line.
+	require.NoError(t, os.WriteFile("a.jsonl", []byte(sample("c", 1)+"{\n"), 0o600))
+	for range 2 {
+		_, errs, status := printed(t, "", "import", "victoriametrics", "a.jsonl", "--storage.path=dataa.jsonl")
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "line 2: ")
 	}
 }
 

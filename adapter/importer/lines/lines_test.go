@@ -92,7 +92,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{OpenMetrics, good, "line 20000: the text ends without # EOF"},
 		{OpenMetrics, "", "line 0: the text ends without # EOF"},
 		{OpenMetrics, "a 1 1\n# EOF\na 1 2\n", "line 3: there is text after # EOF"},
-		{OpenMetrics, "a 1 1\n\n# EOF\n", "line 2: the file is empty"},
+		{OpenMetrics, "a 1 1\n\n# EOF\n", "line 2: the line is empty"},
 		{OpenMetrics, "a 1 NaN\n# EOF\n", "line 1: "},
 		{OpenMetrics, "a 1 1e300\n# EOF\n", "line 1: the timestamp 1e300 is out of range"},
 		{OpenMetrics, "a{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n# EOF\n", "line 1: has 1048587 bytes"},
