@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
@@ -326,6 +327,37 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	require.Len(t, old.all("a")[jobLabels("ci").String()], 2)
 	require.Equal(t, Keep{30 * day, 0, 0}, old.classes.keep("a", 1), "a process without the class keeps its rows as long as all")
 	young.check()
+}
+
+// TestImportIntoAClassThatIsNotInUseYet rejects samples of which less would be stored in the default class, until the class is in use.
+func TestImportIntoAClassThatIsNotInUseYet(t *testing.T) {
+	t.Parallel()
+	opts := DefaultOptions()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	opts.Now = func() time.Time { return now }
+	opts.Shared, opts.seams.still = true, true
+	opts.Retention, opts.Retention5m = 3*day, 3*day
+	eng := memory.New()
+	require.NoError(t, openReady(t, eng, opts).Close())
+	opts.Classes, opts.AddClasses = []Class{classOfJob("ci", "ci", Keep{90 * day, 90 * day, 90 * day})}, true
+	s := openReady(t, eng, opts)
+	defer func() { require.NoError(t, s.Close()) }()
+	imports := func(job string, age time.Duration) (ImportStats, error) {
+		samples := &chunk.Samples{}
+		samples.AppendFloat(now.Add(-age).UnixMilli(), 0, 1)
+		return s.Import(t.Context(), "a", []ImportedSeries{{jobLabels(job), samples}})
+	}
+	_, err := imports("ci", 30*day)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.ErrorContains(t, err, `the retention class "ci" was added to the store less than 10m0s ago, and isn't in use yet; retry`)
+	for job, age := range map[string]time.Duration{"ci": day, "other": 30 * day} { // The class makes no difference.
+		_, err = imports(job, age)
+		require.NoError(t, err)
+	}
+	now = now.Add(classDelay)
+	stats, err := imports("ci", 30*day)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Samples)
 }
 
 func TestSettingsOfAStoreWithClasses(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -150,6 +152,23 @@ func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
 		return all[:1], nil
 	}
 	return slices.DeleteFunc(all, func(h Horizons) bool { return h.Class&found == 0 }), nil
+}
+
+// HorizonsBySeries returns a function that returns the horizons of the class to which a series of a tenant belongs now, for queries of the times from minT
+// to maxT.
+func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(labels.Labels) Horizons, error) {
+	all, err := s.horizons(ctx, tenant, minT, maxT)
+	if err != nil {
+		return nil, err
+	}
+	now := s.opts.Now().UnixMilli()
+	return func(ls labels.Labels) Horizons {
+		class := s.classes.writable(s.classes.of(ls), now)
+		if class >= int64(len(all)) { // Another process has added it since.
+			class = classDefault
+		}
+		return all[class]
+	}, nil
 }
 
 // classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed

@@ -207,6 +207,9 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	}
 	for _, c := range d.list {
 		c.class = d.s.classes.writable(c.series.Class(), now)
+		if err := d.checkBegun(c, slot); err != nil {
+			return nil, nil, err
+		}
 		keep := d.s.classes.keep(d.tenant.Name(), c.class)
 		past := func(res rollup.Resolution) bool {
 			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || d.s.isOutlived(res, slot, keep)
@@ -228,6 +231,21 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 		}
 	}
 	return fresh, late, nil
+}
+
+// checkBegun returns an error for a series whose class isn't written yet, see classDelay, if less of it would be stored in the default class.
+func (d *importDay) checkBegun(c *importedDay, slot int64) error {
+	class := c.series.Class()
+	if c.class == class {
+		return nil
+	}
+	now, later := d.s.classes.keep(d.tenant.Name(), c.class), d.s.classes.keep(d.tenant.Name(), class)
+	for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
+		if d.s.isOutlived(res, slot, now) && !d.s.isOutlived(res, slot, later) {
+			return fmt.Errorf("%w: the retention class %q was added to the store less than %s ago, and isn't in use yet; retry", engine.ErrUnavailable, d.s.classes.nameOf(class), classDelay)
+		}
+	}
+	return nil
 }
 
 // seal writes the rows of series that are of one age, but for the marks.

@@ -99,8 +99,23 @@ func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant str
 // isOutlived reports whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
 // retention and the grace have passed. Rows that aren't made yet needn't be made then; existing ones go by horizons alone.
 func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
-	kept := keep.Of(res)
-	return kept != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)
+	now, _ := s.clock.Times()
+	return outlived(s.period, s.period.WindowOfSlot(res, slot), keep, now)
+}
+
+func outlived(p *format.Periods, window int64, keep Keep, now time.Time) bool {
+	kept := keep.Of(format.ResolutionOf(window))
+	return kept != 0 && p.WindowEnd(window) <= wantedAt(now, kept+expireGrace)
+}
+
+// periodsOfNewStore are those of a store that was created with the default options.
+var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: rawWindow.Milliseconds(), Partitions: 1})
+
+// Imports reports whether Import stores a sample of a series that is kept so long as a raw sample, and whether it adds the sample to rollups: of a sample
+// that is past both, it stores nothing. t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
+func (k Keep) Imports(t int64, now time.Time) (raw, rollups bool) {
+	raw = !outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), k, now)
+	return raw, raw || !outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), k, now)
 }
 
 // KnownTenants lists the tenants that have rows, or samples in this process' head, sorted.

@@ -27,14 +27,14 @@ type Checkpoint struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Tenant string `json:"tenant"`
-	// Store is the identity of the store, "" in a checkpoint of an earlier release.
+	// Store is the identity of the store.
 	Store string `json:"store"`
 	// Position is where to go on; Done how much is done, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
 	// NewestMS is the newest timestamp that was read, milliseconds; nil: no sample was.
 	NewestMS *int64 `json:"newest_ms,omitempty"`
-	// Complete: there is nothing left.
+	// Complete: the source had no more.
 	Complete bool `json:"complete"`
 	// Stats are those of all runs, without their refusals.
 	Stats storage.ImportStats `json:"stats"`

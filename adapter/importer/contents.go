@@ -15,8 +15,10 @@ type Contents struct {
 	// Samples were read; MinMS and MaxMS are the first and last timestamp of them, milliseconds.
 	Samples      int64
 	MinMS, MaxMS int64
-	// PastRaw samples are past the retention of raw samples. PastRollups of these are also past that of 5m rollups. Ahead samples are in the future.
-	PastRaw, PastRollups, Ahead int64
+	// Past are the samples past the retention of raw samples, by class.
+	Past []Past
+	// Ahead samples are in the future.
+	Ahead int64
 	// SkippedParts are parts of the source that an import skips, and DamagedParts those of them that can't be read.
 	SkippedParts, DamagedParts int
 }
@@ -41,6 +43,9 @@ func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
 	for b, err := range ahead(ctx, o.Source, "") {
 		if err != nil {
 			return c, err
+		}
+		for _, p := range o.Kept.Past(b.Series, o.Now) {
+			c.Past = addPast(c.Past, p)
 		}
 		for i := range b.Series {
 			c.add(&b.Series[i], &o)
@@ -69,9 +74,6 @@ func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
 	eachTime(s.Samples, func(t int64) { c.MinMS, c.MaxMS = min(c.MinMS, t), max(c.MaxMS, t) })
 	n := s.Samples.Len()
 	c.Samples += int64(n)
-	keep, _ := o.Kept.Of(s.Labels)
-	c.PastRaw += int64(olderThan(s, boundary(o.Now, keep.Raw)))
-	c.PastRollups += int64(olderThan(s, boundary(o.Now, keep.FiveMinutes)))
 	c.Ahead += int64(n - olderThan(s, o.Now.Add(storage.MaxAhead).UnixMilli()+1))
 }
 

@@ -11,7 +11,7 @@ import (
 // Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
 // after the other; an error doesn't undo finished calls, and either may be called again with the same series.
 type Destination interface {
-	// Identity identifies the store, see storage.Store.Identity; "" where the server is an earlier release.
+	// Identity identifies the store, see storage.Store.Identity.
 	Identity(ctx context.Context, tenant string) (string, error)
 	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
 	// error; samples that are there already stay as they are.

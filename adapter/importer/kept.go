@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -26,14 +27,48 @@ func (k *Kept) Of(ls labels.Labels) (storage.Keep, string) {
 	return k.Default, ""
 }
 
-// PastRaw returns the first series that has samples past the retention of its raw samples, with that retention and its class. ok is false if
-// there is none.
-func (k *Kept) PastRaw(list []storage.ImportedSeries, now time.Time) (raw time.Duration, class string, ok bool) {
+// Past are the samples past the retention of raw samples of a class.
+type Past struct {
+	// Class is the name of the class; "": the series have none.
+	Class string
+	storage.Keep
+	// Samples counts them. Of RollupsOnly of these an import stores only rollups, and nothing of Expired.
+	Samples, RollupsOnly, Expired int
+}
+
+// Past returns the samples past the retention of raw samples, by class, in the order of the series.
+func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
 	for i := range list {
 		keep, class := k.Of(list[i].Labels)
-		if oldest := boundary(now, keep.Raw); olderThan(&list[i], oldest) > 0 {
-			return keep.Raw, class, true
+		p := Past{Class: class, Keep: keep}
+		oldest := boundary(now, keep.Raw)
+		eachTime(list[i].Samples, func(t int64) {
+			if t >= oldest {
+				return
+			}
+			p.Samples++
+			switch raw, rollups := keep.Imports(t, now); {
+			case !rollups:
+				p.Expired++
+			case !raw:
+				p.RollupsOnly++
+			}
+		})
+		if p.Samples > 0 {
+			all = addPast(all, p)
 		}
 	}
-	return 0, "", false
+	return all
+}
+
+// addPast adds the samples of a class to those of the same class.
+func addPast(all []Past, p Past) []Past {
+	i := slices.IndexFunc(all, func(have Past) bool { return have.Class == p.Class })
+	if i < 0 {
+		return append(all, p)
+	}
+	all[i].Samples += p.Samples
+	all[i].RollupsOnly += p.RollupsOnly
+	all[i].Expired += p.Expired
+	return all
 }

@@ -39,9 +39,10 @@ type Progress struct {
 
 // Report is what an import did.
 type Report struct {
-	// Resumed: an earlier run had begun. Complete: there was nothing left to do. Anew: the imports of earlier
-	// runs went to another store, or to this one before it was restored: they were done again.
-	Resumed, Complete, Anew bool
+	// Resumed: an earlier run had begun. Complete: an earlier run was complete, and the source has no more. Anew: the imports of earlier
+	// runs went to another store, or to this one before it was restored: they were done again. Changed: the part of the source that earlier runs read
+	// has changed, so it was read from its start.
+	Resumed, Complete, Anew, Changed bool
 	// Stats are those of this run, All those of all runs.
 	Stats, All storage.ImportStats
 	// Skipped samples could not be taken from the source, and Damaged parts of it could not be read, in all runs.
@@ -54,18 +55,26 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
+	begin := Checkpoint{Version: checkpointVersion, Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity}
 	var at Checkpoint
-	if at, r.Anew, err = readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity}); err != nil {
+	if at, r.Anew, err = readCheckpoint(o.Checkpoint, begin); err != nil {
 		return r, err
 	}
 	r.Resumed, r.Complete, r.All, r.Skipped, r.Damaged = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped, at.Damaged
-	if at.Complete {
-		return r, nil
-	}
 	before := at.Done
+	if at.Complete {
+		before = 0 // Done is a part of the source as it is now.
+	}
 	for b, err := range ahead(ctx, o.Source, at.Position) {
 		if err != nil {
 			return r, err
+		}
+		if b.Restarted {
+			at, before = begin, 0
+			r.Changed, r.Resumed = true, false
+		}
+		if len(b.Series)+len(b.Skipped) > 0 || b.Restarted {
+			r.Complete = false
 		}
 		if o.Admit != nil {
 			if err := o.Admit(b.Series); err != nil {
@@ -73,9 +82,11 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 			}
 		}
 		at.note(b.Series)
-		stats, err := o.Into.Import(ctx, o.Tenant, b.Series)
-		if err != nil {
-			return r, err
+		var stats storage.ImportStats
+		if len(b.Series) > 0 {
+			if stats, err = o.Into.Import(ctx, o.Tenant, b.Series); err != nil {
+				return r, err
+			}
 		}
 		r.Stats.Add(stats)
 		at.Stats.Add(stats)
@@ -85,7 +96,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 				at.Damaged++
 			}
 		}
-		at.Position, at.Done = b.Position, b.Done
+		at.Position, at.Done, at.Complete = b.Position, b.Done, false
 		if err := at.write(o.Checkpoint); err != nil {
 			return r, err
 		}
@@ -149,7 +160,7 @@ func (p Plan) Describe() string {
 		text += fmt.Sprintf(", %d series", p.Series)
 	}
 	if p.Samples > 0 {
-		text += fmt.Sprintf(", %d samples", p.Samples)
+		text += ", " + countSamples(p.Samples)
 	}
 	return text
 }

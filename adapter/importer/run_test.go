@@ -268,6 +268,34 @@ func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	}
 }
 
+// TestVerifyComparesEachClassUpToItsRetention compares raw samples of a class that is kept longer than others, and of series of the same metric without a class
+// their rollups.
+func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
+	s := openStore(t, func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
+		o.Classes = []storage.Class{{
+			Name: "long", Keep: storage.Keep{Raw: 90 * 24 * time.Hour}, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
+		}}
+	})
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}
+	_, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+	require.NoError(t, err)
+	require.Equal(t, 3*30*144, stats.Samples+stats.RolledUp+stats.Left)
+	require.GreaterOrEqual(t, stats.Samples, 30*144)
+	require.GreaterOrEqual(t, stats.RolledUp, 2*25*144)
+
+	o.Source = &days{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
+		if day == 4 && s.V[10] == 20 { // The series of the class: two values are exchanged, so that their sum stays the same.
+			s.V[10], s.V[11] = s.V[11], s.V[10]
+		}
+	}}
+	stats, err = importer.Verify(t.Context(), o, func(d importer.Difference) { require.False(t, d.Rollups) })
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Differences)
+}
+
 // TestVerifyOfALiveSource leaves out the samples that a source has got since the import.
 func TestVerifyOfALiveSource(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {

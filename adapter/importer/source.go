@@ -15,9 +15,9 @@ type Source interface {
 	// Plan describes the source's content, without reading all samples. Its error is one line, with the reason why there is
 	// nothing to import.
 	Plan(ctx context.Context) (Plan, error)
-	// Batches yields what comes after a position, "" from the start. It may be called again. The batches are the same,
-	// and in the same order, each time, as long as what it reads stays; a position that came from another state of it
-	// must not lead to samples being left out. An error ends them.
+	// Batches yields the batches after a position, "" from the start. It may be called again. The batches are the same,
+	// and in the same order, each time, as long as the source stays the same. A position that came from another state of the source
+	// must not lead to samples being left out: after the last position it yields samples that the source has received since. An error ends the batches.
 	//
 	// A batch is the caller's. It should hold whole days of many series rather than parts of slots, and at most
 	// BatchBytes: each import of a day writes the rollups of its series.
@@ -46,6 +46,8 @@ type Batch struct {
 	Series []storage.ImportedSeries
 	// Position is where the next run begins once the batch is stored.
 	Position string
+	// Restarted: the batches begin at the start of the source, because the part of it before the position from which they should go on has changed.
+	Restarted bool
 	// Done is how much of the source was read with this batch, from 0 to 1.
 	Done float64
 	// Skipped is what could not be taken.

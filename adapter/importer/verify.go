@@ -22,7 +22,7 @@ type Figures struct {
 	Sum   float64
 }
 
-func (f Figures) String() string { return fmt.Sprintf("%d samples, sum %v", f.Count, f.Sum) }
+func (f Figures) String() string { return fmt.Sprintf("%s, sum %v", countSamples(f.Count), f.Sum) }
 
 // Difference is a series' day in which the store doesn't answer with what the source has.
 type Difference struct {
@@ -182,22 +182,14 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 	return nil
 }
 
-// bounds are what can be compared: raw samples after raw, rollups after rolled and until raw; both ends of whole
+// verifiedBounds are the times of a series that can be compared: raw samples after raw, rollups after rolled and until raw; both ends of whole
 // buckets, and nothing after last.
-type bounds struct{ rolled, raw, last int64 }
+type verifiedBounds struct{ rolled, raw, last int64 }
 
-func (v *verifier) bounds(q storage.Query) (bounds, error) {
-	horizons, err := v.store.HorizonsOf(v.ctx, q)
-	if err != nil {
-		return bounds{}, err
-	}
-	b := bounds{rolled: math.MinInt64, raw: math.MinInt64, last: v.now().Add(storage.MaxAhead).UnixMilli()}
+func (v *verifier) boundsOf(h storage.Horizons) verifiedBounds {
 	width := rollup.FiveMinutes.Width()
 	up := func(t int64) int64 { return t - t%width + width }
-	for _, h := range horizons {
-		b.raw, b.rolled = max(b.raw, up(h.At[rollup.Raw])), max(b.rolled, up(h.At[rollup.FiveMinutes]))
-	}
-	return b, nil
+	return verifiedBounds{rolled: up(h.At[rollup.FiveMinutes]), raw: up(h.At[rollup.Raw]), last: v.now().Add(storage.MaxAhead).UnixMilli()}
 }
 
 // metric compares series of one metric.
@@ -220,16 +212,24 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		Tenant: v.tenant, MinT: minT, MaxT: maxT,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	}
-	b, err := v.bounds(q)
+	horizons, err := v.store.HorizonsBySeries(v.ctx, v.tenant, minT, maxT)
 	if err != nil {
 		return err
+	}
+	bounds, all := make(map[uint64]verifiedBounds, len(want)), verifiedBounds{rolled: math.MaxInt64, raw: math.MaxInt64}
+	newestRolled := int64(math.MinInt64)
+	for hash, x := range want {
+		b := v.boundsOf(horizons(x.Labels))
+		bounds[hash] = b
+		all = verifiedBounds{min(all.rolled, b.rolled), min(all.raw, b.raw), b.last}
+		newestRolled = max(newestRolled, b.raw)
 	}
 	// Buckets begin before their first sample and end after their last.
 	width := rollup.FiveMinutes.Width()
 	rolled := q
-	rolled.MinT, rolled.MaxT = max(minT-width, b.rolled+1), min(maxT+width, b.raw)
+	rolled.MinT, rolled.MaxT = max(minT-width, all.rolled+1), min(maxT+width, newestRolled)
 	rolled.Resolution, rolled.Columns = rollup.FiveMinutes, rollup.ColumnCount|rollup.ColumnSum
-	q.MinT, q.MaxT = max(minT, b.raw+1), min(maxT, b.last)
+	q.MinT, q.MaxT = max(minT, all.raw+1), min(maxT, all.last)
 	raw, err := v.find(q)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	for hash, x := range want {
-		if err := v.series(x, raw[hash], buckets[hash], b); err != nil {
+		if err := v.series(x, raw[hash], buckets[hash], bounds[hash]); err != nil {
 			return err
 		}
 	}
@@ -263,7 +263,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 }
 
 // series compares one series with its stored samples.
-func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, b bounds) error {
+func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, b verifiedBounds) error {
 	v.have.Reset()
 	if raw != nil {
 		if err := raw.Samples(&v.have); err != nil {

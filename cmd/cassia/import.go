@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	c.old.now = time.Now
+	c.old.now, c.old.printed, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
@@ -56,7 +55,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
 	cmd.Flag("dry-run", "Only read the source: print its series, times and samples, what the retention would leave out, and how much time and space "+
 		"an import takes.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. An import that is already complete is only verified.").BoolVar(&c.verify)
+	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. Of a source whose import is complete, only new samples are imported.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
 	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)
@@ -183,7 +182,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar.end()
 	t.report(stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Fprintf(stdout, "nothing was read: an earlier run completed this source; to import newer samples, remove %s and run again\n", c.checkpoint)
+		fmt.Fprintf(stdout, "nothing new was read: an earlier run completed this source; to import all of it again, remove %s and run again\n", c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -191,21 +190,23 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case errors.As(err, new(oldSamplesError)):
 		return fmt.Errorf("%w. Samples imported so far are kept; the next run continues", err)
 	case err != nil:
-		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run it again to continue", oneLine(err))
+		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run the same command again: it continues from the checkpoint %s (remove that file to start from the beginning)", oneLine(err), c.checkpoint)
 	case c.verify:
 		err = c.compare(ctx, o, stdout)
 	}
 	if report.Damaged > 0 {
-		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported", parts(report.Damaged)))
+		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
 	}
 	return err
 }
 
-func parts(n int) string {
+func parts(n int) string { return count(n, "part") + " " + wasOrWere(n) }
+
+func wasOrWere(n int) string {
 	if n == 1 {
-		return "1 part was"
+		return "was"
 	}
-	return strconv.Itoa(n) + " parts were"
+	return "were"
 }
 
 // compare reads the source once more, and prints where stored samples differ.
@@ -272,14 +273,17 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	for _, f := range []struct {
 		n    int
 		what string
-	}{{s.Known, "were already stored"}, {s.RollupsOnly - s.LeftOut, "are only in the rollups"}} {
+	}{{s.Known, wasOrWere(s.Known) + " already stored"}, {s.RollupsOnly - s.LeftOut, "only in the rollups"}} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "; %d %s", f.n, f.what)
 		}
 	}
 	fmt.Fprintln(w)
 	if r.Anew {
-		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, to this store before it was restored, or to an earlier release")
+		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
+	}
+	if r.Changed {
+		fmt.Fprintln(w, "started from the beginning: the part of the source that earlier runs read has changed")
 	}
 	if r.Resumed {
 		fmt.Fprintf(w, "including earlier runs: %s\n", count(r.All.Samples, "sample"))
@@ -288,14 +292,14 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		n    int
 		what string
 	}{
-		{s.LeftOut, "samples were not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
+		{s.LeftOut, "not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
 			"buckets already contain them, or contain both earlier and later samples"},
-		{s.Expired, "samples were skipped: they are past the retention of 5m rollups"},
-		{s.Ahead, "samples were skipped: their timestamps are in the future"},
-		{s.Refused, "samples were skipped: they can't be stored"},
+		{s.Expired, "skipped, past the retention of 5m rollups"},
+		{s.Ahead, "skipped, because of timestamps in the future"},
+		{s.Refused, "skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
-			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
+			fmt.Fprintf(w, "%s %s %s\n", count(f.n, "sample"), wasOrWere(f.n), f.what)
 		}
 	}
 	for _, x := range s.Refusals {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -58,28 +59,48 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		series = "at least " + series
 	}
 	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, count(int(found.Samples), "sample"), shortInstant(found.MinMS), shortInstant(found.MaxMS))
-	raw, rollups := "the retention of raw samples", "the retention of 5m rollups"
-	if k := &c.old.kept; len(k.Classes) == 0 { // Else it depends on the series.
-		raw, rollups = "--retention.raw="+model.Duration(k.Default.Raw).String(), rollups+", "+model.Duration(k.Default.FiveMinutes).String()
+	past := 0
+	for i := range found.Past {
+		p := &found.Past[i]
+		past += p.Samples
+		fmt.Fprintln(w, describePast(p))
 	}
 	for _, f := range []struct {
-		n    int64
+		n    int
 		what string
 	}{
-		{found.PastRaw - found.PastRollups, "samples are past " + raw + "; those more than 7 days past it are stored as rollups only"},
-		{found.PastRollups, "samples would be skipped: they are past " + rollups},
-		{found.Ahead, "samples would be skipped: their timestamps are in the future"},
-		{int64(e.refused), "samples, of those tried, would be skipped: they can't be stored"},
-		{int64(found.DamagedParts), "damaged parts of the source would be skipped"},
+		{int(found.Ahead), "would be skipped, because of timestamps in the future"},
+		{e.refused, "of those tried would be skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
-			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
+			fmt.Fprintf(w, "%s %s\n", count(f.n, "sample"), f.what)
 		}
 	}
+	if found.DamagedParts > 0 {
+		fmt.Fprintf(w, "%s of the source would be skipped\n", count(found.DamagedParts, "damaged part"))
+	}
 	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n", roughly(e.took), dayBytes(e.bytes))
-	if !c.old.accepted && found.PastRaw > 0 {
+	if !c.old.accepted && past > 0 {
 		fmt.Fprintf(w, "to import samples past the retention, set --retention.raw explicitly, %s\n", c.old.remedy)
 	}
+}
+
+// describePast describes the samples of a class that are past the retention of its raw samples.
+func describePast(p *importer.Past) string {
+	parts := []string{}
+	for _, f := range []struct {
+		n    int
+		what string
+	}{
+		{p.Samples - p.RollupsOnly - p.Expired, "stored as raw samples until 7 days after their retention"},
+		{p.RollupsOnly, "stored as rollups only"},
+		{p.Expired, "skipped, past the retention of 5m rollups, " + model.Duration(p.FiveMinutes).String()},
+	} {
+		if f.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d would be %s", f.n, f.what))
+		}
+	}
+	return fmt.Sprintf("%s past %s: %s", count(p.Samples, "sample"), pastWhat(p), strings.Join(parts, "; "))
 }
 
 // trialImport stores the first batches of a source in memory, and measures the time and the space.
@@ -132,9 +153,14 @@ type importEstimate struct {
 func (t *trialImport) estimate(found *importer.Contents, reading time.Duration) importEstimate {
 	e := importEstimate{refused: t.refused}
 	n := float64(max(t.samples, 1))
-	kept := float64(found.Samples - found.PastRollups - found.Ahead)
+	rollupsOnly, expired := 0, 0
+	for _, p := range found.Past {
+		rollupsOnly += p.RollupsOnly
+		expired += p.Expired
+	}
+	kept := float64(found.Samples - int64(expired) - found.Ahead)
 	storing := t.took.Seconds() / n * kept
 	e.took = time.Duration(math.Max(storing, (reading-t.took).Seconds()) * float64(time.Second))
-	e.bytes = float64(t.rawBytes)/n*float64(found.Samples-found.PastRaw-found.Ahead) + float64(t.rollupBytes)/n*kept
+	e.bytes = float64(t.rawBytes)/n*(kept-float64(rollupsOnly)) + float64(t.rollupBytes)/n*kept
 	return e
 }

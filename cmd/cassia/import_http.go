@@ -97,6 +97,6 @@ func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
 				}
 				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel, Width: width, Now: time.Now}), nil
 			}
-			return fileOfVictoria(*where, *format, sel), nil
+			return fileOfVictoria(*where, *format, sel), c.checkFile(*where)
 		})
 }

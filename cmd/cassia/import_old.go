@@ -20,9 +20,9 @@ type oldSamples struct {
 	accepted bool
 	// remedy names another way, other than accepting that.
 	remedy string
-	// printed: the note about old samples was printed.
-	printed bool
-	now     func() time.Time
+	// printed has the classes of which the note about old samples was printed, and expired those of which the note about skipped samples was.
+	printed, expired map[string]bool
+	now              func() time.Time
 }
 
 // oldSamplesError means that the source has old samples and the user hasn't accepted that.
@@ -32,39 +32,54 @@ func (e oldSamplesError) Error() string { return string(e) }
 
 // admitPlan returns an error if the source may have old samples.
 func (o *oldSamples) admitPlan(plan importer.Plan) error {
-	raw, now := o.kept.Default.Raw, o.now()
-	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= now.Add(-raw).UnixMilli() {
-		return nil
+	keep, now := o.kept.Default, o.now()
+	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
+		return nil // With classes it depends on the series of each batch.
 	}
-	return o.decide(now, raw, "", func(note string) { fmt.Fprintln(stdout, note) })
+	return o.decide(now, &importer.Past{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
-// admit returns an error if a batch has old samples. If they were accepted, it prints so once.
+// admit returns an error if a batch has old samples. If they were accepted, it prints so once for each class.
 func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string)) error {
-	if o.printed {
-		return nil
-	}
 	now := o.now()
-	raw, class, ok := o.kept.PastRaw(list, now)
-	if !ok {
-		return nil
+	for _, p := range o.kept.Past(list, now) {
+		if err := o.decide(now, &p, say); err != nil {
+			return err
+		}
 	}
-	return o.decide(now, raw, class, say)
+	return nil
 }
 
-func (o *oldSamples) decide(now time.Time, raw time.Duration, class string, say func(note string)) error {
-	past := "--retention.raw=" + model.Duration(raw).String()
-	if class != "" {
-		past = fmt.Sprintf("the retention of class %q, %s", class, model.Duration(raw))
-	}
-	note := fmt.Sprintf("samples before %s are past %s; those more than 7 days past it are stored as rollups only", shortInstant(now.Add(-raw).UnixMilli()), past)
+func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note string)) error {
+	note := fmt.Sprintf("samples before %s are past %s; those more than 7 days past it are stored as rollups only", shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p))
 	if !o.accepted {
-		if class != "" {
+		if p.Class != "" {
 			return oldSamplesError(note + "; to accept this, set --retention.raw explicitly, " + o.remedy)
 		}
 		return oldSamplesError(note + "; to accept this, set that flag explicitly, " + o.remedy)
 	}
-	say(note)
-	o.printed = true
+	if !o.printed[p.Class] {
+		o.printed[p.Class] = true
+		say(note)
+	}
+	if p.Expired > 0 && !o.expired[p.Class] {
+		o.expired[p.Class] = true
+		say(fmt.Sprintf("samples more than 7 days past the retention of 5m rollups%s, %s, are skipped", ofClass(p.Class), model.Duration(p.FiveMinutes)))
+	}
 	return nil
+}
+
+// pastWhat names the retention of raw samples that decides.
+func pastWhat(p *importer.Past) string {
+	if p.Class == "" {
+		return "--retention.raw=" + model.Duration(p.Raw).String()
+	}
+	return fmt.Sprintf("the retention of class %q, %s", p.Class, model.Duration(p.Raw))
+}
+
+func ofClass(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" of class %q", name)
 }

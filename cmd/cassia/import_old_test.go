@@ -80,7 +80,7 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			require.Zero(t, status, errs)
 			require.Equal(t, 1, strings.Count(out, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n"), out)
 			require.Contains(t, out, "imported 1 sample in")
-			require.Contains(t, out, "; 1 are only in the rollups\n")
+			require.Contains(t, out, "; 1 only in the rollups\n")
 		})
 	}
 }
@@ -116,9 +116,8 @@ func TestDryRunOfText(t *testing.T) {
 		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
-		require.Contains(t, out, "\n2 samples are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n")
-		require.Contains(t, out, "\n1 samples would be skipped: they are past the retention of 5m rollups, 1y\n")
-		require.Contains(t, out, "\n1 samples would be skipped: their timestamps are in the future\n")
+		require.Contains(t, out, "\n3 samples past --retention.raw=30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
+		require.Contains(t, out, "\n1 sample would be skipped, because of timestamps in the future\n")
 		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
 		require.NoDirExists(t, "data")
@@ -130,4 +129,78 @@ func TestDryRunOfText(t *testing.T) {
 	_, errs, status = printed(t, "", "import", "openmetrics", "bad.om", "--dry-run", "--storage.path=data")
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "line 2: b has no timestamp")
+}
+
+// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, and not at all, around the limits of both
+// retentions.
+func TestDryRunAgreesWithTheImport(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d}]\n"), 0o600))
+	var ages []int
+	for age := 1; age < 60; age++ {
+		ages = append(ages, age)
+	}
+	for _, c := range []struct {
+		job, past string
+		keptDays  int
+		notes     []string
+		skips     bool
+	}{
+		{"ci", `the retention of class "ci", 10d`, 10, []string{
+			`are past the retention of class "ci", 10d; those more than 7 days past it are stored as rollups only`, `samples more than 7 days past the retention of 5m rollups of class "ci", 20d, are skipped`,
+		}, true},
+		{"a", "--retention.raw=30d", 30, []string{"are past --retention.raw=30d; those more than 7 days past it are stored as rollups only"}, false},
+	} {
+		text := daysOld("openmetrics", `up{job="`+c.job+`"}`, ages...) + "# EOF\n"
+		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml", "--retention.raw=30d", "--checkpoint=" + c.job + ".json"}
+		out, errs, status := printed(t, text, append(args, "--dry-run")...)
+		require.Zero(t, status, errs)
+		_, line, found := strings.Cut(out, " samples past "+c.past+": ")
+		require.True(t, found, out)
+		var raw, rollups, skipped int
+		_, err := fmt.Sscanf(line, "%d would be stored as raw samples until 7 days after their retention; %d would be stored as rollups only", &raw, &rollups)
+		require.NoError(t, err, out)
+		if _, rest, found := strings.Cut(line, " rollups only; "); found {
+			_, err = fmt.Sscanf(rest, "%d would be skipped, past the retention of 5m rollups, 20d", &skipped)
+			require.NoError(t, err, out)
+		}
+		require.Equal(t, c.skips, skipped > 0, out)
+		require.InDelta(t, len(ages)-c.keptDays, raw+rollups+skipped, 1, out)
+		out, errs, status = printed(t, text, args...)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, fmt.Sprintf("imported %d samples in ", len(ages)-rollups-skipped))
+		require.Contains(t, out, fmt.Sprintf("; %d only in the rollups\n", rollups))
+		if skipped > 0 {
+			require.Contains(t, out, fmt.Sprintf("\n%d samples were skipped, past the retention of 5m rollups\n", skipped))
+		}
+		for _, note := range c.notes {
+			require.Equal(t, 1, strings.Count(out, note), out)
+		}
+	}
+}
+
+// TestImportKeepsTheClassesOfANewStore imports into a directory that doesn't exist, into one that an import without the class made, and into one of another
+// import with the class: raw samples that only their class keeps are stored, as the dry run reports.
+func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600))
+	text := func(age int) string { return daysOld("openmetrics", "audit", age) + "# EOF\n" }
+	_, errs, status := printed(t, daysOld("openmetrics", "up", 1)+"# EOF\n", "import", "openmetrics", "-", "--storage.path=made")
+	require.Zero(t, status, errs)
+	for _, c := range []struct {
+		dir string
+		age int
+	}{{"new", 100}, {"made", 100}, {"new", 101}} {
+		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.dir, "--retention.file=retention.yml", "--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint")}
+		out, errs, status := printed(t, text(c.age), append(args, "--dry-run")...)
+		require.Zero(t, status, errs)
+		require.NotContains(t, out, "past")
+		out, errs, status = printed(t, text(c.age), args...)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "imported 1 sample in ")
+		require.NotContains(t, out, "rollups")
+	}
+	out, errs, status := printed(t, "", "export", "--storage.path=new", "--format=csv", "--rollups=leave")
+	require.Zero(t, status, errs)
+	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }

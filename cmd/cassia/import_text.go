@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -19,8 +20,19 @@ func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
 	path := cmd.Arg("file", "File, or - for standard input.").Required().String()
 	return c.from(func() string { return "openmetrics " + dash(*path) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
+			if err := c.checkFile(*path); err != nil {
+				return nil, err
+			}
 			return lines.New(lines.Options{Path: dash(*path), Stdin: os.Stdin, Format: lines.OpenMetrics, Selection: sel}), nil
 		})
+}
+
+// checkFile returns an error if the flags require to read a file twice that can be read only once.
+func (c *importCommand) checkFile(path string) error {
+	if dash(path) == "-" && c.verify {
+		return errors.New("--verify reads the source again, but standard input can be read only once; import a file")
+	}
+	return nil
 }
 
 // fileOfVictoria returns what reads a file that VictoriaMetrics exported.

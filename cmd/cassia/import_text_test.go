@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +40,9 @@ func TestImportText(t *testing.T) {
 		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: ends where"},
 		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "the input ends within a record: it is truncated, or not VictoriaMetrics' native format"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
+		{[]string{"openmetrics", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
+		{[]string{"victoriametrics", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
+		{[]string{"victoriametrics", "--format=native", "-", "--verify"}, "--verify reads the source again, but standard input can be read only once; import a file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
 		{[]string{"remote-read", "http://localhost:1/read", "--piece=5h"}, "--piece=5h: must be a duration"},
@@ -48,6 +54,89 @@ func TestImportText(t *testing.T) {
 		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+}
+
+// exported returns the samples of a store as CSV, sorted, without the header.
+func exported(t *testing.T, dir string) []string {
+	t.Helper()
+	out, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
+	require.Zero(t, status, errs)
+	lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
+	slices.Sort(lines)
+	return lines
+}
+
+// TestImportOfACorrectedText imports a text that is truncated or invalid, and then the whole one under the same name: all samples are stored, and no others.
+func TestImportOfACorrectedText(t *testing.T) {
+	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
+	whole, want := "# TYPE http_requests gauge\n", []string(nil)
+	for i := range int64(5) {
+		whole += fmt.Sprintf("http_requests %d %d\n", i, at+i)
+		want = append(want, fmt.Sprintf("http_requests,{},%d,%d", (at+i)*1000, i))
+	}
+	whole += "# EOF\n"
+	cut := func(after string) string { return whole[:strings.Index(whole, after)+len(after)] }
+	for i, first := range []string{
+		cut("http_requests 1"), cut(fmt.Sprint("http_requests 2 ", at/1000)), cut(fmt.Sprint("http_requests 2 ", at+2)), cut(fmt.Sprint("http_requests 4 ", at+4, "\n")),
+		strings.Replace(whole, fmt.Sprint("3 ", at+3), "3", 1),
+	} {
+		dir := fmt.Sprint("data", i)
+		require.NoError(t, os.WriteFile("a.om", []byte(first), 0o600))
+		_, errs, status := printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		require.Equal(t, 1, status, first)
+		require.Regexp(t, `; imported samples are kept\. Fix the problem and run the same command again: it continues from the checkpoint cassia-import-[0-9a-f]{8}\.json \(remove that file to start from the beginning\)\n$`, errs)
+		require.NoError(t, os.WriteFile("a.om", []byte(whole), 0o600))
+		_, errs, status = printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		require.Zero(t, status, errs)
+		require.Equal(t, want, exported(t, dir), first)
+	}
+}
+
+// TestImportOfAnotherTextUnderTheSameName imports texts one after the other, as a file of the same name or from standard input, with the checkpoint of those
+// before: it reads new samples only if the text before them is the same, and all samples otherwise.
+func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
+	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
+	sample := func(name string, i int64) string {
+		return fmt.Sprintf(`{"metric":{"__name__":%q},"values":[%d],"timestamps":[%d]}`+"\n", name, i, (at+i)*1000)
+	}
+	const anew = "started from the beginning: the part of the source that earlier runs read has changed\n"
+	for _, from := range []string{"a.jsonl", "-"} {
+		dir := "data" + from
+		for _, c := range []struct{ text, says string }{
+			{sample("a", 1), "imported 1 sample in"},
+			{sample("a", 1), "nothing new was read: an earlier run completed this source; to import all of it again, remove cassia-import-"},
+			{sample("a", 1) + sample("a", 2), "imported 1 sample in"},
+			{sample("a", 1) + sample("a", 2), "nothing new was read"},
+			{sample("b", 1), anew},
+			{sample("b", 1), "nothing new was read"},
+			{sample("c", 1) + sample("c", 2), anew},
+			{sample("c", 1), anew},
+		} {
+			require.NoError(t, os.WriteFile("a.jsonl", []byte(c.text), 0o600))
+			out, errs, status := printed(t, c.text, "import", "victoriametrics", from, "--storage.path="+dir)
+			require.Zero(t, status, errs)
+			require.Contains(t, out, c.says)
+			require.Equal(t, c.says == anew, strings.Contains(out, anew))
+		}
+		want := []string{}
+		for _, name := range []string{"a", "b", "c"} {
+			for i := range int64(2) {
+				if name != "b" || i == 0 {
+					want = append(want, fmt.Sprintf("%s,{},%d,%d", name, (at+i+1)*1000, i+1))
+				}
+			}
+		}
+		require.Equal(t, want, exported(t, dir))
+	}
+	// The checkpoint of a complete import isn't complete any more once the file has an invalid line.
+	require.NoError(t, os.WriteFile("a.jsonl", []byte(sample("c", 1)+"{\n"), 0o600))
+	for range 2 {
+		_, errs, status := printed(t, "", "import", "victoriametrics", "a.jsonl", "--storage.path=dataa.jsonl")
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "line 2: ")
 	}
 }
 

@@ -77,6 +77,7 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 	so.Elapsed = elapsed
 	so.Today = o.Today
 	so.ReadOnly = o.readOnly
+	so.AddClasses = !o.readOnly // Otherwise rows of a class that the store doesn't have yet would be kept as those without a class.
 	if o.create {
 		so.AnySettings = true
 	} else {

@@ -89,6 +89,10 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 			return fmt.Errorf("fetch: the checkpoint has an invalid position: %q", after)
 		}
 		from = max(from, done+1)
+		// A piece that wasn't over when it was read may have got more samples since.
+		if end := pieceEnd(done, d.Width.Milliseconds()); done != end && from <= maxMS {
+			from = max(minMS, end-d.Width.Milliseconds()+1)
+		}
 	}
 	for from <= maxMS {
 		to := min(pieceEnd(from, d.Width.Milliseconds()), maxMS)

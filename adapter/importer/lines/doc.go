@@ -2,6 +2,6 @@
 //
 //	file, pipe or answer ─► reader: lines, their numbers and places ─► a format's parser ─► Gatherer ─► batches
 //
-// A position is the place in bytes where the next run begins, always that of a line. Where input can't be moved to it, such
-// as a pipe, what comes before is read and passed over. Memory holds one line and one batch.
+// A position is the start of the line with which the next run begins, with a checksum of the input before it. The next run reads this part of the
+// input again. If it differs, the run begins with the first line. Memory holds one line and one batch.
 package lines

@@ -26,18 +26,21 @@ type jsonLines struct {
 	times  []int64
 }
 
-func (j *jsonLines) line(text []byte, from place) error {
+func (j *jsonLines) line(text []byte, from place, cut bool) error {
 	if len(text) == 0 {
 		return nil
 	}
 	l := jsonLine{scan: scan{b: text}, values: j.values[:0], times: j.times[:0]}
 	err := l.parse()
 	j.values, j.times = l.values, l.times
+	if err != nil && cut {
+		return fmt.Errorf("%w; the input ends within this line: it is truncated", err)
+	}
 	if err != nil {
 		return err
 	}
 	var bad error
-	into := j.series(l.metric, from, "", func() (labels.Labels, error) {
+	into := j.series(l.metric, from, func() (labels.Labels, error) {
 		ls, err := parseMetric(l.metric)
 		bad = err
 		return ls, err
@@ -51,10 +54,11 @@ func (j *jsonLines) line(text []byte, from place) error {
 	return nil
 }
 
-func (*jsonLines) rest() error     { return nil }
-func (*jsonLines) end() error      { return nil }
-func (*jsonLines) context() string { return "" }
-func (*jsonLines) resume(string)   {}
+func (*jsonLines) rest() error              { return nil }
+func (*jsonLines) end() error               { return nil }
+func (*jsonLines) resumeAt(end place) place { return end }
+func (*jsonLines) context() string          { return "" }
+func (*jsonLines) resume(string)            {}
 
 // jsonLine is a line being read.
 type jsonLine struct {

@@ -35,10 +35,12 @@ type openMetrics struct {
 	symbols *labels.SymbolTable
 	// typ is the last line of a type, with its end.
 	typ string
-	// piece begins with typ; starts are where its other lines begin.
+	// piece begins with typ; starts are where its other lines begin, with the context there.
 	piece  []byte
 	starts []place
-	ended  bool
+	// ended: the line # EOF was read, which begins at eofAt.
+	ended bool
+	eofAt place
 }
 
 var (
@@ -46,15 +48,17 @@ var (
 	typeTag = []byte("# TYPE ")
 )
 
-func (o *openMetrics) line(text []byte, from place) error {
+func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	switch {
 	case o.ended:
 		return errors.New("there is text after # EOF; import multiple files one after the other")
 	case bytes.Equal(text, eof):
-		o.ended = true
+		o.ended, o.eofAt = true, from
 		return nil
+	case cut: // Whatever is left of it may be valid: a timestamp without its last digits is one.
+		return errors.New("the text ends within this line, without # EOF: it is truncated")
 	case len(text) == 0:
-		return errors.New("the file is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported")
+		return errors.New("the line is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported")
 	case len(text) > maxMetricLine:
 		return fmt.Errorf("has %d bytes; the maximum is %d", len(text), maxMetricLine)
 	}
@@ -64,6 +68,7 @@ func (o *openMetrics) line(text []byte, from place) error {
 			return err
 		}
 	}
+	from.context = o.typ
 	if isType {
 		o.typ = ""
 	}
@@ -87,7 +92,7 @@ func (o *openMetrics) rest() error {
 	o.piece = append(append(o.piece, eof...), '\n')
 	done, err := o.parse()
 	if err != nil { // The parser stops at the line that it can't read.
-		err = &lineError{o.starts[done].number + 1, err}
+		err = &lineError{o.starts[done], err}
 	}
 	o.starts = o.starts[:0]
 	return err
@@ -121,7 +126,7 @@ func (o *openMetrics) sample(p textparse.Parser, line int) error {
 	if at == nil {
 		return fmt.Errorf("%s has no timestamp", importer.Shorten(string(name)))
 	}
-	into := o.series(name, o.starts[line], o.typ, func() (ls labels.Labels, err error) {
+	into := o.series(name, o.starts[line], func() (ls labels.Labels, err error) {
 		p.Labels(&ls)
 		return ls, nil
 	})
@@ -168,9 +173,28 @@ func (o *openMetrics) end() error {
 	return nil
 }
 
-func (o *openMetrics) context() string { return o.typ }
+// resumeAt implements parser: text that is written there later has its # EOF behind it.
+func (o *openMetrics) resumeAt(end place) place {
+	if o.ended {
+		end = o.eofAt
+	}
+	end.context = o.typ
+	return end
+}
 
-func (o *openMetrics) resume(context string) { o.typ = context }
+// context implements parser: behind # EOF, it is that line.
+func (o *openMetrics) context() string {
+	if o.ended {
+		return string(eof)
+	}
+	return o.typ
+}
+
+func (o *openMetrics) resume(context string) {
+	if o.ended = context == string(eof); !o.ended {
+		o.typ = context
+	}
+}
 
 // runs holds the series of the last lines.
 type runs struct {
@@ -181,8 +205,8 @@ type runs struct {
 	begin place
 }
 
-// series returns where the samples of a line go; nil: nowhere.
-func (r *runs) series(name []byte, from place, context string, parse func() (labels.Labels, error)) *chunk.Samples {
+// series returns where the samples of a line go, which begins at from; nil: nowhere.
+func (r *runs) series(name []byte, from place, parse func() (labels.Labels, error)) *chunk.Samples {
 	into, known := r.g.Known(name)
 	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
 		return into
@@ -195,7 +219,6 @@ func (r *runs) series(name []byte, from place, context string, parse func() (lab
 		into = r.g.Series(name, ls)
 	}
 	r.name, r.begin, r.tail = append(r.name[:0], name...), from, importer.Tail{Of: into}
-	r.begin.context = context
 	if into != nil {
 		r.tail.From = into.Len()
 	}

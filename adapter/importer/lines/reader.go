@@ -24,15 +24,14 @@ func newReader(r io.Reader, from place) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 256<<10), place: from}
 }
 
-// next returns a line without its end, good until the next call; io.EOF after the last.
-func (r *reader) next() ([]byte, error) {
-	line, err := r.r.ReadSlice('\n')
+// next returns a line without its end, good until the next call; io.EOF after the last. cut: the input ends without a newline after the line.
+func (r *reader) next() (line []byte, cut bool, err error) {
+	line, err = r.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		r.long = r.long[:0]
 		for errors.Is(err, bufio.ErrBufferFull) {
 			if len(r.long)+len(line) > MaxLine {
-				r.number++
-				return nil, errLongLine
+				return nil, false, errLongLine
 			}
 			r.long = append(r.long, line...)
 			line, err = r.r.ReadSlice('\n')
@@ -41,53 +40,27 @@ func (r *reader) next() ([]byte, error) {
 		line = r.long
 	}
 	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
-		return nil, err
+		return nil, false, err
 	}
-	r.at += int64(len(line))
+	r.Add(line)
 	r.number++
+	cut = err != nil
 	for _, end := range []byte("\n\r") {
 		if n := len(line); n > 0 && line[n-1] == end {
 			line = line[:n-1]
 		}
 	}
-	return line, nil
+	return line, cut, nil
 }
 
-// lineError is an error of a line before the last one read.
+// lineError is the error of an invalid line.
 type lineError struct {
-	number int
-	err    error
+	at  place
+	err error
 }
 
 func (e *lineError) Error() string { return e.err.Error() }
+func (e *lineError) Unwrap() error { return e.err }
 
-// wrong names the line of an error.
-func (r *reader) wrong(err error) error {
-	number := r.number
-	var earlier *lineError
-	if errors.As(err, &earlier) {
-		number = earlier.number
-	}
-	return fmt.Errorf("lines: line %d: %w", number, err)
-}
-
-// skip moves an input to a place in bytes.
-func skip(r io.Reader, at int64) error {
-	if at == 0 {
-		return nil
-	}
-	if s, ok := r.(io.Seeker); ok {
-		if _, err := s.Seek(at, io.SeekStart); err == nil {
-			return nil
-		}
-	}
-	n, err := io.CopyN(io.Discard, r, at)
-	if errors.Is(err, io.EOF) {
-		return notTheSame(n, at)
-	}
-	return err
-}
-
-func notTheSame(size, at int64) error {
-	return fmt.Errorf("lines: the input ends after %d bytes, before the position of the last run, %d; the input has changed; remove the checkpoint to start again", size, at)
-}
+// wrongLine adds the number of a line to its error.
+func wrongLine(number int, err error) error { return fmt.Errorf("lines: line %d: %w", number, err) }

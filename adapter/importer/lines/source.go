@@ -34,20 +34,24 @@ func (f Format) String() string { return f.name }
 
 // place is where a line begins.
 type place struct {
-	at     int64 // in bytes
-	number int   // of the lines before it
+	// Prefix is that of the input before it.
+	importer.Prefix
+	number int // of the lines before it
 	// context is the state of a parser that begins there.
 	context string
 }
 
 // parser understands the lines of a format, and gives the samples to a Gatherer.
 type parser interface {
-	// line takes the next line, without its end, and where it begins, without context.
-	line(text []byte, from place) error
-	// rest takes the samples that were put off.
+	// line parses the next line, without its end. from is its start, without context. cut: the input ends without a newline after it. The samples of an
+	// invalid line aren't given to the Gatherer.
+	line(text []byte, from place, cut bool) error
+	// rest parses the lines that were put off, up to the first invalid one. Its error is a lineError.
 	rest() error
 	// end returns an error if the input may not end here.
 	end() error
+	// resumeAt returns where the next run begins once all lines are taken. end is the end of the input, without context.
+	resumeAt(end place) place
 	// context returns the state of a parser that goes on from here, which resume takes.
 	context() string
 	resume(context string)
@@ -64,15 +68,14 @@ type Source struct {
 // New returns a source.
 func New(o Options) *Source { return &Source{o: o} }
 
-// open opens the input at a place in bytes, and returns its size; 0: unknown.
-func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
+// open opens the input, and returns its size; 0: unknown.
+func (s *Source) open() (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
 		if s.started {
-			return nil, 0, errors.New("lines: standard input can be read only once; to verify, import a file")
+			return nil, 0, errors.New("lines: standard input can be read only once")
 		}
 		s.started = true
-		r = io.NopCloser(s.o.Stdin)
-		return r, 0, skip(s.o.Stdin, at)
+		return io.NopCloser(s.o.Stdin), 0, nil
 	}
 	f, err := os.Open(s.o.Path)
 	if err != nil {
@@ -81,12 +84,6 @@ func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
 		err = fmt.Errorf("lines: %s is a folder; import the files one after the other", s.o.Path)
-	}
-	if err == nil && info.Mode().IsRegular() && at > info.Size() {
-		err = notTheSame(info.Size(), at)
-	}
-	if err == nil {
-		err = skip(f, at)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
@@ -103,7 +100,7 @@ func (s *Source) Plan(context.Context) (importer.Plan, error) {
 	if s.o.Path == "-" {
 		return p, nil
 	}
-	r, size, err := s.open(0)
+	r, size, err := s.open()
 	if err != nil {
 		return p, err
 	}
@@ -128,16 +125,25 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	if err != nil {
 		return err
 	}
-	in, size, err := s.open(from.at)
+	file, size, err := s.open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
+	defer func() { err = errors.Join(err, file.Close()) }()
+	in, isSame, err := from.Continue(file)
+	if err != nil {
+		return err
+	}
+	if !isSame {
+		from = place{}
+	}
+	restarted := !isSame
 	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
 	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail, _ bool) error {
-		b := importer.Batch{Series: g.Take(staying), Position: position(at)}
+		b := importer.Batch{Series: g.Take(staying), Position: position(at), Restarted: restarted}
+		restarted = false
 		if size > 0 {
-			b.Done = min(1, float64(at.at)/float64(size))
+			b.Done = min(1, float64(at.Bytes)/float64(size))
 		}
 		if !yield(b, nil) {
 			return errEnough
@@ -165,55 +171,72 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 			return ctx.Err()
 		}
 		begin := r.place
-		line, err := r.next()
+		line, cut, err := r.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = p.line(line, begin)
+			err = p.line(line, begin, cut)
+		}
+		if err == nil && g.Full() {
+			err = p.rest()
 		}
 		if err != nil {
-			return r.wrong(err)
+			begin.context = p.context()
+			return stopAt(p, begin, err, take)
 		}
 		if !g.Full() {
 			continue
 		}
-		if err := p.rest(); err != nil {
-			return r.wrong(err)
-		}
 		staying, at := p.last()
 		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
-			staying, at = importer.Tail{}, place{r.at, r.number, p.context()}
+			staying, at = importer.Tail{}, place{r.Prefix, r.number, p.context()}
 		}
 		if err := take(at, staying, false); err != nil {
 			return err
 		}
 	}
-	// Good samples are taken, even if the end is bad.
-	restErr := p.rest()
-	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
+	if err := p.rest(); err != nil {
+		return stopAt(p, r.place, err, take)
+	}
+	if err := take(p.resumeAt(r.place), importer.Tail{}, true); err != nil {
 		return err
 	}
-	if err := restErr; err != nil {
-		return r.wrong(err)
-	}
 	if err := p.end(); err != nil {
-		return r.wrong(err)
+		return wrongLine(r.number, err)
 	}
 	return nil
 }
 
+// stopAt takes the samples before an invalid line, so that the next run begins with this line. The line is at begin, or where err, a lineError, is.
+func stopAt(p parser, begin place, err error, take func(at place, t importer.Tail, end bool) error) error {
+	var earlier *lineError
+	if !errors.As(err, &earlier) { // The lines that were put off precede this line.
+		if restErr := p.rest(); !errors.As(restErr, &earlier) {
+			earlier = &lineError{begin, err}
+		}
+	}
+	if err := take(earlier.at, importer.Tail{}, true); err != nil {
+		return err
+	}
+	return wrongLine(earlier.at.number+1, earlier)
+}
+
 // position encodes where to go on.
 func position(p place) string {
-	return fmt.Sprintf("%d %d %s", p.at, p.number, strconv.Quote(p.context))
+	return fmt.Sprintf("%s %d %s", p.Prefix, p.number, strconv.Quote(p.context))
 }
 
 func parsePosition(text string) (p place, err error) {
 	if text == "" {
 		return p, nil
 	}
-	if _, err := fmt.Sscanf(text, "%d %d %q", &p.at, &p.number, &p.context); err != nil || p.at < 0 || p.number < 0 {
-		return p, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
+	var prefix string
+	if _, err = fmt.Sscanf(text, "%s %d %q", &prefix, &p.number, &p.context); err == nil {
+		p.Prefix, err = importer.ParsePrefix(prefix)
+	}
+	if err != nil || p.number < 0 {
+		return place{}, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
 	}
 	return p, nil
 }

@@ -52,12 +52,7 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	}
 	var t Terms
 	err := c.patiently(ctx, func(ctx context.Context) error {
-		err := c.ask(ctx, http.MethodGet, name, "", nil, nil, &t)
-		var busy *fetch.BusyError
-		if errors.As(err, &busy) && !errors.As(err, new(*fetch.StatusError)) {
-			return busy.Err // Whoever names a server that isn't there should learn it at once.
-		}
-		return err
+		return c.ask(ctx, http.MethodGet, name, "", nil, nil, &t)
 	})
 	var status *fetch.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
@@ -66,7 +61,7 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 {
+	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 || t.Store == "" {
 		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", ErrOther, t.Version, bodyVersion)
 	}
 	c.terms = &t

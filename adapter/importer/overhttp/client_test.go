@@ -86,7 +86,18 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.LessOrEqual(t, sum, time.Minute)
 	require.Greater(t, sum, 45*time.Second)
 
-	// A request that was refused for good isn't sent again; nor is a server that never was there.
+	// A server that can't be reached at the start may be starting.
+	r.waits = nil
+	r.terms = nil
+	reachable := r.To.HTTP
+	r.To.HTTP = &http.Client{Transport: away{}}
+	_, err = r.Terms(t.Context(), "a")
+	require.ErrorIs(t, err, ErrAway)
+	require.ErrorIs(t, err, errAway)
+	require.NotEmpty(t, r.waits)
+	r.To.HTTP = reachable
+
+	// A request that was refused for good isn't sent again.
 	r.waits = nil
 	r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "no", http.StatusForbidden)
@@ -94,13 +105,10 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	}
 	_, err = r.Import(t.Context(), "a", history(1, 2, 2))
 	require.ErrorContains(t, err, "403 Forbidden: no")
-	r.terms = nil
-	r.To.HTTP = &http.Client{Transport: away{}}
-	_, err = r.Terms(t.Context(), "a")
-	require.ErrorIs(t, err, errAway)
 	require.Empty(t, r.waits)
 
 	ctx, cancel := context.WithCancel(t.Context())
+	r.To.HTTP = &http.Client{Transport: away{}}
 	r.terms = &Terms{Version: 1, MaxBytes: 1 << 20, MaxWeight: 1 << 20}
 	r.Wait = func(context.Context, time.Duration) error { cancel(); return ctx.Err() }
 	_, err = r.Import(ctx, "a", history(1, 2, 2))
@@ -115,7 +123,7 @@ func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAw
 // TestOtherServers are no place for history.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
-	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":2,"max_bytes":1,"max_weight":1}`: 200} {
+	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":2,"max_bytes":1,"max_weight":1,"store":"a"}`: 200, `{"version":1,"max_bytes":1,"max_weight":1}`: 200} {
 		r := newRig(t, nil, nil)
 		r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, text, code)

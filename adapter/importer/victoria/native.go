@@ -26,8 +26,8 @@ import (
 // \x01 at its end; \x00 before 0, 1 or 2 stands for that byte.
 type nativeReader struct {
 	r *bufio.Reader
-	// at is the place of the next record, bytes.
-	at           int64
+	// Prefix is that of the input before the next record.
+	importer.Prefix
 	minMS, maxMS int64
 	name, block  []byte
 	d            blockDecoder
@@ -44,11 +44,12 @@ var errNotNative = errors.New("not VictoriaMetrics' native format, or damaged")
 
 // newNativeReader reads the header.
 func newNativeReader(r io.Reader) (*nativeReader, error) {
-	n := &nativeReader{r: bufio.NewReaderSize(r, 256<<10), at: headerBytes}
+	n := &nativeReader{r: bufio.NewReaderSize(r, 256<<10)}
 	head := make([]byte, headerBytes)
 	if _, err := io.ReadFull(n.r, head); err != nil {
 		return nil, cut(err)
 	}
+	n.Add(head)
 	n.minMS, n.maxMS = zigzag(binary.BigEndian.Uint64(head)), zigzag(binary.BigEndian.Uint64(head[8:]))
 	if n.minMS > n.maxMS {
 		return nil, errNotNative
@@ -101,7 +102,8 @@ func (n *nativeReader) field(into []byte) ([]byte, error) {
 	if _, err := io.ReadFull(n.r, into); err != nil {
 		return into, cut(err)
 	}
-	n.at += int64(len(size)) + int64(length)
+	n.Add(size[:])
+	n.Add(into)
 	return into, nil
 }
 

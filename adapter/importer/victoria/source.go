@@ -1,6 +1,7 @@
 package victoria
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -30,34 +31,59 @@ type Native struct {
 	started bool
 }
 
-// open reads the header, and moves to a place in bytes.
-func (n *Native) open(at int64) (_ *nativeReader, _ io.Closer, size int64, err error) {
-	in := n.Stdin
-	closer := io.NopCloser(nil)
+// open opens the input, and returns its size; 0: unknown.
+func (n *Native) open() (_ io.ReadCloser, size int64, err error) {
 	if n.Path == "-" {
 		if n.started {
-			return nil, nil, 0, errors.New("victoria: standard input can be read only once; to verify, import a file")
+			return nil, 0, errors.New("victoria: standard input can be read only once")
 		}
 		n.started = true
-	} else {
-		f, err := os.Open(n.Path)
-		if err != nil {
-			return nil, nil, 0, fmt.Errorf("victoria: %w", err)
-		}
-		in, closer = f, f
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			size = info.Size()
-		}
+		return io.NopCloser(n.Stdin), 0, nil
 	}
-	r, err := newNativeReader(in)
-	if err == nil && at > r.at {
-		_, err = io.CopyN(io.Discard, r.r, at-r.at)
-		r.at = at
-	}
+	f, err := os.Open(n.Path)
 	if err != nil {
-		return nil, nil, 0, errors.Join(fmt.Errorf("victoria: %s: %w", n.Path, err), closer.Close())
+		return nil, 0, fmt.Errorf("victoria: %w", err)
 	}
-	return r, closer, size, nil
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return f, size, nil
+}
+
+// reader returns the reader of an input after a position. isSame is false if the input has changed before the position, and is read from its start.
+func (n *Native) reader(in io.Reader, after string) (r *nativeReader, isSame bool, err error) {
+	var from nativeReader
+	if after != "" {
+		if from, err = parsePosition(after); err != nil {
+			return nil, false, err
+		}
+	}
+	rest, isSame, err := from.Continue(in)
+	if err != nil {
+		return nil, false, err
+	}
+	if after != "" && isSame {
+		from.r = bufio.NewReaderSize(rest, 256<<10)
+		return &from, true, nil
+	}
+	if r, err = newNativeReader(rest); err != nil {
+		return nil, false, fmt.Errorf("victoria: %s: %w", n.Path, err)
+	}
+	return r, isSame, nil
+}
+
+// position encodes where to go on: before the next record.
+func (n *nativeReader) position() string { return fmt.Sprintf("%s %d %d", n.Prefix, n.minMS, n.maxMS) }
+
+func parsePosition(text string) (n nativeReader, err error) {
+	var prefix string
+	if _, err = fmt.Sscanf(text, "%s %d %d", &prefix, &n.minMS, &n.maxMS); err == nil {
+		n.Prefix, err = importer.ParsePrefix(prefix)
+	}
+	if err != nil || n.Bytes < headerBytes {
+		return nativeReader{}, fmt.Errorf("victoria: the checkpoint has an invalid position: %q", text)
+	}
+	return n, nil
 }
 
 // Plan implements importer.Source.
@@ -66,16 +92,20 @@ func (n *Native) Plan(context.Context) (importer.Plan, error) {
 	if n.Path == "-" {
 		return p, nil
 	}
-	r, closer, size, err := n.open(0)
+	in, size, err := n.open()
 	if err != nil {
 		return p, err
 	}
+	r, _, err := n.reader(in, "")
+	if err != nil {
+		return p, errors.Join(err, in.Close())
+	}
 	p.MinMS, p.MaxMS = max(r.minMS, n.MinMS), min(r.maxMS, n.MaxMS)
 	p.Words = fmt.Sprintf("VictoriaMetrics' native format in %s, %d bytes", n.Path, size)
-	return p, closer.Close()
+	return p, in.Close()
 }
 
-// Batches implements importer.Source. A position is a place in bytes.
+// Batches implements importer.Source. A position is the start of a record.
 func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
 	return func(yield func(importer.Batch, error) bool) {
 		if err := n.batches(ctx, after, yield); err != nil && !errors.Is(err, errEnough) {
@@ -88,53 +118,53 @@ func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 var errEnough = errors.New("victoria: enough")
 
 func (n *Native) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
-	at := int64(0)
-	if after != "" {
-		if at, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return fmt.Errorf("victoria: the checkpoint has an invalid position: %q", after)
-		}
-	}
-	r, closer, size, err := n.open(at)
+	in, size, err := n.open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
+	defer func() { err = errors.Join(err, in.Close()) }()
+	r, isSame, err := n.reader(in, after)
+	if err != nil {
+		return err
+	}
 	g := importer.NewGatherer(n.Selection, 0)
-	take := func() error {
-		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: strconv.FormatInt(r.at, 10)}
+	restarted := !isSame
+	return readNative(ctx, r, g, func(bool) error {
+		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: r.position(), Restarted: restarted}
+		restarted = false
 		if size > 0 {
-			b.Done = min(1, float64(r.at)/float64(size))
+			b.Done = min(1, float64(r.Bytes)/float64(size))
 		}
 		if !yield(b, nil) {
 			return errEnough
 		}
 		return nil
-	}
-	if err := readNative(ctx, r, g, take); err != nil {
-		return err
-	}
-	return take()
+	})
 }
 
-// readNative reads all records, and calls take when there is enough for a batch.
-func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func() error) error {
+// readNative reads all records, and calls take when there is enough for a batch, and at the end. The end is also before a record that can't be read.
+func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func(end bool) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		at := r.at
+		at := r.Prefix
 		err := r.next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return take(true)
 		}
 		if err == nil {
 			err = r.take(g)
 		}
 		if err != nil {
-			return fmt.Errorf("victoria: record at byte %d: %w", at, err)
+			r.Prefix = at
+			if err := take(true); err != nil {
+				return err
+			}
+			return fmt.Errorf("victoria: record at byte %d: %w", at.Bytes, err)
 		}
 		if g.Full() {
-			if err := take(); err != nil {
+			if err := take(false); err != nil {
 				return err
 			}
 		}
@@ -209,7 +239,12 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	if err != nil {
 		return err
 	}
-	return readNative(ctx, r, g, func() error { return take(importer.Tail{}) })
+	return readNative(ctx, r, g, func(end bool) error {
+		if end { // The caller takes the rest once the response is complete.
+			return nil
+		}
+		return take(importer.Tail{})
+	})
 }
 
 // retriedReader turns errors into ones after which the request may be made again.

@@ -130,7 +130,10 @@ func TestNative(t *testing.T) {
 	require.EqualValues(t, -5, plan.MinMS)
 	got, positions := samplesOf(t, s, "")
 	require.Equal(t, want, got)
-	require.Equal(t, []string{fmt.Sprint(b.Len())}, positions)
+	require.Len(t, positions, 1)
+	at, err := parsePosition(positions[0])
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), at.Bytes)
 	got, _ = samplesOf(t, s, positions[0])
 	require.Empty(t, got)
 	got, _ = samplesOf(t, &Native{Path: "-", Stdin: &b.Buffer, Selection: importer.Everything()}, "")
@@ -190,6 +193,49 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 		}
 		require.ErrorContains(t, err, c.want)
 		require.Equal(t, 1, strings.Count(err.Error()+"\n", "\n"))
+	}
+}
+
+// TestNativeResumes goes on after the samples before a record that was truncated, and reads another input from its start.
+func TestNativeResumes(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(0, 100)
+	var ends []int
+	for i := range int64(3) {
+		b.field([]byte("a\x01"))
+		b.field(block(t, constant, constant, 64, 0, []int64{i}, []int64{i + 1}))
+		ends = append(ends, b.Len())
+	}
+	read := func(in []byte, after string) (batches []importer.Batch, samples int, err error) {
+		for b, err := range (&Native{Path: "-", Stdin: bytes.NewReader(in), Selection: importer.Everything()}).Batches(t.Context(), after) {
+			if err != nil {
+				return batches, samples, err
+			}
+			for _, s := range b.Series {
+				samples += s.Samples.Len()
+			}
+			batches = append(batches, b)
+		}
+		return batches, samples, nil
+	}
+	first, n, err := read(b.Bytes()[:ends[2]-1], "")
+	require.ErrorContains(t, err, "truncated")
+	require.Equal(t, 2, n)
+	after := first[len(first)-1].Position
+	for _, c := range []struct {
+		change    int // this byte
+		samples   int
+		restarted bool
+	}{{-1, 1, false}, {7, 2, true}, {ends[2] - 2, 1, false}} {
+		in := bytes.Clone(b.Bytes())
+		if c.change >= 0 {
+			in[c.change] ^= 2
+		}
+		second, n, _ := read(in, after)
+		require.Equal(t, c.restarted, second[0].Restarted, c.change)
+		if c.change < ends[1] {
+			require.Equal(t, c.samples, n, c.change)
+		}
 	}
 }
 
