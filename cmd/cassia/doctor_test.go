@@ -137,6 +137,28 @@ func TestDoctorOnCassandra(t *testing.T) {
 	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS; this release uses 12 DAYS")
 	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
 
+	// What it advises, schema alter does.
+	alter := func(dry bool) string {
+		app := kingpin.New("cassia", "")
+		e := config.RegisterEngine(app.Command("schema", ""))
+		_, err := app.Parse(append([]string{"schema"}, flags...))
+		require.NoError(t, err)
+		require.NoError(t, e.Validate())
+		e.Cassandra.Retention = 12 * month
+		var b bytes.Buffer
+		require.NoError(t, alterSchema(t.Context(), e.Cassandra, dry, &b))
+		return b.String()
+	}
+	statements := alter(true)
+	require.Contains(t, statements, ".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
+	require.Equal(t, statements, alter(false))
+	require.Equal(t, "-- the tables match this version\n", alter(false))
+	_, text, err = examine(t, time.Now(), 12*month, flags...)
+	require.NoError(t, err)
+	require.Contains(t, text, "the tables match this release")
+	_, text, err = examine(t, time.Now(), month, flags...)
+	require.NoError(t, err)
+
 	_, nobody, err := examine(t, time.Now(), month, "--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1")
 	require.ErrorContains(t, err, "1 error")
 	require.Contains(t, nobody, "no host responds; check that Cassandra is running there and accepts CQL connections")

@@ -46,7 +46,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addExport(app),
 		addImportBlocks(imports), addImportKairosDB(imports),
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),
-		addSchemaPrint(schema),
+		addSchemaPrint(schema), addSchemaAlter(schema),
 		addSetPeriod(schema),
 		addBackupCreate(backup), addBackupList(backup), addBackupVerify(backup), addBackupDelete(backup),
 		addRestore(app),

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -38,6 +39,42 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 		}
 		return nil
 	}}
+}
+
+func addSchemaAlter(parent *kingpin.CmdClause) subcommand {
+	cmd := parent.Command("alter", "Change the options of existing Cassandra tables to those of this version, such as compaction windows after a changed retention. "+
+		"Prints each statement. Stored data isn't changed, and servers may be running.")
+	e := config.RegisterEngine(cmd)
+	retention := config.RetentionFlags(cmd)
+	dry := cmd.Flag("dry-run", "Only print the statements.").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		e.Kind = config.EngineCassandra
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		kept, err := retention()
+		if err != nil {
+			return err
+		}
+		e.SetRetention(kept)
+		return alterSchema(ctx, e.Cassandra, *dry, stdout)
+	}}
+}
+
+func alterSchema(ctx context.Context, o cassandra.Options, dry bool, w io.Writer) error {
+	n := 0
+	err := cassandra.AlterSchema(ctx, o, dry, func(statement string) error {
+		n++
+		_, err := fmt.Fprintln(w, statement+";")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s", oneLine(err))
+	}
+	if n == 0 {
+		_, err = fmt.Fprintln(w, "-- the tables match this version")
+	}
+	return err
 }
 
 func addSetPeriod(parent *kingpin.CmdClause) subcommand {

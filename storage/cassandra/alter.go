@@ -1,0 +1,72 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gocql/gocql"
+)
+
+// AlterSchema changes the options of existing tables to those that this release creates them with, such as compaction windows after a changed
+// retention. It yields each statement before it runs it; if dry is set, it runs none. What only an operator can mend, such as a missing table, is an
+// error.
+func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(statement string) error) error {
+	f, err := ReadFacts(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if f.Replication == nil {
+		return refuse("keyspace %s doesn't exist; %s", opts.Keyspace, bySchemaCommand)
+	}
+	for _, d := range f.Differences {
+		if !d.alters() {
+			return refuse("table %s: %s; %s", d.Table, d.What, d.Do)
+		}
+	}
+	statements := map[string]bool{} // Several differences may have one remedy.
+	var session *gocql.Session
+	for _, d := range f.Differences {
+		if statements[d.Do] {
+			continue
+		}
+		statements[d.Do] = true
+		if err := yield(d.Do); err != nil || dry {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if session == nil {
+			if session, err = opts.alterer(f); err != nil {
+				return err
+			}
+			defer session.Close()
+		}
+		if err := opts.change(ctx, session, d.Do); err != nil {
+			return fmt.Errorf("cassandra: alter table %s: %w", d.Table, err)
+		}
+	}
+	return nil
+}
+
+// alters reports whether the remedy is a statement that changes an option of the table.
+func (d *Difference) alters() bool { return strings.HasPrefix(d.Do, "ALTER TABLE ") }
+
+// alterer opens a session for changes of the schema, with a node that was up.
+func (o *Options) alterer(f *Facts) (*gocql.Session, error) {
+	longer := *o
+	longer.Timeout = max(o.Timeout, 2*schemaTimeout)
+	var errs []error
+	for _, n := range f.Nodes {
+		if !n.Up {
+			continue
+		}
+		session, err := longer.direct(n.Address)
+		if err == nil {
+			return session, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("cassandra: no node can change the schema: %w", oneLine(errs))
+}
