@@ -42,7 +42,7 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 }
 
 func addSchemaAlter(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("alter", "Change the options of existing Cassandra tables to those of this version, such as compaction windows after a changed retention. "+
+	cmd := parent.Command("alter", "Update the options of existing Cassandra tables for this version and the retention, such as their compaction windows. "+
 		"Prints each statement. Stored data isn't changed, and servers may be running.")
 	e := config.RegisterEngine(cmd)
 	retention := config.RetentionFlags(cmd)

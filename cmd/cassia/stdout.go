@@ -67,18 +67,3 @@ func (l lenientOutput) Write(p []byte) (int, error) {
 	_, _ = l.to.Write(p) // It keeps the error.
 	return len(p), nil
 }
-
-// isClosed reports whether the process was started without a standard output. The runtime then opens the null device in its place, for reading and writing;
-// shells that discard output open it for writing only.
-func (o *standardOutput) isClosed() bool {
-	info, err := os.Stdout.Stat()
-	if err != nil {
-		return true
-	}
-	null, err := os.Stat(os.DevNull)
-	if err != nil || !os.SameFile(info, null) {
-		return false
-	}
-	_, err = os.Stdout.Read(make([]byte, 1))
-	return errors.Is(err, io.EOF)
-}

@@ -95,23 +95,6 @@ func TestOutputOfHelpThatCannotBeWritten(t *testing.T) {
 	os.Exit(status)
 }
 
-// TestExportToAClosedStandardOutput refuses an export that nothing would receive.
-func TestExportToAClosedStandardOutput(t *testing.T) {
-	dir := cassiatest.StoreWith(t, 3)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // As the runtime opens it in the place of a standard output that is closed.
-	require.NoError(t, err)
-	defer null.Close()
-	old := os.Stdout
-	defer func() { os.Stdout = old }()
-	os.Stdout = null
-	var errs bytes.Buffer
-	require.Equal(t, 1, run([]string{"export", "--storage.path=" + dir, "--format=csv"}, &errs))
-	require.Equal(t, "cassia: the standard output is closed; set --output, or redirect the standard output to a file\n", errs.String())
-	os.Stdout = old
-	stderr, status := printedTo(t, os.DevNull, "export", "--storage.path="+dir, "--format=csv")
-	require.Zero(t, status, stderr)
-}
-
 // TestErrorsOfWritingAreKept holds that the first error ends the command, once.
 func TestErrorsOfWritingAreKept(t *testing.T) {
 	closed, err := os.Create(filepath.Join(t.TempDir(), "out"))
