@@ -189,7 +189,7 @@ var rules = []rule{
 	},
 	{
 		"samples that came after a delete are added to what it left", "storage/roll_make.go",
-		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestClassesModel",
+		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestLateSamplesAfterADeleteInAnotherClass",
 	},
 	{
 		"rollups of a version that has lost its share of another class aren't replaced by others of it", "storage/roll_make.go",
