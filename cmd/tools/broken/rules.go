@@ -254,7 +254,7 @@ var rules = []rule{
 	},
 	{
 		"marks live as long as what cleaning rewrites", "storage/clean.go",
-		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", histories,
+		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", "TestDeleteAfterCleaningRaisedTheTTL",
 	},
 	{
 		"what is written within a week of a lowered retention lives as long as before", "storage/horizon_wrote.go",
