@@ -103,6 +103,34 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	}
 }
 
+// TestLateSamplesAfterADeleteInAnotherClass writes samples into a deleted hour after the delete, in a class that still has raw samples of it. The hours
+// before were sealed in a class of which only rollups are left. Rebuilding the rollups removes the deleted samples and keeps the later ones.
+func TestLateSamplesAfterADeleteInAnotherClass(t *testing.T) {
+	t.Parallel()
+	ts := openDeletedInClasses(t, Keep{60 * day, 60 * day, 90 * day})
+	ts.inClass(0)
+	ts.hours(0, 2)
+	ts.passes(ts.midnight.Add(12 * day))
+	ts.inClass(1)
+	ts.deleteHours(0, 1)
+	ts.write("default", jobLabels("ci"), every(ts.midnight.Add(11*time.Minute), time.Minute, 20)...)
+	require.NoError(t, ts.SealAll(t.Context()))
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"sealed", func() {}},
+		{"worked off", func() { require.NoError(t, ts.WorkOffDeletes(t.Context(), "default")) }},
+		{"cleaned", func() { require.NoError(t, ts.CleanTombstones(t.Context(), "default")) }},
+		{"after a restart", ts.reopen},
+	} {
+		step.do()
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, map[string]int{"ci": 80}, ts.bucketsOf("default", res), "%s, %s", res, step.name)
+		}
+	}
+}
+
 // TestRawRowsExpireDuringAnImport imports samples after a delete. Their raw rows expire before the delete is applied to the rollups, so the import fails;
 // when it is repeated the samples are shown.
 func TestRawRowsExpireDuringAnImport(t *testing.T) {

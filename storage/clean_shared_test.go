@@ -34,7 +34,7 @@ func (m *clockMachine) counted() (n int) {
 	return n
 }
 
-// scannedEngine calls a function once, before chunks of 5m rollups are read.
+// scannedEngine calls a function once, before chunks of 5m rollups are read, or pages of them.
 type scannedEngine struct {
 	engine.Engine
 	before atomic.Pointer[func()]
@@ -42,7 +42,7 @@ type scannedEngine struct {
 
 // Scan implements engine.Engine.
 func (e *scannedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.R5m && len(r.From) > 0 && r.From[0].Int == format.KindChunk {
+	if (r.Table == engine.R5m || r.Table == engine.R5mPages) && len(r.From) > 0 && r.From[0].Int == format.KindChunk {
 		if f := e.before.Swap(nil); f != nil {
 			(*f)()
 		}

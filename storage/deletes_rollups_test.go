@@ -251,6 +251,43 @@ func TestDeletesInAGapOfVanishedRows(t *testing.T) {
 	}
 }
 
+// TestDeleteAfterCleaningRaisedTheTTL raises the retention of raw samples after a delete was applied and before it is cleaned. The rewritten rows outlive
+// the commit records that were there, and the next delete still removes single samples from the rollups.
+func TestDeleteAfterCleaningRaisedTheTTL(t *testing.T) {
+	t.Parallel()
+	ts := openExpiring(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	remove := func(minute int) { // Eight minutes: a whole bucket and a part of one.
+		t.Helper()
+		start := at.Add(time.Duration(minute) * time.Minute)
+		require.NoError(t, ts.Delete(t.Context(), "default", start.UnixMilli()+1, start.Add(8*time.Minute).UnixMilli(), equal("job", "api")))
+		require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+	}
+	check := func(when string, left int) {
+		t.Helper()
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, map[string]int{"api": left}, ts.bucketsOf("default", res), "%s, %s", res, when)
+		}
+	}
+	ts.write("default", jobLabels("api"), every(at.Add(time.Minute), time.Minute, 60)...)
+	require.NoError(t, ts.SealAll(t.Context()))
+	remove(0)
+	check("worked off", 52)
+	ts.expire(0)
+	ts.keeping(90*day, 0, 0)
+	ts.expire(0)
+	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+	check("cleaned", 52)
+	ts.expire(12 * day)
+	check("after the first TTL", 52)
+	remove(20)
+	check("worked off again", 44)
+	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+	check("cleaned again", 44)
+	ts.reopen()
+	check("after a restart", 44)
+}
+
 // TestLateSamplesBesideADamagedRollup brings samples of history that is rollups only into a slot whose rollup of the series can't be read:
 // it is named, and what comes is there. Before, the slot's samples could never be sealed.
 func TestLateSamplesBesideADamagedRollup(t *testing.T) {

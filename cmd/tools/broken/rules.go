@@ -189,7 +189,7 @@ var rules = []rule{
 	},
 	{
 		"samples that came after a delete are added to what it left", "storage/roll_make.go",
-		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestClassesModel",
+		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestLateSamplesAfterADeleteInAnotherClass",
 	},
 	{
 		"rollups of a version that has lost its share of another class aren't replaced by others of it", "storage/roll_make.go",
@@ -254,7 +254,7 @@ var rules = []rule{
 	},
 	{
 		"marks live as long as what cleaning rewrites", "storage/clean.go",
-		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", histories,
+		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", "TestDeleteAfterCleaningRaisedTheTTL",
 	},
 	{
 		"what is written within a week of a lowered retention lives as long as before", "storage/horizon_wrote.go",
@@ -311,7 +311,7 @@ var rules = []rule{
 	},
 	{
 		"a backup's files are listed right before its manifest is stored", "storage/pebble/objects/backup.go",
-		"		if b.allThere(m.Files) {\n			m.Damaged", "		if true {\n			m.Damaged", "TestWrongAnswers|TestConcurrentBackups",
+		"		if b.allThere(m.Files) {\n			m.Damaged", "		if true {\n			m.Damaged", "TestFileRemovedWhileOthersAreCopied",
 	},
 	{
 		"a manifest is read back", "storage/pebble/objects/backup.go",

@@ -107,6 +107,42 @@ func TestSuspendedInTheManifest(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "returns"}, filesOf(t, b, name[9], o))
 }
 
+// TestFileRemovedWhileOthersAreCopied has another process remove a file after a backup has listed it. The backup uploads it again before it stores its
+// manifest: at no moment does a manifest name a missing file.
+func TestFileRemovedWhileOthersAreCopied(t *testing.T) {
+	b, o := newMemory(), DefaultOptions()
+	name := names(2)
+	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "same"}), name[0], o)
+	require.NoError(t, err)
+	others := &suspended{memory: b}
+	removed := false
+	r := &removing{suspended: others, remove: func() {
+		for _, object := range b.of("files") {
+			require.NoError(t, b.Delete(t.Context(), object))
+			removed = true
+		}
+	}}
+	others.meanwhile = func() { require.Len(t, b.of("files"), 2, "all files are there when the manifest is stored") }
+	_, err = Backup(t.Context(), r, checkpoint(t, "s", map[string]string{"f": "same", "g": "new"}), name[1], o)
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.Equal(t, map[string]string{"f": "same", "g": "new"}, filesOf(t, b, name[1], o))
+}
+
+// removing is a bucket whose files are removed right before the first of them is uploaded.
+type removing struct {
+	*suspended
+	remove func()
+}
+
+func (r *removing) Put(ctx context.Context, name string, from io.Reader, size int64) error {
+	if remove := r.remove; strings.Contains(name, "files/") && remove != nil {
+		r.remove = nil
+		remove()
+	}
+	return r.suspended.Put(ctx, name, from, size)
+}
+
 // TestBackupsWithMissingFiles don't count: retention keeps as many whole ones, and removes none for them.
 func TestBackupsWithMissingFiles(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
