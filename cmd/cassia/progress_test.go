@@ -92,7 +92,7 @@ var (
 )
 
 // requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the truth, as long as that is more than
-// a part of all.
+// a part of all. It is shown in whole seconds.
 func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) {
 	t.Helper()
 	end, held := s.now(), 0
@@ -111,7 +111,7 @@ func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) 
 		require.NotNil(t, m, l.text)
 		left, err := time.ParseDuration(m[1])
 		require.NoError(t, err)
-		require.LessOrEqual(t, left, 2*truth, "after %s of %s: %q", l.at.Sub(began), end.Sub(began), l.text)
+		require.LessOrEqual(t, left, 2*truth+time.Second, "after %s of %s: %q", l.at.Sub(began), end.Sub(began), l.text)
 		require.GreaterOrEqual(t, 2*left, truth, "after %s of %s: %q", l.at.Sub(began), end.Sub(began), l.text)
 		held++
 	}
