@@ -74,7 +74,8 @@ func Routes(o Options) []server.Route {
 		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
 	}
 	return slices.Concat(links(), manualRoutes(), []server.Route{
-		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
+		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(page)},
+		{Path: "GET /favicon.ico", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(icon)},
 		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
 		row("session", server.Read, false, a.session),
 		row("tenants", server.Read, false, a.tenants),
