@@ -75,6 +75,8 @@ type Engine struct {
 	opts   Options
 	active activeQueries
 	top    topQueries
+	// samples are metrics.
+	samples sampleCounters
 	// pressure looks after the memory.
 	pressure pressure
 }
@@ -87,9 +89,10 @@ func NewEngine(opts Options) *Engine {
 			Name: "cassia_query_unread_bytes", Help: "Estimated memory of query results that clients have not read yet, in bytes.",
 		}, func() float64 { return float64(gate.queries.holding()) }))
 	}
-	e := &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
+	samples := newSampleCounters()
+	e := &Engine{opts: opts, gate: gate, samples: samples, engine: promengine.NewEngine(promengine.EngineOpts{
 		Logger:                   opts.Logger,
-		Reg:                      opts.Registerer,
+		Reg:                      samples.registerer(opts.Registerer),
 		MaxSamples:               opts.MaxSamples,
 		Timeout:                  opts.Timeout,
 		ActiveQueryTracker:       queued{gate},

@@ -1,10 +1,14 @@
 package promql
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/util/stats"
@@ -25,9 +29,11 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	o := DefaultOptions()
 	o.PerStepStats = true
+	metrics := prometheus.NewRegistry()
+	o.Registerer = metrics
 	planned := NewEngine(o)
 	defer func() { require.NoError(t, planned.Close()) }()
-	o.NoPlanner = true
+	o.NoPlanner, o.Registerer = true, nil
 	plain := NewEngine(o)
 	defer func() { require.NoError(t, plain.Close()) }()
 	q := NewQueryable(store)
@@ -45,6 +51,7 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 		samples.SamplesReadPerStep = slices.Clone(samples.SamplesReadPerStep)
 		return &samples
 	}
+	var total, samplesRead int64
 	for _, text := range []string{
 		"requests_total", "sum(requests_total)", "sum(rate(requests_total[10m]))", "rate(requests_total[5m])", "max_over_time(requests_total[3m])",
 		"sum(rate(requests_total[5m])) / 2", "rate(requests_total[5m]) / rate(requests_total[7m])", "avg_over_time(requests_total[5m]) + on (job) group_left requests_total",
@@ -56,6 +63,7 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 			if steps == 1 {
 				require.Equal(t, want.TotalSamples, got.TotalSamples, text)
 			}
+			total, samplesRead = total+got.TotalSamples, samplesRead+got.SamplesRead
 			var sum int64
 			for _, n := range got.SamplesReadPerStep {
 				require.GreaterOrEqual(t, n, int64(0), text)
@@ -64,6 +72,13 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 			require.Equal(t, got.SamplesRead, sum, "%s by step", text)
 		}
 	}
+	require.NoError(t, testutil.GatherAndCompare(metrics, strings.NewReader(fmt.Sprintf(`# HELP prometheus_engine_query_samples_read_total The total number of samples read by all queries (only new points per step for range-vector).
+# TYPE prometheus_engine_query_samples_read_total counter
+prometheus_engine_query_samples_read_total %d
+# HELP prometheus_engine_query_samples_total The total number of samples loaded by all queries (full window per step for range-vector).
+# TYPE prometheus_engine_query_samples_total counter
+prometheus_engine_query_samples_total %d
+`, samplesRead, total)), "prometheus_engine_query_samples_read_total", "prometheus_engine_query_samples_total"))
 	top := planned.TopQueries([]string{"default"}, "samples", 1).Queries
 	require.Len(t, top, 1)
 	require.Greater(t, top[0].Samples, int64(300), "what was read, not the points of the answer")

@@ -68,6 +68,12 @@ func (n rollupNames) of(name string) (metric string, a *aggregate) {
 	return "", nil
 }
 
+// RollupOf returns the metric of which a name is the name of a rollup; "": it isn't one.
+func (q *Queryable) RollupOf(name string) string {
+	metric, _ := q.names.of(name)
+	return metric
+}
+
 // equalName returns the name that the matchers ask for by equality.
 func equalName(matchers []*labels.Matcher) string {
 	for _, m := range matchers {

@@ -78,6 +78,7 @@ func (q *query) evaluate(ctx context.Context) *promengine.Result {
 		q.plan.countOperands(q.Stats().Samples)
 		q.plan.countLoaded(q.Stats().Samples)
 	}
+	q.engine.samples.add(q.Stats())
 	q.count(ctx, result)
 	return result
 }

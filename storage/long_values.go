@@ -29,7 +29,7 @@ const maxNamedTruncations = 1000
 // TruncateValue returns a label value of at most limit bytes: v, or its start with a hash of all of it, so that values that differ still
 // do. A value that isn't valid UTF-8 stays, and so does every value if the limit has no room for a hash.
 func TruncateValue(v string, limit int) string {
-	if len(v) <= limit || limit < 2*hashText || !utf8.ValidString(v) {
+	if len(v) <= limit || limit < hashText || !utf8.ValidString(v) {
 		return v
 	}
 	end := limit - hashText

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 func TestTruncateValue(t *testing.T) {
@@ -22,7 +24,11 @@ func TestTruncateValue(t *testing.T) {
 		require.Greater(t, len(v), limit-4)
 	}
 	require.Equal(t, long+"\xff", TruncateValue(long+"\xff", limit), "it isn't UTF-8, and rejected for that")
-	require.Equal(t, long, TruncateValue(long, 10), "there is no room for a hash")
+	require.Equal(t, tenant.MinTruncatedBytes, hashText)
+	for _, small := range []int{hashText, hashText + 1, 2*hashText - 1} {
+		require.Equal(t, strings.Repeat("a", small-hashText)+"(hash:2816597888e4a0d3)", TruncateValue(long, small))
+	}
+	require.Equal(t, long, TruncateValue(long, hashText-1), "there is no room for a hash")
 }
 
 func TestTruncateValues(t *testing.T) {

@@ -2,7 +2,10 @@ package storage
 
 import (
 	"context"
+	"math"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -41,6 +44,22 @@ func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string
 		}
 	}
 	return seen, nil
+}
+
+// NewestUnsealed returns the time of the newest unsealed sample of a metric. It is zero if the metric has none.
+func (s *Store) NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error) {
+	if err := s.Ready(); err != nil {
+		return time.Time{}, err
+	}
+	newest := int64(math.MinInt64)
+	name := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)}
+	for series := range s.head.Select(ctx, tenant, name, -format.MaxTime, format.MaxTime, true) {
+		newest = max(newest, s.head.NewestUntil(series, format.MaxTime, 0))
+	}
+	if newest == math.MinInt64 {
+		return time.Time{}, ctx.Err()
+	}
+	return time.UnixMilli(newest).UTC(), ctx.Err()
 }
 
 // firstWith returns of each metric the first of n windows that names it.

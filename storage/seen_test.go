@@ -21,6 +21,12 @@ func TestMetricsSeen(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.write("ann", labels.FromStrings(labels.MetricName, "unsealed"), sample{ts.now.UnixMilli(), 1})
+	ts.write("ann", labels.FromStrings(labels.MetricName, "unsealed", "b", "1"), sample{ts.now.Add(-time.Hour).UnixMilli(), 1})
+	for name, want := range map[string]time.Time{"unsealed": ts.now, "nothing": {}} {
+		newest, err := ts.NewestUnsealed(t.Context(), "ann", name)
+		require.NoError(t, err)
+		require.True(t, want.Equal(newest), "%s: %s", name, newest)
+	}
 	days := func(from, to int) Seen {
 		return Seen{first.Add(time.Duration(from) * day), first.Add(time.Duration(to+1) * day)}
 	}

@@ -158,6 +158,16 @@ func (t *Table) Of(name string) *Rules {
 	return r
 }
 
+// IsEmpty reports whether the table has no rules.
+func (t *Table) IsEmpty() bool {
+	for _, r := range t.all() {
+		if r.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // all lists the rules by owner, those of everybody first.
 func (t *Table) all() (list []*Rules) {
 	if t == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,4 +49,62 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	code, text := remove("")
 	require.Equal(t, http.StatusNoContent, code, text)
 	require.Empty(t, r.Value(t, "kept", at))
+}
+
+// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker leads here. Programs that proxies pass on
+// may write by any name: they name no origin.
+func TestForeignNamesReachNoRoute(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, "--storage.path="+t.TempDir(), "--web.enable-lifecycle")
+	url := "http://" + p.front.server.Addresses()[0]
+	send := func(method, path string, header ...string) (int, string) {
+		request, err := http.NewRequest(method, url+path, nil)
+		require.NoError(t, err)
+		request.Host = "evil.example"
+		for i := 0; i < len(header); i += 2 {
+			request.Header.Set(header[i], header[i+1])
+		}
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(text)
+	}
+	placeholder := regexp.MustCompile(`\{\w+\}`)
+	table := p.front.options.Table()
+	require.Greater(t, len(table), 50)
+	for _, route := range table {
+		method, path, hasMethod := strings.Cut(route.Path, " ")
+		if !hasMethod {
+			method, path = "", route.Path
+		}
+		path = placeholder.ReplaceAllString(strings.TrimSuffix(path, "{$}"), "x")
+		if path == "/-/healthy" || path == "/-/ready" {
+			continue // Probes use any name.
+		}
+		if method == "" || method == http.MethodGet {
+			reads := []string{http.MethodGet, http.MethodHead}
+			if !hasMethod {
+				reads = append(reads, http.MethodOptions)
+			}
+			for _, read := range reads {
+				code, text := send(read, path)
+				require.Equal(t, http.StatusForbidden, code, "%s %s: %s", read, path, text)
+				if read != http.MethodHead {
+					require.Contains(t, text, "evil.example", "%s %s", read, path)
+				}
+			}
+		}
+		if method != http.MethodGet {
+			for _, changes := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+				if method != "" && method != changes {
+					continue
+				}
+				code, text := send(changes, path, "Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin")
+				require.Equal(t, http.StatusForbidden, code, "%s %s: %s", changes, path, text)
+				require.Contains(t, text, "evil.example", "%s %s", changes, path)
+			}
+		}
+	}
 }

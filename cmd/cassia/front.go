@@ -33,7 +33,7 @@ func (o *opening) err() error {
 // refused until serve is called.
 type front struct {
 	server *server.Server
-	// options are those that don't need the store.
+	// options are those of the handler; until the store is open, those that don't need it.
 	options server.Options
 	files   *server.Reloaders
 	handler atomic.Pointer[http.Handler]

@@ -16,17 +16,21 @@ func (p *process) openLimits() error {
 // loadLimits puts the file of limits into force; after an error nothing has changed.
 func (p *process) loadLimits() error {
 	table, err := p.c.LoadLimits()
-	if err == nil {
-		p.limiter.Set(table)
+	if err != nil {
+		return err
 	}
-	return err
+	if p.c.LimitsFile != "" && table.IsEmpty() {
+		p.log.Warn("the limits file contains no limits, so tenants have none", "file", p.c.LimitsFile)
+	}
+	p.limiter.Set(table)
+	return nil
 }
 
-// limitStatus is a tenant's view of its limits. Numbers are by the names of limits in the file; durations are in seconds.
+// limitStatus is a tenant's view of its limits, by their names in the file; durations are in seconds.
 type limitStatus struct {
 	Tenant string `json:"tenant"`
 	// Limits are those that are set.
-	Limits map[string]float64 `json:"limits"`
+	Limits map[string]any `json:"limits"`
 	// Used is the present use of limits on numbers.
 	Used map[string]float64 `json:"used"`
 	// Left is how much of limits on rates could be used at once.

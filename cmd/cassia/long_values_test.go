@@ -60,6 +60,8 @@ func TestLongLabelValues(t *testing.T) {
 	require.Equal(t, "1", count("rejected"))
 
 	reload("defaults: {long_label_values: truncate}")
+	_, text = r.Get(t, "/api/v1/status/limits")
+	require.Contains(t, text, `"limits":{"long_label_values":"truncate"}`)
 	for range 2 { // The second request finds the series by the labels that were sent.
 		code, text = r.Post(t, "/api/v1/write", longLabel(t, "truncated", at, 5000))
 		require.Equal(t, http.StatusNoContent, code, text)
@@ -69,6 +71,15 @@ func TestLongLabelValues(t *testing.T) {
 	require.Equal(t, "2", count(`truncated{path=~"v+[(]hash:[0-9a-f]{16}[)]"}`), "values that differ are different series")
 	_, metrics := r.Get(t, "/metrics")
 	require.EqualValues(t, 2, cassiatest.Metric(t, metrics, `cassia_tenant_label_values_truncated_total{tenant="default"}`))
+
+	reload("defaults: {long_label_values: truncate, label_value_bytes: 23}")
+	code, text = r.Post(t, "/api/v1/write", longLabel(t, "hashed", at, 24))
+	require.Equal(t, http.StatusNoContent, code, text)
+	require.Equal(t, "1", count(`hashed{path=~"[(]hash:[0-9a-f]{16}[)]"}`), "a small limit leaves the hash")
+	set("defaults: {long_label_values: truncate, label_value_bytes: 22}")
+	code, text = r.Post(t, "/-/reload", nil)
+	require.Equal(t, http.StatusInternalServerError, code)
+	require.Contains(t, text, "label_value_bytes: must be at least 23 with long_label_values: truncate")
 
 	reload("defaults: {label_value_bytes: 8000}")
 	code, text = r.Post(t, "/api/v1/write", longLabel(t, "truncated", at, 5000))

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,14 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/cli"
-	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
 var rewriteManual = flag.Bool("rewrite", false, "write what the manual has from the program, instead of comparing it")
@@ -158,21 +154,8 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yml")
 	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600))
-	app := kingpin.New("cassia", "")
-	c := config.Register(app.Command("serve", ""), 1<<30)
-	_, err := app.Parse([]string{"serve", "--storage.path=" + filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--ha.enabled",
-		"--rule.files=" + rules, "--alertmanager.url=http://127.0.0.1:1", "--metadata.from=http://127.0.0.1:1"})
-	require.NoError(t, err)
-	require.NoError(t, c.Validate())
-	p := newProcess(c, nil, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	listening, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- p.run(ctx, func([]string) { close(listening) }) }()
-	select {
-	case <-listening:
-	case err := <-ended:
-		require.NoError(t, err)
-	}
+	p := startProcess(t, "--storage.path="+filepath.Join(dir, "data"), "--ha.enabled", "--rule.files="+rules, "--alertmanager.url=http://127.0.0.1:1",
+		"--metadata.from=http://127.0.0.1:1")
 	descs := make(chan *prometheus.Desc)
 	go func() { p.registry.Describe(descs); close(descs) }()
 	for d := range descs {
@@ -183,8 +166,6 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	for _, f := range families {
 		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())
 	}
-	cancel()
-	require.NoError(t, <-ended)
 	return list
 }
 

@@ -16,10 +16,14 @@ func (p *process) openRelabeling() error {
 // loadRelabeling puts the rules of the file into force; after an error nothing has changed.
 func (p *process) loadRelabeling() error {
 	table, err := p.c.LoadRelabeling()
-	if err == nil {
-		p.relabeling.Set(table)
+	if err != nil {
+		return err
 	}
-	return err
+	if p.c.RelabelFile != "" && table.IsEmpty() {
+		p.log.Warn("the relabel file contains no rules, so all series are stored as they were sent", "file", p.c.RelabelFile)
+	}
+	p.relabeling.Set(table)
+	return nil
 }
 
 // noteMetadata stores a sender's metadata of a metric, under the name that the rules give it.

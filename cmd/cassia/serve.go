@@ -88,6 +88,7 @@ type process struct {
 	fail context.CancelCauseFunc
 
 	opening opening
+	front   *front
 	engine  openedEngine
 	limiter *tenant.Limiter
 	// relabeling has the rules for what comes in.
@@ -152,6 +153,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	if err != nil {
 		return err
 	}
+	p.front = front
 	defer func() {
 		p.fail(nil)
 		_ = front.wait() // Its error has ended ctx, and is returned.
@@ -363,6 +365,7 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 	if p.ruler != nil {
 		front.files.Add("--rule.files", p.ruler.Reload)
 	}
+	front.options = o
 	front.serve(server.NewHandler(o))
 	for _, warning := range p.c.Warnings() {
 		p.log.Warn(warning)

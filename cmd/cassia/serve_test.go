@@ -69,6 +69,27 @@ func startServe(t *testing.T, args ...string) running {
 	}
 }
 
+// startProcess runs a server with these flags in the test's process, until the test ends.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	app := kingpin.New("cassia", "")
+	c := config.Register(app.Command("serve", ""), 1<<30)
+	_, err := app.Parse(append([]string{"serve", "--web.listen-address=127.0.0.1:0"}, args...))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	p := newProcess(c, nil, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	listening, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- p.run(ctx, func([]string) { close(listening) }) }()
+	select {
+	case <-listening:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
+	return p
+}
+
 func TestServeKeepsWhatItTook(t *testing.T) {
 	path := "--storage.path=" + t.TempDir()
 	at := time.Now().Truncate(time.Second)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,7 +192,20 @@ func TestStatusTellsTheTruth(t *testing.T) {
 		"seriesCountByMetricName":[{"name":"m","value":2}],"labelValueCountByLabelName":[{"name":"i","value":2}],
 		"memoryInBytesByLabelName":[{"name":"tenant","value":30}],"seriesCountByLabelValuePair":[{"name":"__name__=m","value":2}]}`,
 		data(t, r.get(Prefix+"/status/tsdb?limit=1")), "of the asking tenant only")
-	require.Contains(t, data(t, r.get(Prefix+"/features")), `"duration_expr":true`)
+	var known map[string]map[string]bool
+	require.NoError(t, json.Unmarshal([]byte(data(t, r.get(Prefix+"/features"))), &known))
+	require.True(t, known["promql"]["duration_expr"])
+	require.True(t, known["templating_functions"]["humanize"])
+	for category, names := range map[string][]string{ // Those of Prometheus 3.15, but for scraping, its WAL and its page.
+		"api": {"admin", "exclude_alerts", "label_values_match", "lifecycle", "openapi_3.1", "openapi_3.2", "otlp_write_receiver", "query_stats", "query_warnings",
+			"remote_write_receiver", "search", "search_fuzz_alg_jarowinkler", "search_fuzz_alg_subsequence", "time_range_labels", "time_range_series"},
+		"otlp_receiver": {"delta_conversion", "native_delta_ingestion"},
+		"rules":         {"concurrent_rule_eval", "keep_firing_for", "query_offset"},
+		"tsdb":          {"exemplar_storage", "native_histograms"},
+	} {
+		require.ElementsMatch(t, names, slices.Collect(maps.Keys(known[category])), category)
+	}
+	require.True(t, known["api"]["otlp_write_receiver"])
 	spec := r.get(Prefix + "/openapi.yaml")
 	require.Equal(t, http.StatusOK, spec.Code)
 	require.Contains(t, spec.Body.String(), "/query_range")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type alertCheck struct {
 	maxValue int
 	exact    bool
 	external map[string]string
+	url      *url.URL
 	// outer is the length of everything that templates may show besides an alert's sample.
 	outer int
 }
@@ -50,9 +52,10 @@ type alertCheck struct {
 // checkAlerts returns an error that wraps ErrAlertTooLarge where the samples of a rule's expression would become alerts that are larger
 // than they may be. Templates that can't become long are left to Prometheus; others are expanded here first, in a bounded way.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector, at time.Time) error {
+	external := r.externalURL(tenant.From(ctx))
 	c := alertCheck{
-		r: r, ctx: ctx, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)), maxAlertLabels),
-		external: r.o.ExternalLabels.Map(), outer: textOf(r.o.ExternalLabels) + len(r.o.ExternalURL.String()),
+		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)), maxAlertLabels),
+		external: r.o.ExternalLabels.Map(), outer: textOf(r.o.ExternalLabels) + len(external.String()),
 	}
 	for {
 		total := 0
@@ -144,8 +147,8 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 	if err != nil {
 		return len(err.Error()), nil // Prometheus puts the error in its place.
 	}
-	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.r.o.ExternalURL.String(), *s)
-	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), template.QueryFunc(c.r.ruleQuery), c.r.o.ExternalURL, nil)
+	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.url.String(), *s)
+	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), template.QueryFunc(c.r.ruleQuery), c.url, nil)
 	tmpl.Funcs(x.functions())
 	_, err = tmpl.Expand()
 	switch {

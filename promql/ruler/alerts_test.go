@@ -146,12 +146,12 @@ func TestBoundsOfTemplates(t *testing.T) {
 	require.Len(t, found, 1)
 	s := &found[0]
 	for _, text := range templates {
-		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.o.ExternalURL.String(), *s)
-		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data, model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.o.ExternalURL, nil).Expand()
+		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.externalURL(testTenant).String(), *s)
+		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data, model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.externalURL(testTenant), nil).Expand()
 		if err != nil {
 			theirs = err.Error()
 		}
-		c := alertCheck{r: p.r, ctx: ctx, at: r.now, rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
+		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant), rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
 		n, err := c.expand(text, maxAnnotations, s)
 		require.NoError(t, err, text)
 		if strings.HasPrefix(theirs, "error ") {
@@ -159,7 +159,7 @@ func TestBoundsOfTemplates(t *testing.T) {
 		} else {
 			require.Equal(t, len(theirs), n, "%s: %s", text, theirs)
 		}
-		require.LessOrEqual(t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.o.ExternalURL.String())), text)
+		require.LessOrEqual(t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.externalURL(testTenant).String())), text)
 	}
 	require.Less(t, p.r.growthOf(templates[3]).atMost(1000), maxAnnotations, "ordinary templates aren't expanded twice")
 }
@@ -217,4 +217,19 @@ cassia_panics_total{work="evaluating rules"} %d
 `, failed))))
 		})
 	}
+}
+
+// TestLinksOfAlertsNameTheTenant evaluates an alert of a tenant: its links lead to that tenant's data.
+func TestLinksOfAlertsNameTheTenant(t *testing.T) {
+	r := newRig(t)
+	r.file(withAlert(t, nil, map[string]string{"link": `{{ $externalURL }}{{ graphLink "odd" }} {{ externalURL }} {{ pathPrefix }}`}))
+	r.write(`odd{job="a"}`, 1)
+	r.process().evaluate()
+	require.Len(t, r.alerts, 2)
+	for _, a := range r.alerts {
+		require.Equal(t, "http://cassia:9201/t/team-a/graph?g0.expr=odd+%3E+0&g0.tab=1", a.GeneratorURL)
+	}
+	require.Equal(t, "http://cassia:9201/t/team-a/graph?g0.expr=odd&g0.tab=0 http://cassia:9201/t/team-a /t/team-a", r.alerts[0].Annotations.Get("link"))
+	ruler := r.process().r
+	require.Equal(t, "http://cassia:9201", ruler.externalURL(tenant.Default).String())
 }

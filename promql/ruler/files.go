@@ -86,6 +86,9 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 			}
 			groups, err := parse(path, p)
 			wrong = append(wrong, err)
+			if err == nil && countRules(groups) == 0 {
+				log.Warn("the rule file contains no rules", "file", path, "tenant", s.Tenant)
+			}
 			all[s.Tenant][path] = groups
 		}
 	}
@@ -108,6 +111,14 @@ func parse(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
 		errs[i] = fmt.Errorf("%w %s: %w", ErrFile, path, errs[i])
 	}
 	return groups, errors.Join(errs...)
+}
+
+// countRules counts the rules of a file.
+func countRules(groups *rulefmt.RuleGroups) (n int) {
+	for i := range groups.Groups {
+		n += len(groups.Groups[i].Rules)
+	}
+	return n
 }
 
 // checkRules looks at a file before Prometheus parses it, which writes out its aliases and calls itself for each level of a template.

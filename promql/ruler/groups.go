@@ -25,7 +25,7 @@ func (r *Ruler) groups(ctx context.Context, name string, files rulesOf, into pro
 	m := &manager{r: r, tenant: name, files: files}
 	o := m.options(tenant.Into(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)
 	o.NotifyFunc = notify
-	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.o.ExternalURL.String(), nil, false, files.paths()...)
+	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.externalURL(name).String(), nil, false, files.paths()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

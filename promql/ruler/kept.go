@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 const (
@@ -53,7 +54,7 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 		return err
 	}
 	for _, t := range times {
-		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery, r.o.ExternalURL, 0); err != nil {
+		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery, r.externalURL(tenant.From(ctx)), 0); err != nil {
 			return err
 		}
 		rule.ForEachActiveAlert(func(a *rules.Alert) {

@@ -78,7 +78,7 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 // options are those of Prometheus' manager. ctx belongs to the tenant.
 func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics, into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
-		ExternalURL: m.r.o.ExternalURL, QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
+		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
 		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
 		RuleConcurrencyController: turns{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod, ResendDelay: resendDelay,
 		GroupLoader: loader{func() rulesOf { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
@@ -102,7 +102,7 @@ func (m *manager) update(files rulesOf) error {
 	m.stopResuming()
 	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
 	m.files = files
-	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.o.ExternalURL.String(), m.iterate)
+	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate)
 	if err != nil {
 		return fmt.Errorf("ruler: tenant %s: %w", m.tenant, err)
 	}

@@ -2,6 +2,8 @@ package ruler
 
 import (
 	"context"
+	"net/url"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
@@ -13,12 +15,22 @@ import (
 // tenantLabel is the label for the tenant of alerts, but for those of the default tenant.
 const tenantLabel = "tenant"
 
+// externalURL is where links in a tenant's alerts lead: other tenants than the default one have theirs in the path.
+func (r *Ruler) externalURL(name string) *url.URL {
+	if name == tenant.Default {
+		return r.o.ExternalURL
+	}
+	u := *r.o.ExternalURL
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/t/" + name
+	return &u
+}
+
 // notify returns what sends the alerts of a tenant.
 func (r *Ruler) notify(name string) rules.NotifyFunc {
 	if r.o.Send == nil {
 		return func(context.Context, string, ...*rules.Alert) {}
 	}
-	send := rules.SendAlerts(r.o.Send, r.o.ExternalURL.String())
+	send := rules.SendAlerts(r.o.Send, r.externalURL(name).String())
 	return func(ctx context.Context, expr string, alerts ...*rules.Alert) {
 		now := r.o.Now()
 		current := make([]*rules.Alert, 0, len(alerts))

@@ -20,7 +20,7 @@ type Options struct {
 	// Interval is how often groups without an interval are evaluated. Default 1 minute.
 	Interval time.Duration
 	// ExternalLabels are added to alerts that are sent, and are templates' external labels; ExternalURL is where links in
-	// alerts lead.
+	// alerts lead; those of other tenants than the default one start with /t/{tenant} there.
 	ExternalLabels labels.Labels
 	ExternalURL    *url.URL
 

@@ -37,6 +37,8 @@ type rig struct {
 	dir   string
 	store *storage.Store
 	sent  []string
+	// alerts are those that were sent.
+	alerts []*notifier.Alert
 	// clock, where it isn't nil, is the store's instead of now.
 	clock func() time.Time
 	// appending and committed, where they aren't nil, are called before and after rules store something.
@@ -81,6 +83,7 @@ func (r *rig) options() Options {
 // Send implements rules.Sender.
 func (r *rig) Send(alerts ...*notifier.Alert) {
 	for _, a := range alerts {
+		r.alerts = append(r.alerts, a)
 		state := "firing"
 		if !a.EndsAt.After(r.now) {
 			state = "resolved"
@@ -98,7 +101,7 @@ func (r *rig) process() *process {
 	m.files = ruler.files[testTenant]
 	ctx := tenant.Into(r.t.Context(), testTenant)
 	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable, ruler}))
-	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, "", m.iterate, false, m.files.paths()...)
+	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(), m.iterate, false, m.files.paths()...)
 	require.Empty(r.t, errs)
 	for key := range groups {
 		m.fresh[key] = true

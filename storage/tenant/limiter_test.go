@@ -216,8 +216,8 @@ tenants:
 	own := usual
 	own.SamplesPerSecond, own.QueryRange = 200_000, 0
 	require.Equal(t, own, table.Of("team-a"), "the rest is as in defaults")
-	require.Equal(t, map[string]float64{
-		KeySamplesPerSecond: 1e5, KeyRequestBytes: 16 << 20, KeyQueryBytes: 1000, KeyQueryRange: 31 * 86400, KeyLabels: 40,
+	require.Equal(t, map[string]any{
+		KeySamplesPerSecond: 1e5, KeyRequestBytes: 0x1p24, KeyQueryBytes: 1e3, KeyQueryRange: 31 * 86400., KeyLabels: 40.,
 	}, usual.ByKey())
 	for _, empty := range []string{"", "# nothing\n", "defaults:\ntenants:\n", "tenants: {a: {}}"} {
 		table, err := ParseLimits([]byte(empty))
@@ -228,14 +228,15 @@ tenants:
 
 func TestEveryKeyIsItsOwn(t *testing.T) {
 	for i, k := range keys {
-		if k.unit == unitWord {
-			continue
-		}
-		table, err := ParseLimits([]byte("defaults: {" + k.name + ": " + map[unit]string{unitNumber: "7", unitBytes: "7", unitDuration: "7s"}[k.unit] + "}"))
+		table, err := ParseLimits([]byte("defaults: {" + k.name + ": " + map[unit]string{unitNumber: "7", unitBytes: "7", unitDuration: "7s", unitWord: "truncate"}[k.unit] + "}"))
 		require.NoError(t, err, k.name)
 		limits := table.Of("")
 		require.Len(t, limits.ByKey(), 1)
-		require.EqualValues(t, 7, limits.ByKey()[k.name])
+		if k.unit == unitWord {
+			require.Equal(t, "truncate", limits.ByKey()[k.name])
+		} else {
+			require.EqualValues(t, 7, limits.ByKey()[k.name])
+		}
 		for _, other := range keys[:i] {
 			require.NotEqual(t, k.name, other.name)
 		}
@@ -247,38 +248,48 @@ func TestLongLabelValues(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, TruncateLongLabelValues, table.Of("b").LongLabelValues)
 	require.Equal(t, RejectLongLabelValues, table.Of("a").LongLabelValues)
-	require.Empty(t, table.Of("a").ByKey())
+	require.Equal(t, map[string]any{KeyLongLabelValues: "reject"}, table.Of("a").ByKey())
+	table, err = ParseLimits([]byte("defaults: {label_value_bytes: 22}\ntenants: {a: {label_value_bytes: 23, long_label_values: truncate}, b: {long_label_values: reject}}"))
+	require.NoError(t, err, "only truncating needs room for a hash")
+	require.EqualValues(t, 23, table.Of("a").LabelValueBytes)
+	require.False(t, table.IsEmpty())
+	for text, empty := range map[string]bool{"": true, "# nothing": true, "tenants: {}": true, "defaults:": true, "tenants: {a: {}}": true, "tenants: {a: {labels: 3}}": false} {
+		table, err = ParseLimits([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, empty, table.IsEmpty(), text)
+	}
 }
 
 func TestBadLimits(t *testing.T) {
 	for text, want := range map[string]string{
-		"defaults: {long_label_values: cut}":               `line 1: long_label_values: "cut" must be one of reject, truncate`,
-		"defaults:\n  sampels_per_second: 1":               `line 2: unknown key "sampels_per_second"`,
-		"defaults: {}\nlimits: {}":                         `line 2: unknown key "limits"`,
-		"tenants:\n  a:\n    retention: 3d":                "line 3: unknown key \"retention\": retention is configured in --retention.file",
-		"defaults: {}\ndefaults: {}":                       `line 2: "defaults" is already set in line 1`,
-		"tenants:\n  a: {}\n  a: {}":                       `line 3: "a" is already set in line 2`,
-		"defaults:\n  labels: 1\n  labels: 2":              `line 3: "labels" is already set in line 2`,
-		"tenants:\n  a/b: {}":                              "line 2: invalid name",
-		"tenants:\n  a|b: {}":                              "line 2: invalid name",
-		"defaults:\n  labels: -1":                          "line 2: labels: ",
-		"defaults:\n  labels: 1.5":                         "line 2: labels: ",
-		"defaults:\n  labels: 1025":                        "at most 1024",
-		"defaults:\n  label_name_bytes: 16385":             "at most 16384",
-		"defaults:\n  queries: many":                       "must be a whole number",
-		"defaults:\n  queries: [1]":                        "must be a single value",
-		"defaults:\n  queries: NaN":                        "must be a whole number",
-		"defaults:\n  active_series: 1e300":                "must be a whole number",
-		"defaults:\n  request_bytes: -5":                   "must be a number of bytes",
-		"defaults:\n  request_bytes: 1 elephant":           "must be a number of bytes",
-		"defaults:\n  query_range: 5":                      "must be a duration",
-		"defaults:\n  query_range: -5m":                    "must be a duration",
-		"defaults: 5":                                      "line 1: must be a mapping of keys to values",
-		"- a":                                              "line 1: must be a mapping of keys to values",
-		"defaults: &x {}\ntenants: {a: *x}":                "aliases and keys that aren't strings are not supported",
-		"defaults: {}\n---\ndefaults: {}":                  "more than one document",
-		"defaults: {\n":                                    "line",
-		"tenants:\n  " + strings.Repeat("x", 151) + ": {}": "invalid name",
+		"defaults: {long_label_values: cut}":                                              `line 1: long_label_values: "cut" must be one of reject, truncate`,
+		"defaults: {label_value_bytes: 22}\ntenants:\n  a: {long_label_values: truncate}": "line 3: label_value_bytes: must be at least 23 with long_label_values: truncate",
+		"defaults:\n  sampels_per_second: 1":                                              `line 2: unknown key "sampels_per_second"`,
+		"defaults: {}\nlimits: {}":                                                        `line 2: unknown key "limits"`,
+		"tenants:\n  a:\n    retention: 3d":                                               "line 3: unknown key \"retention\": retention is configured in --retention.file",
+		"defaults: {}\ndefaults: {}":                                                      `line 2: "defaults" is already set in line 1`,
+		"tenants:\n  a: {}\n  a: {}":                                                      `line 3: "a" is already set in line 2`,
+		"defaults:\n  labels: 1\n  labels: 2":                                             `line 3: "labels" is already set in line 2`,
+		"tenants:\n  a/b: {}":                                                             "line 2: invalid name",
+		"tenants:\n  a|b: {}":                                                             "line 2: invalid name",
+		"defaults:\n  labels: -1":                                                         "line 2: labels: ",
+		"defaults:\n  labels: 1.5":                                                        "line 2: labels: ",
+		"defaults:\n  labels: 1025":                                                       "at most 1024",
+		"defaults:\n  label_name_bytes: 16385":                                            "at most 16384",
+		"defaults:\n  queries: many":                                                      "must be a whole number",
+		"defaults:\n  queries: [1]":                                                       "must be a single value",
+		"defaults:\n  queries: NaN":                                                       "must be a whole number",
+		"defaults:\n  active_series: 1e300":                                               "must be a whole number",
+		"defaults:\n  request_bytes: -5":                                                  "must be a number of bytes",
+		"defaults:\n  request_bytes: 1 elephant":                                          "must be a number of bytes",
+		"defaults:\n  query_range: 5":                                                     "must be a duration",
+		"defaults:\n  query_range: -5m":                                                   "must be a duration",
+		"defaults: 5":                                                                     "line 1: must be a mapping of keys to values",
+		"- a":                                                                             "line 1: must be a mapping of keys to values",
+		"defaults: &x {}\ntenants: {a: *x}":                                               "aliases and keys that aren't strings are not supported",
+		"defaults: {}\n---\ndefaults: {}":                                                 "more than one document",
+		"defaults: {\n":                                                                   "line",
+		"tenants:\n  " + strings.Repeat("x", 151) + ": {}":                                "invalid name",
 	} {
 		_, err := ParseLimits([]byte(text))
 		require.ErrorIs(t, err, ErrBadLimits, text)

@@ -86,6 +86,16 @@ func (t *Table) Of(name string) Limits {
 	return t.defaults
 }
 
+// IsEmpty reports whether the table has no limits.
+func (t *Table) IsEmpty() bool {
+	for _, own := range t.tenants {
+		if own != (Limits{}) {
+			return false
+		}
+	}
+	return t.defaults == Limits{}
+}
+
 // key is a limit in a file.
 type key struct {
 	name string
@@ -110,6 +120,8 @@ const (
 	MaxLabels = 1024
 	// MaxLabelBytes is the greatest length of a label's name or value that a limit can allow, bytes: they are keys of rows.
 	MaxLabelBytes = 16 << 10
+	// MinTruncatedBytes is the smallest limit of label values that are truncated, bytes: the hash of a value.
+	MinTruncatedBytes = 23
 	// greatest keeps ten seconds' worth of anything within 64 bits.
 	greatest = 1 << 50
 )
@@ -154,12 +166,14 @@ var keys = []key{
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }
 
-// ByKey returns the limits on amounts that are set by their names in files: numbers, bytes, and seconds.
-func (l Limits) ByKey() map[string]float64 {
-	out := map[string]float64{}
+// ByKey returns the limits that are set by their names in files: numbers, bytes, seconds, and words.
+func (l Limits) ByKey() map[string]any {
+	out := map[string]any{}
 	for _, k := range keys {
 		switch v := *k.at(&l); {
-		case v == 0, k.unit == unitWord:
+		case v == 0:
+		case k.unit == unitWord:
+			out[k.name] = longLabelValues[v-1]
 		case k.unit == unitDuration:
 			out[k.name] = time.Duration(v).Seconds()
 		default:

@@ -118,7 +118,7 @@ func TestRulesOutliveKills(t *testing.T) {
 
 	load(9)
 	wait("it fires", func() bool {
-		return heard.has("firing", "alertname:Loaded", "severity:page", "tenant:team-a", "zone:z1", "load is 9 in z1", "https://cassia.example.org/graph")
+		return heard.has("firing", "alertname:Loaded", "severity:page", "tenant:team-a", "zone:z1", "load is 9 in z1", "https://cassia.example.org/t/team-a/graph")
 	})
 	wait("it is seen as firing", func() bool {
 		code, body := cassiatest.Server{URL: of.URL}.Get(t, "/api/v1/alerts")

@@ -229,7 +229,7 @@ const maxTenants = 64
 
 // check returns the tenant that is named, or the tenants of a list a|b: each once, in order.
 func (a *authorizer) check(role Role, name string) (string, error) {
-	if !a.federation || role != Read || !strings.Contains(name, "|") {
+	if !a.federation || role != Read && role != Open || !strings.Contains(name, "|") {
 		return name, tenant.Check(name)
 	}
 	list := strings.Split(name, "|")
@@ -285,6 +285,12 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 func UserOf(ctx context.Context) *auth.User {
 	user, _ := ctx.Value(userKey{}).(*auth.User)
 	return user
+}
+
+// PathTenant returns the tenant that the path of a request names, as /t/{tenant}/; "": it names none.
+func PathTenant(ctx context.Context) string {
+	name, _ := prefixOf(ctx)
+	return name
 }
 
 // prefixOf returns the tenant that a request's path began with, as it stood there.

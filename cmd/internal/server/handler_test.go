@@ -105,6 +105,14 @@ func TestUnknownPaths(t *testing.T) {
 	w := do(h, "POST", "/-/healthy")
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 	require.Contains(t, w.Header().Get("Allow"), "GET")
+	for path, to := range map[string]string{"/-/healthy/": "../healthy", "/-/downsample/?a=b": "../downsample?a=b"} {
+		w = do(h, "GET", path)
+		require.Equal(t, http.StatusFound, w.Code, "a slash too many is removed")
+		require.Equal(t, to, w.Header().Get("Location"))
+	}
+	for _, path := range []string{"/nothing/", "/-/healthy//", "/-/"} {
+		require.NotEqual(t, http.StatusFound, do(h, "GET", path).Code, path)
+	}
 	w = do(h, "GET", "/debug/pprof")
 	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
 }

@@ -1,6 +1,11 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
 
 // elsewhere leads requests whose path is in no row of the table to NotFound. Those whose method is the wrong one are
 // answered by the table, as ever: a row for all other paths would take them, too.
@@ -13,6 +18,10 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 		if h.NotFound != nil && pattern == "" {
 			told := verdict{header: http.Header{}, code: http.StatusOK}
 			known.ServeHTTP(&told, r) // It looks at nothing but the method, and writes a line.
+			if told.code == http.StatusNotFound && hasRowWithoutSlash(mux, r) {
+				redirect(w, http.StatusFound, "../"+path.Base(r.URL.Path), r.URL.RawQuery)
+				return
+			}
 			if told.code == http.StatusNotFound {
 				h.NotFound(w, r)
 				return
@@ -20,6 +29,19 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// hasRowWithoutSlash reports whether a path that reads ends with a slash, and is in a row of the table without it.
+func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
+	shorter, ok := strings.CutSuffix(r.URL.Path, "/")
+	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	other := new(http.Request)
+	*other = *r
+	other.URL = &url.URL{Path: shorter}
+	_, pattern := mux.Handler(other)
+	return pattern != ""
 }
 
 // verdict keeps the status of an answer, and drops the rest.

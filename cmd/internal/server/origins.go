@@ -43,10 +43,10 @@ func newOrigins(external *url.URL, hosts []string, authRequired bool) origins {
 
 // check returns an error that wraps ErrForbidden, for a request that a page of another origin may have had sent.
 func (o *origins) check(route Route, r *http.Request) error {
-	if route.Role == Open {
+	if isHealth(route) {
 		return nil
 	}
-	changes := route.Role == Write || route.Role == Admin || route.Changes
+	changes := route.changes(r.Method)
 	if changes {
 		if err := o.foreign.Check(r); err != nil {
 			return fmt.Errorf("%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, set --web.external-url",
@@ -63,6 +63,22 @@ func (o *origins) check(route Route, r *http.Request) error {
 		return fmt.Errorf("%w: %q is not a name of this server; use its address, or add the name with --web.allowed-host", ErrForbidden, shortened(r.Host))
 	}
 	return nil
+}
+
+// isHealth reports whether a route serves probes, which may use any name.
+func isHealth(route Route) bool {
+	path := strings.TrimPrefix(route.Path, "GET ")
+	return path == healthyPath || path == readyPath
+}
+
+// changes reports whether a request of this method may change something, so that browsers name its origin. Requests of other methods read,
+// also those of routes for administrators.
+func (r *Route) changes(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return r.Role == Write || r.Role == Admin || r.Changes
 }
 
 // isUnforgeable reports whether a host is none that an attacker can have lead here.

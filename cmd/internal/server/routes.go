@@ -55,6 +55,11 @@ func isVital(path string) bool {
 	return path == healthyPath || path == readyPath || path == metricsPath
 }
 
+// Table returns the rows of all requests that a handler with these options serves.
+func (o Options) Table() []Route { return (&handler{Options: o}).table() }
+
+func (h *handler) table() []Route { return append(h.routes(), h.Routes...) }
+
 // routes are all that the process answers, but for those of Options.Routes.
 func (h *handler) routes() []Route {
 	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -83,7 +88,7 @@ func (h *handler) routes() []Route {
 		{Path: "GET " + metricsPath, Name: metricsPath, Role: Watch, Handler: metrics},
 
 		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
-		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},
+		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(commandLine)},
 		{Path: "/debug/pprof/profile", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Profile)},
 		{Path: "/debug/pprof/symbol", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Symbol)},
 		{Path: "/debug/pprof/trace", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Trace)},
@@ -93,7 +98,7 @@ func (h *handler) routes() []Route {
 // mux leads requests to the routes, each behind the authorizer.
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range append(h.routes(), h.Routes...) {
+	for _, r := range h.table() {
 		guarded := h.authorizer.guard(r)
 		if r.Name != "" {
 			guarded = h.HTTP.Instrument(r.Name, guarded.ServeHTTP)

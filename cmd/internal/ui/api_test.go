@@ -30,6 +30,8 @@ import (
 type fakeStore struct {
 	asked []any
 	err   error
+	// newest are the times of the newest unsealed samples by metric.
+	newest map[string]time.Time
 }
 
 func (f *fakeStore) KnownTenants(context.Context) ([]string, error) {
@@ -43,6 +45,10 @@ func (f *fakeStore) CountSeries(_ context.Context, q storage.SeriesQuery) (stora
 
 func (f *fakeStore) LabelValues(context.Context, string, storage.Query) ([]string, error) {
 	return []string{"http_requests_total", "memory_bytes", "memory_total_bytes", "up"}, f.err
+}
+
+func (f *fakeStore) NewestUnsealed(_ context.Context, _, metric string) (time.Time, error) {
+	return f.newest[metric], f.err
 }
 
 func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]storage.Seen, error) {
@@ -106,6 +112,10 @@ func testOptions() Options {
 				Rollups:    downsample.RollupStatus{Windows: 1, First: []downsample.WindowStatus{{Tenant: "a secret"}}},
 				Partitions: []downsample.PartitionStatus{{LastError: "series a secret"}},
 			}
+		},
+		RollupOf: func(name string) string {
+			of, _ := strings.CutSuffix(name, "_max")
+			return of
 		},
 		Limits:  func(names []string) any { return names },
 		Memory:  func() (used, most int64) { return 3 << 20, 1 << 30 },

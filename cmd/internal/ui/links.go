@@ -19,22 +19,26 @@ const maxPanels = 10
 // links lead the addresses of Prometheus' own pages, which its alerts, dashboards and people have, to the views that show the same.
 func links() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
-		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Handler: h}
+		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Tenant: true, Handler: h}
 	}
 	return []server.Route{
 		row("/graph", graph), // Prometheus 2, and what alerts link to.
 		row("/query", graph), // Prometheus 3.
-		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, "alerts", found(r, url.Values{})) }),
+		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, r, "alerts", found(r, url.Values{})) }),
 		row("/rules", func(w http.ResponseWriter, r *http.Request) {
-			lead(w, "alerts", found(r, url.Values{"show": {"rules"}}))
+			lead(w, r, "alerts", found(r, url.Values{"show": {"rules"}}))
 		}),
 	}
 }
 
-// lead leads to a view. The way is relative: a proxy may have put the page under a path.
-func lead(w http.ResponseWriter, view string, params url.Values) {
+// lead leads to a view, of the tenant that the path names. The way is relative: a proxy may have put the page under a path.
+func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values) {
 	harden(w.Header())
 	to := "./#/" + view
+	if name := server.PathTenant(r.Context()); name != "" {
+		to = "../../#/" + view
+		params.Set("tenant", name)
+	}
 	if len(params) > 0 {
 		to += "?" + params.Encode()
 	}
@@ -72,7 +76,7 @@ func graph(w http.ResponseWriter, r *http.Request) {
 		to.Set("step", strconv.Itoa(int(step))+"s")
 	}
 	rangeOf(to, panel("range_input"), firstOf(panel("end_input"), panel("moment_input")))
-	lead(w, "explore", to)
+	lead(w, r, "explore", to)
 }
 
 // maxStep is the longest step that is taken over, seconds.

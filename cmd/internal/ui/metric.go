@@ -21,11 +21,17 @@ const (
 	maxSimilar    = 3
 )
 
+// recentAge is the maximum age of the newest sample of a metric that is still being written.
+const recentAge = time.Hour
+
 // metricAnswer is whether a tenant has a metric.
 type metricAnswer struct {
 	Name  string `json:"name"`
 	Found bool   `json:"found"`
-	// Recent: it has samples that aren't sealed. First and Last bound the sealed raw windows that have it.
+	// RollupOf is the metric of which the name is a rollup's. Rollups are found where their metric is.
+	RollupOf string `json:"rollup_of,omitempty"`
+	// Recent: its newest sample is younger than recentAge. First is the start of the first sealed raw window that has it, and Last the end of the last one,
+	// or the time of a newer unsealed sample. Of a rollup, they bound the sealed windows alone: unsealed samples have no rollups.
 	Recent bool      `json:"recent"`
 	First  time.Time `json:"first,omitzero"`
 	Last   time.Time `json:"last,omitzero"`
@@ -51,16 +57,31 @@ func (a *api) metric(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, out.Found = slices.BinarySearch(names, out.Name); !out.Found {
+	metric := out.Name
+	if _, out.Found = slices.BinarySearch(names, metric); !out.Found {
+		if of := a.RollupOf(metric); of != "" {
+			if _, out.Found = slices.BinarySearch(names, of); out.Found {
+				out.RollupOf, metric = of, of
+			}
+		}
+	}
+	if !out.Found {
 		out.Similar, err = similar(r.Context(), out.Name, names)
 		return out, err
 	}
-	recent, err := a.Store.CountSeries(r.Context(), storage.SeriesQuery{Tenant: name, Metric: out.Name, Unsealed: true, Limit: 1})
+	seen, err := a.Store.MetricsSeen(r.Context(), name, []string{metric})
 	if err != nil {
 		return nil, err
 	}
-	seen, err := a.Store.MetricsSeen(r.Context(), name, []string{out.Name})
-	out.Recent, out.First, out.Last = recent.Series > 0, seen[out.Name].First, seen[out.Name].Last
+	out.First, out.Last = seen[metric].First, seen[metric].Last
+	if out.RollupOf != "" {
+		return out, nil
+	}
+	newest, err := a.Store.NewestUnsealed(r.Context(), name, metric)
+	if newest.After(out.Last) {
+		out.Last = newest
+	}
+	out.Recent = time.Since(newest) < recentAge
 	return out, err
 }
 

@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
 //go:embed dist
@@ -30,8 +33,12 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// page answers with the page; its nonce is another one each time.
-func page(w http.ResponseWriter, _ *http.Request) {
+// page answers with the page; its nonce is another one each time. Under a tenant's path, it redirects to the page with that tenant.
+func page(w http.ResponseWriter, r *http.Request) {
+	if server.PathTenant(r.Context()) != "" {
+		lead(w, r, "explore", url.Values{})
+		return
+	}
 	text, err := dist.ReadFile("dist/index.html")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -75,6 +82,20 @@ var assets = sync.OnceValues(func() (map[string]asset, error) {
 	}
 	return files, nil
 })
+
+// icon answers with the icon, for clients that ask for it by its usual name.
+func icon(w http.ResponseWriter, _ *http.Request) {
+	files, err := assets()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	f := files[path.Base(assetNames()["icon"])]
+	harden(w.Header())
+	w.Header().Set("Content-Type", f.kind)
+	w.Header().Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(f.plain)
+}
 
 // serveAsset answers with a file. Its name has a hash of the content, so that it may be kept for ever.
 func serveAsset(w http.ResponseWriter, r *http.Request) {

@@ -68,6 +68,29 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
 
+// TestPathsWithATenant asks a server for paths that start with a tenant, as links in alerts do, and for usual names of files.
+func TestPathsWithATenant(t *testing.T) {
+	h := withAuth(t, testOptions())
+	for asked, want := range map[string]string{
+		"/t/team-a/graph?g0.expr=up&g0.tab=1": "../../#/explore?q=up&tab=table&tenant=team-a",
+		"/t/team-a/alerts":                    "../../#/alerts?tenant=team-a",
+		"/t/team-a/":                          "../../#/explore?tenant=team-a",
+		"/t/team-a":                           "/t/team-a/",
+		"/graph?g0.expr=up":                   "./#/explore?q=up",
+		"/manual/":                            "../manual",
+		"/manual/security/":                   "../security",
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, asked, nil))
+		require.Equal(t, want, w.Header().Get("Location"), asked)
+		require.Less(t, w.Code, 400, asked)
+	}
+	icon := get(t, testOptions(), "/favicon.ico")
+	require.Equal(t, http.StatusOK, icon.StatusCode)
+	require.Equal(t, "image/svg+xml", icon.Header.Get("Content-Type"))
+	require.Contains(t, body(t, icon), "<svg")
+}
+
 func TestLinksOfPrometheusLeadToViews(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/graph?g0.expr=up+%3D%3D+0&g0.tab=1":           "./#/explore?q=up+%3D%3D+0&tab=table",

@@ -24,6 +24,8 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 	Store Store
+	// RollupOf returns the metric of which a name is the name of a rollup; "": it isn't one.
+	RollupOf func(name string) string
 	// Relabeling has the rules for what comes in.
 	Relabeling Relabeling
 	// Work returns the state of sealing and rolling up. It may name series of any tenant.
@@ -44,6 +46,7 @@ type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
 	LabelValues(ctx context.Context, name string, q storage.Query) ([]string, error)
+	NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error)
 	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]storage.Seen, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
@@ -74,7 +77,8 @@ func Routes(o Options) []server.Route {
 		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
 	}
 	return slices.Concat(links(), manualRoutes(), []server.Route{
-		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
+		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(page)},
+		{Path: "GET /favicon.ico", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(icon)},
 		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
 		row("session", server.Read, false, a.session),
 		row("tenants", server.Read, false, a.tenants),

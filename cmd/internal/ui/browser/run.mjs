@@ -392,6 +392,13 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
   await eventually('the address says it', () => /lines=1/.test(page.url()));
   await page.getByRole('button', { name: 'Heatmap' }).click();
   await map.waitFor();
+  for (const width of [390, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
+    await eventually(`no space is left below the map at ${width}`, () => page.evaluate(() => {
+      const space = document.querySelector('.results').getBoundingClientRect().bottom - document.querySelector('.plot-time').getBoundingClientRect().bottom;
+      return space < 120 || `${space}`;
+    }));
+  }
 
   await page.goto(base + '/#/explore?q=sum by (le) (rate(latency_seconds_bucket[5m]))&q=count(http_requests_total)');
   await counts('buckets beside another query are lines', page.locator('.legend tbody tr'), (n) => n === 6);
@@ -866,6 +873,7 @@ step('where auth is on, the page asks who it is', async () => {
   page.allowed.push(/status of 401/);
   await page.goto(locked + '/');
   await page.getByRole('button', { name: 'Log in' }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.name), 'user', 'typing starts in the first field');
   await sound(page, 'logging in');
   await shot(page, 'login');
   await page.getByLabel('User').fill('ann');

@@ -10,7 +10,9 @@ import { metricsOf, type Tree } from './unit';
 interface Known {
   name: string;
   found: boolean;
-  /** recent: it has samples that aren't sealed yet. first and last bound its sealed raw samples. */
+  /** rollup_of is the metric whose rollup has the name. */
+  rollup_of?: string;
+  /** recent: it has samples of the last hour. first and last bound its raw samples; of a rollup, the sealed ones. */
   recent: boolean;
   first?: string;
   last?: string;
@@ -51,9 +53,12 @@ export function Absent(props: Props) {
         </p>
       ))}
       {unknown.some((m) => !m.similar.length) && <p>Search all metrics under <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a>, or select another tenant.</p>}
+      {(known.data ?? []).filter((m) => m.rollup_of && !m.last).map((m) => (
+        <p key={m.name}><code>{m.name}</code> is a rollup of <code>{m.rollup_of}</code>, which has no sealed samples yet.</p>
+      ))}
       {(known.data ?? []).filter((m) => m.found && m.last && !m.recent).map((m) => (
         <p key={m.name}>
-          <code>{m.name}</code> has no samples after {moment(m.last!)}. <a href={href('explore', { ...(tenant ? { tenant } : {}), q: query, from: lastDay(m.last!), to: m.last! })}>Show its last day</a>
+          <code>{m.name}</code> {m.rollup_of ? <>is a rollup of the sealed samples of <code>{m.rollup_of}</code>. It has no values after {moment(m.last!)}.</> : <>has no samples after {moment(m.last!)}.</>} <a href={href('explore', { ...(tenant ? { tenant } : {}), q: query, from: lastDay(m.last!), to: m.last! })}>Show its last day</a>
         </p>
       ))}
       {!unknown.length && props.children}

@@ -21,15 +21,20 @@ const maxRows = 48;
 
 const columnOf = (t: number, b: Bounds) => Math.round((t - b.start) / b.step);
 
-/** heatOf makes a heat map of the answers; null: they aren't one histogram, of one query and one metric, and nothing else. */
+/** heatOf makes a heat map of the answers; null: they aren't one histogram with buckets, of one query and one metric, and nothing else. */
 export function heatOf(answers: Series[][], b: Bounds): Heat | null {
   const [all = [], ...more] = answers.filter((series) => series.length);
   if (!all.length || more.length || all.some((s) => s.metric['__name__'] !== all[0]!.metric['__name__'])) return null;
   if (all.every((s) => s.histograms?.length && !s.values?.length)) return finished(ofNative(all, b));
-  return all.every((s) => s.metric['le'] !== undefined && s.values?.length && !s.histograms?.length) ? finished(ofClassic(all, b)) : null;
+  return all.every((s) => isEdge(s.metric['le']) && s.values?.length && !s.histograms?.length) ? finished(ofClassic(all, b)) : null;
 }
 
-function finished(heat: Omit<Heat, 'most'>): Heat {
+// Any series may have a label le: only those where it is a number are buckets.
+const isEdge = (le: string | undefined) => le !== undefined && le.trim() !== '' && !isNaN(number(le));
+
+/** finished returns null for a histogram without buckets, which has made no observations. */
+function finished(heat: Omit<Heat, 'most'>): Heat | null {
+  if (!heat.rows.length) return null;
   return { ...heat, most: heat.counts.reduce((most, row) => row.reduce((m, v) => Math.max(m, v), most), 0) };
 }
 
@@ -37,7 +42,7 @@ const empty = (rows: number, b: Bounds) => Array.from({ length: rows }, () => ne
 
 /** ofClassic takes the differences of the cumulative buckets, of all series with the same le together. */
 function ofClassic(all: Series[], b: Bounds): Omit<Heat, 'most'> {
-  const edges = [...new Set(all.map((s) => number(s.metric['le']!)))].filter((e) => !isNaN(e)).sort((x, y) => x - y);
+  const edges = [...new Set(all.map((s) => number(s.metric['le']!)))].sort((x, y) => x - y);
   const upTo = empty(edges.length, b);
   for (const s of all) {
     const row = upTo[edges.indexOf(number(s.metric['le']!))];

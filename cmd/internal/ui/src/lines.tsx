@@ -35,6 +35,7 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   const units = useUnits(done, tenant);
   const exemplars = useExemplars(now.exemplars && !!drawn, done, drawn, tenant);
   const native = done.some((r) => seriesOf(r).some((s) => s.histograms?.length));
+  const observed = done.some((r) => seriesOf(r).some((s) => s.histograms?.some(([, h]) => h.buckets?.length)));
   const absent = (r: Result, beside = false) => {
     const i = results.indexOf(r);
     return (
@@ -58,7 +59,8 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
   return (
     <>
       {done.filter((r) => !seriesOf(r).length).map((r) => <div key={r.query}>{absent(r, true)}</div>)}
-      {native && !heat && <Notice tone="info" title="Native histograms are not shown.">A heatmap shows one histogram at a time. Hide the other queries, or select a single metric.</Notice>}
+      {native && !observed && <Notice tone="info" title="The histograms are empty.">No observations were made in this range.</Notice>}
+      {observed && !heat && <Notice tone="info" title="Native histograms are not shown.">A heatmap shows one histogram at a time. Hide the other queries, or select a single metric.</Notice>}
       <div class="table-tools">
         {heat && !native && <button aria-pressed={!now.lines} onClick={() => change({ lines: !now.lines })}>Heatmap</button>}
         {!asHeat && <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stacked</button>}

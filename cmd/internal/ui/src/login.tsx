@@ -1,5 +1,5 @@
 // The way in where --auth.file asks who somebody is: with a password, or with a token.
-import { useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, basic, call, logIn, type Session } from './api';
 import { Logo } from './icons';
 import { Failure, Tabs } from './parts';
@@ -10,6 +10,8 @@ export function Login(props: { failed: boolean; onDone: () => void }) {
   const [secret, setSecret] = useState('');
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
+  const first = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => first.current?.focus(), []);
   const enter = async (e: Event) => {
     e.preventDefault();
     setBusy(true);
@@ -31,7 +33,7 @@ export function Login(props: { failed: boolean; onDone: () => void }) {
         <h1><Logo /> Cassia</h1>
         <Tabs label="Login method" tabs={[['password', 'Password'], ['token', 'Token']]} at={kind} onChange={(k) => { setKind(k); setSecret(''); setError(undefined); }} />
         {kind === 'password' && (
-          <label>User <input name="user" autocomplete="username" required value={user} onInput={(e) => setUser(e.currentTarget.value)} /></label>
+          <label>User <input ref={first} name="user" autocomplete="username" required value={user} onInput={(e) => setUser(e.currentTarget.value)} /></label>
         )}
         <label>
           {kind === 'password' ? 'Password' : 'Token'}

@@ -63,6 +63,7 @@ function shownAs(key: string, v: number): string {
 }
 
 function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['session']; here: boolean }) {
+  const long = (t.limits as Record<string, unknown>)['long_label_values']; // The only one that is a word.
   const limits = Object.keys(names).filter((k) => t.limits[k]);
   const used = (key: string) => t.used[key] ?? (t.left[key] !== undefined && !rates[key] ? Math.max(0, t.limits[key]! - t.left[key]!) : undefined);
   return (
@@ -79,8 +80,16 @@ function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['sess
         <div><dt>Active series</dt><dd>{count(t.used['active_series'] ?? 0)}</dd></div>
         <div><dt>Queries</dt><dd>{count(t.used['queries'] ?? 0)} running, {count(t.used['queries_waiting'] ?? 0)} queued</dd></div>
       </dl>
-      {limits.length ? (
+      {limits.length || long ? (
         <ul class="counts limits">
+          {long !== undefined && (
+            <li>
+              <div class="count-line">
+                <span class="count-name" title="long_label_values">Long label values</span>
+                <span class="count-value">{long === 'truncate' ? 'truncated' : 'rejected'}</span>
+              </div>
+            </li>
+          )}
           {limits.map((k) => {
             const n = used(k);
             const rate = rates[k]?.(t);

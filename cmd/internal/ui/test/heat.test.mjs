@@ -43,3 +43,14 @@ test('only one histogram and nothing else is a heat map', () => {
   }
   assert.equal(heatOf([], bounds), null);
 });
+
+test('series whose le is no number, and histograms without buckets, are no heat map', () => {
+  const values = [[100, '1']];
+  const bucket = (le) => ({ metric: { __name__: 'a', le }, values });
+  for (const le of ['low', 'NaN', ' ', '1x']) {
+    assert.equal(heatOf([[bucket(le)]], bounds), null, le);
+    assert.equal(heatOf([[bucket('1'), bucket(le)]], bounds), null, 'it would hide a series');
+  }
+  const native = (buckets) => ({ metric: { __name__: 'a' }, histograms: [[100, { count: '0', sum: '0', ...(buckets && { buckets }) }]] });
+  assert.equal(heatOf([[native(undefined), native([])]], bounds), null);
+});
