@@ -222,7 +222,7 @@ var rules = []rule{
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
-		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", histories,
+		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", "TestRollupsOfLateSamplesBesideOthers",
 	},
 	{
 		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
