@@ -266,11 +266,11 @@ var rules = []rule{
 	},
 	{
 		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",
-		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestBackupsBesideSeals",
+		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestChangesWaitForTheListOfTables",
 	},
 	{
 		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
-		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestBackupsBesideSeals|TestProtocol",
+		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestCheckpointIsOneMoment",
 	},
 	{
 		"a doubted clock of several stages nothing", "storage/membership/clock.go",
