@@ -1,13 +1,16 @@
 package storage
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -35,5 +38,28 @@ func TestHistogramsTooLargeForARowAreLeftToSamples(t *testing.T) {
 	for i := range back.End {
 		require.Equal(t, rollup.NotSimple, back.Flags[i])
 		require.Zero(t, back.Count[i], "a count would promise floats")
+	}
+}
+
+// TestRollupsOfLateSamplesBesideOthers seals late samples where other processes may write chunks at the same time. The chunks of a series are listed
+// once the late ones are stored, and its rollups include all of them.
+func TestRollupsOfLateSamplesBesideOthers(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	ts.closeUnchecked()
+	ts.memory = struct{ engine.Engine }{unclosed{memory.New()}} // without versions, as a shared engine
+	ts.open()
+	at, want := ts.now.Add(-8*time.Hour).Truncate(2*time.Hour), map[string]int{}
+	for range 2 {
+		for i := range 8 { // The order of a series' two chunks follows from their content.
+			job := fmt.Sprint("job", i)
+			ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
+			want[job] += 60
+		}
+		require.NoError(t, ts.SealAll(t.Context()))
+		at = at.Add(time.Hour)
+	}
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, want, ts.bucketsOf("default", res), res)
 	}
 }

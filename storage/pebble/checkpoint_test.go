@@ -82,6 +82,36 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 	}
 }
 
+// TestChangesWaitForTheListOfTables stops a checkpoint when Pebble has its list of tables and the lengths of the logs aren't noted yet. If a change can run
+// there, it seals: the copy would lack both the staged rows and the tables that were ingested.
+func TestChangesWaitForTheListOfTables(t *testing.T) {
+	t.Parallel()
+	const rows = 1000
+	var e *Engine
+	var sealed error
+	var armed atomic.Bool
+	_, osFS := faultyFS(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpStat && op.Path == "copies" && armed.CompareAndSwap(true, false) && e.changes.TryRLock() {
+			e.changes.RUnlock()
+			sealed = sealStaged(e, rows)
+		}
+		return nil
+	})
+	e = openOn(t, osFS, func(o *Options) { o.IngestBytes = 50_000 })
+	for i := range int64(rows) {
+		require.NoError(t, e.Write(ctx, stageBatch(i+1, "v")))
+	}
+	armed.Store(true)
+	require.NoError(t, e.Checkpoint("copies/one"))
+	require.False(t, armed.Load(), "Pebble looks for the parent directory after it has the list")
+	require.NoError(t, sealed)
+	require.NoError(t, e.Close())
+
+	copied := reopen(t, osFS, "copies/one")
+	require.Equal(t, rows, stageRows(t, copied))
+	require.NoError(t, copied.Close())
+}
+
 // TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start ended between its manifest and its log: Pebble then
 // goes on with that manifest, of which its own checkpoint copies nothing.
 func TestCheckpointAfterAnInterruptedStart(t *testing.T) {

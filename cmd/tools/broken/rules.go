@@ -222,7 +222,7 @@ var rules = []rule{
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
-		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", histories,
+		"listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), ", "listedChunks{[]string{strings.Clone(row.Clustering[3].Text)}, ", "TestRollupsOfLateSamplesBesideOthers",
 	},
 	{
 		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
@@ -266,11 +266,11 @@ var rules = []rule{
 	},
 	{
 		"changes wait until a checkpoint has the list of its tables", "storage/pebble/checkpoint.go",
-		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestBackupsBesideSeals",
+		"	e.changes.Lock()\n	release := sync.OnceFunc(e.changes.Unlock)\n", "	release := sync.OnceFunc(func() {})\n", "TestChangesWaitForTheListOfTables",
 	},
 	{
 		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
-		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestBackupsBesideSeals|TestProtocol",
+		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestCheckpointIsOneMoment",
 	},
 	{
 		"a doubted clock of several stages nothing", "storage/membership/clock.go",
