@@ -20,7 +20,7 @@ func (p *process) loadRelabeling() error {
 		return err
 	}
 	if p.c.RelabelFile != "" && table.IsEmpty() {
-		p.log.Warn("the relabel file contains no rules, so all series are stored as they were sent", "file", p.c.RelabelFile)
+		p.log.Warn("the relabel file contains no rules, so all series are stored without relabeling", "file", p.c.RelabelFile)
 	}
 	p.relabeling.Set(table)
 	return nil
