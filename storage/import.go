@@ -33,6 +33,8 @@ type ImportStats struct {
 	// LeftOut of RollupsOnly weren't added to the rollups: their bucket of 5 minutes exists, its raw samples are gone, and these samples lie
 	// between its oldest and newest, so they may be in it already.
 	LeftOut int
+	// RawGone of RollupsOnly are within the retention of raw samples, but raw samples of their time and of earlier times may have been removed before.
+	RawGone int
 	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
 	// stored at all, for their series' labels or their own sake. None of these was taken.
 	Expired, Ahead, Refused int
@@ -59,6 +61,7 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Known += b.Known
 	a.RollupsOnly += b.RollupsOnly
 	a.LeftOut += b.LeftOut
+	a.RawGone += b.RawGone
 	a.Expired += b.Expired
 	a.Ahead += b.Ahead
 	a.Refused += b.Refused

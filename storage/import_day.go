@@ -228,6 +228,9 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 			d.stats.Expired += c.samples.Len()
 		default:
 			late = append(late, c)
+			if !d.s.isOutlived(rollup.Raw, slot, keep) {
+				d.stats.RawGone += c.samples.Len()
+			}
 		}
 	}
 	return fresh, late, nil

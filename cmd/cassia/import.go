@@ -194,6 +194,10 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case c.verify:
 		err = c.compare(ctx, o, stdout)
 	}
+	if n := report.All.RawGone; n > 0 {
+		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store has removed raw samples of "+
+			"this time or of a later one, as with a shorter retention, and doesn't take older ones. To store them, import into a new directory", count(n, "sample")))
+	}
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
 	}

@@ -204,3 +204,45 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	require.Zero(t, status, errs)
 	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }
+
+// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups of some days: it takes no raw samples of earlier times any more, and
+// each run of an import of these fails with the reason.
+func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
+	t.Chdir(t.TempDir())
+	into := func(retention, checkpoint string, more ...string) []string {
+		return append([]string{"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=" + retention, "--checkpoint=" + checkpoint}, more...)
+	}
+	out, errs, status := printed(t, daysOld("openmetrics", `m{i="1"}`, 60, 59)+"# EOF\n", into("30d", "a")...)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "2 only in the rollups")
+	text := daysOld("openmetrics", `m{i="1"}`, 65) + "# EOF\n"
+	for range 2 {
+		_, errs, status = printed(t, text, into("2y", "b")...)
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "only rollups of 1 sample were stored, although the retention keeps raw samples of their time")
+	}
+	out, errs, status = printed(t, daysOld("openmetrics", `m{i="1"}`, 40)+"# EOF\n", into("2y", "c")...)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "imported 1 sample in ")
+}
+
+// TestVerifyOfBucketsFilledByTwoImports adds to buckets of which only rollups are kept: their sums, which add floats in another order then, are no difference.
+func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
+	t.Chdir(t.TempDir())
+	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
+	var text strings.Builder
+	var args []string
+	for _, values := range [][]float64{{0.1, 0.2, 0.3}, {0.7, 0.3, 0.1}} {
+		for _, v := range values {
+			fmt.Fprintf(&text, "m %v %d\n", v, day+int64(strings.Count(text.String(), "\n")+1)*30)
+		}
+		args = []string{"import", "openmetrics", "a.om", "--storage.path=data", "--retention.raw=30d"}
+		require.NoError(t, os.WriteFile("a.om", []byte(text.String()+"# EOF\n"), 0o600))
+		out, errs, status := printed(t, "", args...)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "only in the rollups")
+	}
+	out, errs, status := printed(t, "", append(args, "--verify")...)
+	require.Zero(t, status, out+errs)
+	require.Contains(t, out, "6 by the counts and sums of their rollups: 0 differences")
+}
