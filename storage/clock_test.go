@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -329,12 +331,18 @@ func TestClockThatIsNotEven(t *testing.T) {
 	today := func(at time.Time) func(*Options) {
 		return func(o *Options) { o.Today = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC) }
 	}
-	m = r.start(60*24*time.Hour, today(r.now()))
+	var log bytes.Buffer
+	logged := func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+	const another = "the date of --storage.today isn't that of this machine's clock"
+	m = r.start(60*24*time.Hour, today(r.now()), logged)
 	require.ErrorContains(t, m.clock.MayRemove(), "--storage.today="+r.now().Add(60*24*time.Hour).Format(time.DateOnly))
 	m.stop()
-	m = r.start(60*24*time.Hour, today(r.now().Add(60*24*time.Hour)))
+	require.Contains(t, log.String(), another)
+	log.Reset()
+	m = r.start(60*24*time.Hour, today(r.now().Add(60*24*time.Hour)), logged)
 	m.may()
 	m.stop()
+	require.NotContains(t, log.String(), another)
 	r.start(60 * 24 * time.Hour).may()
 }
 
