@@ -178,7 +178,11 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 		return f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, to, from) })
 	})
 	if ok {
-		m.mended("restored file %s from backup %s", d.file, backup)
+		text := ""
+		if strings.HasSuffix(d.file, ".log") { // SYNCED is up to a second older than the log of a process that was killed.
+			text = "; if the process was killed, what it wrote in its last second may be missing"
+		}
+		m.mended("restored file %s from backup %s%s", d.file, backup, text)
 	}
 	return ok, err
 }
