@@ -42,7 +42,7 @@ export function Storage({ session, tenant }: ViewProps) {
         ))}
         {local && <Stat name="Data directory" value={h?.disk ? bytes(h.disk.bytes) : missing(health)} note="all tenants, including the WAL" />}
         {local && <Stat name="Free disk space" value={h?.disk?.total ? bytes(h.disk.free) : h ? '–' : missing(health)} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
-        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : missing(health)} note={h && <>of {bytes(h.memory.max)} <span class="nowrap">(--memory.max-bytes)</span></>} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
+        {session.admin && <Stat name="Memory" value={h ? bytes(h.memory.used) : missing(health)} note={h && <span title="--memory.max-bytes">of {bytes(h.memory.max)}</span>} bad={!!h && h.memory.used > h.memory.max * 0.8} />}
       </div>
       <Failures of={[windows, health]} />
       {!known && <p class="small">With Cassandra, the size of a window is unknown. To see table sizes, run <code>nodetool tablestats</code> on the nodes.</p>}
