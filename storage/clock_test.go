@@ -333,7 +333,7 @@ func TestClockThatIsNotEven(t *testing.T) {
 	}
 	var log bytes.Buffer
 	logged := func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
-	const another = "the date of --storage.today isn't that of this machine's clock"
+	const another = "--storage.today is ignored, because this machine's clock has another date"
 	m = r.start(60*24*time.Hour, today(r.now()), logged)
 	require.ErrorContains(t, m.clock.MayRemove(), "--storage.today="+r.now().Add(60*24*time.Hour).Format(time.DateOnly))
 	m.stop()

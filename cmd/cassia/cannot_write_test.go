@@ -252,7 +252,9 @@ func (c *cannotWrite) phaseCheckpoint(want outcome) {
 func (c *cannotWrite) phaseShutdown(want outcome) {
 	p := c.fill(12)
 	c.begin()
-	require.Zero(c.t, p.stop())
+	if p.stop() != 0 { // The engine was writing its manifest when the cause began: then the process ends by itself.
+		require.Contains(c.t, p.log.String(), "can't write data any more")
+	}
 	c.requireFewLines(p)
 	c.end()
 	c.requireWell(c.serve())

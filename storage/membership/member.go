@@ -87,7 +87,7 @@ func New(o Options) *Member {
 // Open reads what the store has seen of time and, where there are others, announces this process to them. Close ends it.
 func (m *Member) Open(ctx context.Context) error {
 	if now := m.o.Now(); !m.o.Today.IsZero() && !m.Clock.saidToday(now) {
-		m.o.Logger.Warn("the date of --storage.today isn't that of this machine's clock, so it is ignored", "date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
+		m.o.Logger.Warn("--storage.today is ignored, because this machine's clock has another date", "date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
 	}
 	if err := m.Clock.resume(ctx); err != nil {
 		return err

@@ -180,7 +180,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	if ok {
 		text := ""
 		if strings.HasSuffix(d.file, ".log") { // SYNCED is up to a second older than the log of a process that was killed.
-			text = "; if the process was killed, what it wrote in its last second may be missing"
+			text = "; if the process was killed, samples of its last second may be missing"
 		}
 		m.mended("restored file %s from backup %s%s", d.file, backup, text)
 	}

@@ -181,7 +181,7 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 		}
 		key := [sha256.Size]byte(raw)
 		if key == sha256.Sum256(nil) {
-			return errors.New("tokens: the hash is that of an empty token; was TOKEN empty in `printf %s TOKEN | sha256sum`?")
+			return errors.New("tokens: this is the hash of an empty token; was TOKEN empty in `printf %s TOKEN | sha256sum`?")
 		}
 		if all.byToken[key] != nil {
 			return errors.New("tokens: the same token is already used")

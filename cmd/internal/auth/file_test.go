@@ -30,7 +30,7 @@ func TestBadFiles(t *testing.T) {
 		"users: [{name: '', password: " + secret + "}]":                                           "user number 1: name: is 0 bytes long",
 		"users: [{name: 'a:b', password: " + secret + "}]":                                        "user number 1: name: must not contain colons",
 		"users: [{name: " + strings.Repeat("a", 129) + "}]":                                       "user number 1: name: is 129 bytes long",
-		"users: [{name: a, tokens: ['" + sha256Of("") + "']}]":                                    `user "a": tokens: the hash is that of an empty token`,
+		"users: [{name: a, tokens: ['" + sha256Of("") + "']}]":                                    `user "a": tokens: this is the hash of an empty token`,
 		"users: [{name: a}]":                                                                      "password, tokens or certificates are missing; set at least one of them",
 		"users: [{name: a, certificates: ['']}]":                                                  `certificates: "" is empty or used twice`,
 		"users: [{name: a, certificates: [x, x]}]":                                                "is empty or used twice",
