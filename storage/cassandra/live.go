@@ -144,7 +144,11 @@ func (l *liveSchema) compare(o *Options) []Difference {
 		alter := func(option string) string {
 			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoted(l.keyspace), quoted(t.Name), option)
 		}
-		if v := versionOf(live.comment); v != schemaVersion {
+		switch v := versionOf(live.comment); {
+		case v > schemaVersion:
+			differs("comment", "use a later release", "its comment has schema version %d; this release supports version %d", v, schemaVersion)
+			continue
+		case v < schemaVersion:
 			differs("comment", alter("comment = "+literal(comment(p))), "its comment has schema version %d; this release uses %d", v, schemaVersion)
 		}
 		for _, option := range p.compared(o, t) {

@@ -234,6 +234,12 @@ func testSpoiledSchema(t *testing.T, o Options) {
 	requireRefusal(t, o, "low wasn't created by Cassia", "no regular column data blob")
 	run("ALTER TABLE %s.stage WITH comment = 'cassia schema 2: from the future'", o.Keyspace)
 	requireRefusal(t, o, "stage has schema version 2, but this release supports version 1", "later release")
+	err = AlterSchema(context.Background(), o, false, func(statement string) error {
+		t.Errorf("a schema of a later release is altered: %s", statement)
+		return nil
+	})
+	require.ErrorIs(t, err, ErrSettings)
+	require.ErrorContains(t, err, "table stage: its comment has schema version 2; this release supports version 1; use a later release")
 }
 
 func TestFindings(t *testing.T) {
