@@ -20,21 +20,33 @@ func addSchema(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("schema", "Show or change the schema: the tables, and how time and series are partitioned.")
 }
 
-func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, to review and run it by hand.").Default()
+// tableFlags adds the flags that the options of tables depend on. The returned function validates them.
+func tableFlags(cmd *kingpin.CmdClause) func() (cassandra.Options, error) {
 	e := config.RegisterEngine(cmd)
 	retention := config.RetentionFlags(cmd)
-	return subcommand{cmd.FullCommand(), func(context.Context) error {
+	return func() (o cassandra.Options, err error) {
 		e.Kind = config.EngineCassandra
 		if err := e.Validate(); err != nil {
-			return err
+			return o, err
 		}
 		kept, err := retention()
 		if err != nil {
-			return err
+			return o, err
 		}
 		e.SetRetention(kept)
-		if err := cassandra.WriteSchema(stdout, e.Cassandra); err != nil {
+		return e.Cassandra, nil
+	}
+}
+
+func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
+	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, to review and run it by hand.").Default()
+	options := tableFlags(cmd)
+	return subcommand{cmd.FullCommand(), func(context.Context) error {
+		o, err := options()
+		if err != nil {
+			return err
+		}
+		if err := cassandra.WriteSchema(stdout, o); err != nil {
 			return fmt.Errorf("%s", oneLine(err))
 		}
 		return nil
@@ -44,20 +56,14 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 func addSchemaAlter(parent *kingpin.CmdClause) subcommand {
 	cmd := parent.Command("alter", "Update the options of existing Cassandra tables for this version and the retention, such as their compaction windows. "+
 		"Prints each statement. Stored data isn't changed, and servers may be running.")
-	e := config.RegisterEngine(cmd)
-	retention := config.RetentionFlags(cmd)
+	options := tableFlags(cmd)
 	dry := cmd.Flag("dry-run", "Only print the statements.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		e.Kind = config.EngineCassandra
-		if err := e.Validate(); err != nil {
-			return err
-		}
-		kept, err := retention()
+		o, err := options()
 		if err != nil {
 			return err
 		}
-		e.SetRetention(kept)
-		return alterSchema(ctx, e.Cassandra, *dry, stdout)
+		return alterSchema(ctx, o, *dry, stdout)
 	}}
 }
 
