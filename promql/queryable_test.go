@@ -171,10 +171,19 @@ type slowEngine struct {
 }
 
 func (e slowEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.Stage || r.Table == engine.Pending {
+	e.wait(r.Table)
+	return e.Engine.Scan(ctx, r)
+}
+
+func (e slowEngine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+	e.wait(t)
+	return e.Engine.Partitions(ctx, t, prefix, damaged)
+}
+
+func (e slowEngine) wait(t *engine.Table) {
+	if t == engine.Stage || t == engine.Pending {
 		<-e.may
 	}
-	return e.Engine.Scan(ctx, r)
 }
 
 func TestQueriesWaitForTheHead(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -243,23 +244,27 @@ func TestExciseInTheLog(t *testing.T) {
 
 // Closing waits for no flush that a full disk refuses: what isn't flushed is in the log.
 func TestCloseWhileExciseCantFlush(t *testing.T) {
-	var broken atomic.Bool
-	mem, osFS := faultyFS(func(op errorfs.Op) error {
-		if broken.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
-			return errorfs.ErrInjected
+	inChild(t, func() { // Close may leave Pebble open.
+		var broken atomic.Bool
+		mem, osFS := faultyFS(func(op errorfs.Op) error {
+			if broken.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+				return errorfs.ErrInjected
+			}
+			return nil
+		})
+		e := openOn(t, osFS, exciseSoon)
+		require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+		require.NoError(t, e.Write(ctx, stageBatch(2, "v")))
+		broken.Store(true)
+		b := stageBatch(1, "")
+		b[0].Mutations[0].Op = engine.Delete
+		require.NoError(t, e.Write(ctx, b))
+		require.Eventually(t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery)
+		if err := e.Close(); err != nil {
+			require.ErrorIs(t, err, ErrUnclosed, "a flush was tried again, and failed, while the engine was being closed")
 		}
-		return nil
+		e = openOn(t, mem.CrashClone(vfs.CrashCloneCfg{}), exciseSoon)
+		require.Equal(t, 1, stageRows(t, e))
+		require.NoError(t, e.Close())
 	})
-	e := openOn(t, osFS, exciseSoon)
-	require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
-	require.NoError(t, e.Write(ctx, stageBatch(2, "v")))
-	broken.Store(true)
-	b := stageBatch(1, "")
-	b[0].Mutations[0].Op = engine.Delete
-	require.NoError(t, e.Write(ctx, b))
-	require.Eventually(t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery)
-	require.NoError(t, e.Close())
-	e = openOn(t, mem, exciseSoon)
-	require.Equal(t, 1, stageRows(t, e))
-	require.NoError(t, e.Close())
 }
