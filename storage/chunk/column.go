@@ -220,12 +220,17 @@ func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d patches are truncated", ErrCorrupt, patches)
 	}
 	next := 0
-	for i := range patches {
-		gap, n := binary.Uvarint(b)
-		b = b[n:]
-		next += int(gap)
-		var high int64
-		for plane := range patchWidth {
+	for i, low8 := range planes[:patches] {
+		if b[0] < 0x80 {
+			next += int(b[0])
+			b = b[1:]
+		} else {
+			gap, n := binary.Uvarint(b)
+			next += int(gap)
+			b = b[n:]
+		}
+		high := int64(low8)
+		for plane := 1; plane < patchWidth; plane++ {
 			high |= int64(planes[plane*patches+i]) << (8 * plane)
 		}
 		x[next] |= high << low
@@ -238,15 +243,19 @@ func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 func skipGaps(b []byte, k, n int) ([]byte, error) {
 	left := uint64(n)
 	for range k {
-		gap, rest, err := takeUvarint(b, "gap")
-		if err != nil {
-			return nil, err
+		var gap uint64
+		if len(b) > 0 && b[0] < 0x80 { // as nearly all are
+			gap, b = uint64(b[0]), b[1:]
+		} else {
+			var err error
+			if gap, b, err = takeUvarint(b, "gap"); err != nil {
+				return nil, err
+			}
 		}
 		if gap >= left {
 			return nil, fmt.Errorf("%w: a patch is beyond the %d entries", ErrCorrupt, n)
 		}
 		left -= gap + 1
-		b = rest
 	}
 	return b, nil
 }
