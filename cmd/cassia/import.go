@@ -269,20 +269,22 @@ func (t *importPrinter) progress(p importer.Progress) {
 	})
 }
 
+// notNewRaw says how many samples were read that aren't raw samples stored by the import.
+func notNewRaw(s *storage.ImportStats) (text string) {
+	if s.Known > 0 {
+		text = fmt.Sprintf("; %d %s already stored", s.Known, wasOrWere(s.Known))
+	}
+	if n := s.RollupsOnly - s.LeftOut; n > 0 {
+		text += fmt.Sprintf("; %d only in the rollups", n)
+	}
+	return text
+}
+
 // report prints the result.
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %s in %s, %.3g/s", count(s.Samples, "sample"), took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
-	for _, f := range []struct {
-		n    int
-		what string
-	}{{s.Known, wasOrWere(s.Known) + " already stored"}, {s.RollupsOnly - s.LeftOut, "only in the rollups"}} {
-		if f.n > 0 {
-			fmt.Fprintf(w, "; %d %s", f.n, f.what)
-		}
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "imported %s in %s, %.3g/s%s\n", count(s.Samples, "sample"), took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001), notNewRaw(s))
 	if r.Anew {
 		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}
@@ -290,7 +292,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		fmt.Fprintln(w, "started from the beginning: the part of the source that earlier runs read has changed")
 	}
 	if r.Resumed {
-		fmt.Fprintf(w, "including earlier runs: %s\n", count(r.All.Samples, "sample"))
+		fmt.Fprintf(w, "including earlier runs: %s%s\n", count(r.All.Samples, "sample"), notNewRaw(&r.All))
 	}
 	for _, f := range []struct {
 		n    int

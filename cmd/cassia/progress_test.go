@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/exporter"
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/lines"
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/pebble"
@@ -268,4 +270,13 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 		_, err := pebble.Restore(ctx, folder, name, restored)
 		return err
 	})
+}
+
+// TestResumedImportOfRollups counts, of earlier runs as well, what was only added to the rollups.
+func TestResumedImportOfRollups(t *testing.T) {
+	var b strings.Builder
+	r := importer.Report{Resumed: true, Stats: storage.ImportStats{RollupsOnly: 3}, All: storage.ImportStats{RollupsOnly: 10, LeftOut: 1, Known: 1}}
+	(&importPrinter{}).report(&b, r, time.Second)
+	require.Contains(t, b.String(), "imported 0 samples in 1s, 3/s; 3 only in the rollups\n")
+	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
 }

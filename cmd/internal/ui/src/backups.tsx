@@ -110,7 +110,7 @@ function List({ status: s }: { status: Status }) {
           <thead><tr><th>Started</th><th>Backup</th><th class="num">Size</th><th class="num">Copied</th><th class="num">Duration</th><th>Result</th></tr></thead>
           <tbody>
             {rows.slice(0, shown).map(({ name, at, run, damaged, size }) => {
-              const [text, tone] = run ? result(run) : damaged ? ['store is damaged', 's-firing'] : ['completed', 's-inactive'];
+              const [text, tone] = run ? result(run) : damaged ? ['damaged or incomplete', 's-firing'] : ['completed', 's-inactive'];
               return (
                 <tr key={name}>
                   <td class="nowrap" title={since(at)}>{moment(at)}</td>
