@@ -54,7 +54,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 		"source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
 	cmd.Flag("dry-run", "Only read the source, and print: its series, samples and time range, the samples past the retention, and the estimated duration "+
-		"an import takes.").BoolVar(&c.dryRun)
+		"and size of the import.").BoolVar(&c.dryRun)
 	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. If the source was imported completely before, only its new samples are imported.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
