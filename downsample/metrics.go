@@ -47,7 +47,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	})
 	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if no task is running.",
 		func() float64 { _, took := l.pacer.under(); return took.Seconds() })
-	gauge("unrolled_windows", "Windows of raw samples whose rollups this process still has to create, as after an import that was interrupted or after a delete.",
+	gauge("unrolled_windows", "Windows of raw samples whose rollups this process still has to create, for example after an interrupted import or a delete.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
 	gauge("uncompacted_windows", "Complete windows of rollups that are waiting for compaction.", func() float64 { return float64(l.compactions.count()) })
 	gauge("uncounted_windows", "Complete windows of raw samples whose series are not yet counted for the cardinality statistics.", func() float64 { return float64(l.uncounted.count()) })

@@ -84,7 +84,7 @@ func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []
 	for key := range values {
 		wanted := slices.ContainsFunc(want, func(row engine.Mutation) bool { return row.Clustering[0].Text == key })
 		if format.CountsState(key) == state && !format.IsCountsChange(key) && !wanted {
-			c.report("catalog: window %d of tenant %q, counts %q: more rows than the series have", u.Window, u.Tenant, key)
+			c.report("catalog: window %d of tenant %q, counts %q: unneeded rows", u.Window, u.Tenant, key)
 		}
 	}
 	return nil

@@ -349,7 +349,7 @@ func TestImportIntoAClassThatIsNotInUseYet(t *testing.T) {
 	}
 	_, err := imports("ci", 30*day)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.ErrorContains(t, err, `the retention class "ci" was added to the store less than 10m0s ago, and isn't in use yet; retry`)
+	require.ErrorContains(t, err, `the retention class "ci" was added to the store less than 10 minutes ago, and isn't in use yet; retry`)
 	for job, age := range map[string]time.Duration{"ci": day, "other": 30 * day} { // The class makes no difference.
 		_, err = imports(job, age)
 		require.NoError(t, err)

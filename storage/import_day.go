@@ -245,7 +245,7 @@ func (d *importDay) checkBegun(c *importedDay, slot int64) error {
 	now, later := d.s.classes.keep(d.tenant.Name(), c.class), d.s.classes.keep(d.tenant.Name(), class)
 	for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
 		if d.s.isOutlived(res, slot, now) && !d.s.isOutlived(res, slot, later) {
-			return fmt.Errorf("%w: the retention class %q was added to the store less than %s ago, and isn't in use yet; retry", engine.ErrUnavailable, d.s.classes.nameOf(class), classDelay)
+			return fmt.Errorf("%w: the retention class %q was added to the store less than %.0f minutes ago, and isn't in use yet; retry", engine.ErrUnavailable, d.s.classes.nameOf(class), classDelay.Minutes())
 		}
 	}
 	return nil

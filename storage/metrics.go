@@ -58,8 +58,8 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 			}
 			return 0
 		})
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is ahead of the cluster's clock, or on a single machine ahead of the last time " +
-		"recorded in the store. Negative if this machine's clock is slow."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine compared to the last " +
+		"time recorded in the store. Negative if it is slow."},
 		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
 	s.cache.register(f)
 	return &metrics{

@@ -205,7 +205,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	opts.Slot = time.Hour
 	_, err := Open(t.Context(), ts.eng, opts)
 	require.ErrorIs(t, err, ErrOtherSettings)
-	require.ErrorContains(t, err, "it has slots of 2h0m0s, windows of 24h0m0s, 4 partitions, but the flags set slots of 1h0m0s, windows of 24h0m0s, 4 partitions")
+	require.ErrorContains(t, err, "it has slots of 2h, windows of 24h, 4 partitions, but the flags set slots of 1h, windows of 24h, 4 partitions")
 }
 
 func TestTimesAreBounded(t *testing.T) {

@@ -210,7 +210,7 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	default:
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + textOf(attributes))
 		if cost > p.work {
-			reason, text = reasonTooMuchText, fmt.Sprintf("and the data points before it become series with more than %d bytes of labels; send fewer per request", int64(maxWork))
+			reason, text = reasonTooMuchText, fmt.Sprintf("would become, together with the data points before it, series with more than %d bytes of labels; send fewer data points per request", int64(maxWork))
 		}
 	}
 	if reason == "" {

@@ -115,7 +115,7 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 }
 
 func addBackupVerify(backup *kingpin.CmdClause) subcommand {
-	cmd := backup.Command("verify", "Read all files of backups and compare them with the files that were backed up. Changes nothing. Without names, all "+
+	cmd := backup.Command("verify", "Read all files of backups and compare them with their recorded checksums. Changes nothing. Without names, all "+
 		"backups are verified; files that backups share are read once.")
 	c := newStoredCommand(cmd)
 	cmd.Arg("name", "Name of a backup. Repeatable. Default: all backups.").StringsVar(&c.names)
@@ -161,7 +161,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 			fmt.Fprintln(stdout, text)
 		}
 		for _, text := range b.Damaged {
-			fmt.Fprintf(stdout, "%s was damaged in the store when it was backed up\n", text)
+			fmt.Fprintf(stdout, "already damaged in the store when it was backed up: %s\n", text)
 		}
 		if err != nil {
 			fmt.Fprintf(stdout, "%s: can't be verified: %s\n", b.Name, oneLine(err))

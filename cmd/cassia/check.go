@@ -93,7 +93,7 @@ func (r *checkResult) set(s *storage.CheckStats) {
 }
 
 func printChecked(stats *storage.CheckStats) {
-	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series per window, %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
 		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))

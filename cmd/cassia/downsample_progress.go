@@ -80,7 +80,7 @@ func progressLine(d downsample.Done, took time.Duration) string {
 	if d.Steps > 0 && took > 0 {
 		rate := float64(d.Steps) / took.Seconds()
 		left := time.Duration(float64(d.All-d.Steps) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %.3g/s, %s left", rate, roughly(left))
+		line += fmt.Sprintf(", %s/s, %s left", threeDigits(rate), roughly(left))
 	}
 	if d.Failed > 0 {
 		line += fmt.Sprintf(", %d failed", d.Failed)

@@ -47,7 +47,7 @@ func (b *exportBar) update(p exporter.Progress) {
 func exportLine(p exporter.Progress, took time.Duration) string {
 	line := fmt.Sprintf("%3.0f%%  %s of %s", 100*p.Done, count(int(p.Samples), "sample"), count(p.Series, "series"))
 	if left, ok := remaining(took, p.Done); ok {
-		line += fmt.Sprintf(", %.3g/s, %s left", float64(p.Samples)/took.Seconds(), roughly(left))
+		line += fmt.Sprintf(", %s/s, %s left", threeDigits(float64(p.Samples)/took.Seconds()), roughly(left))
 	}
 	return line + ": " + shortInstant(p.NowMS)
 }

@@ -53,9 +53,9 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
 		"source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
-	cmd.Flag("dry-run", "Only read the source: print its series, times and samples, what the retention would leave out, and how much time and space "+
-		"an import takes.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. Of a source whose import is complete, only new samples are imported.").BoolVar(&c.verify)
+	cmd.Flag("dry-run", "Only read the source, and print: its series, samples and time range, the samples past the retention, and the estimated duration "+
+		"and size of the import.").BoolVar(&c.dryRun)
+	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. If the source was imported completely before, only its new samples are imported.").BoolVar(&c.verify)
 	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
 	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
 	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)
@@ -182,7 +182,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar.end()
 	t.report(stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Fprintf(stdout, "nothing new was read: an earlier run completed this source; to import all of it again, remove %s and run again\n", c.checkpoint)
+		fmt.Fprintf(stdout, "no new samples were found: an earlier run has imported this source completely; to import all of it again, remove %s and run again\n", c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -196,7 +196,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	}
 	if n := report.All.RawGone; n > 0 {
 		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store has removed raw samples of "+
-			"this time or of a later one, as with a shorter retention, and doesn't take older ones. To store them, import into a new directory", count(n, "sample")))
+			"this time or of a later one, for example under a shorter retention, and accepts no older raw samples. To store them, import into a new directory", count(n, "sample")))
 	}
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
@@ -261,7 +261,7 @@ func (t *importPrinter) progress(p importer.Progress) {
 	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
-		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g/s", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
+		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n, threeDigits(float64(n)/max(took.Seconds(), 0.001)))
 		if left, ok := remaining(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
 			line += fmt.Sprintf(", %s left", roughly(left))
 		}
@@ -284,7 +284,7 @@ func notNewRaw(s *storage.ImportStats) (text string) {
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %s in %s, %.3g/s%s\n", count(s.Samples, "sample"), took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001), notNewRaw(s))
+	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", count(s.Samples, "sample"), took.Round(time.Millisecond), threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
 	if r.Anew {
 		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}

@@ -70,7 +70,7 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		what string
 	}{
 		{int(found.Ahead), "would be skipped, because of timestamps in the future"},
-		{e.refused, "of those tried would be skipped, because they can't be stored"},
+		{e.refused, "of the tested part would be skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
 			fmt.Fprintf(w, "%s %s\n", count(f.n, "sample"), f.what)

@@ -107,11 +107,11 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 		dir := "data" + from
 		for _, c := range []struct{ text, says string }{
 			{sample("a", 1), "imported 1 sample in"},
-			{sample("a", 1), "nothing new was read: an earlier run completed this source; to import all of it again, remove cassia-import-"},
+			{sample("a", 1), "no new samples were found: an earlier run has imported this source completely; to import all of it again, remove cassia-import-"},
 			{sample("a", 1) + sample("a", 2), "imported 1 sample in"},
-			{sample("a", 1) + sample("a", 2), "nothing new was read"},
+			{sample("a", 1) + sample("a", 2), "no new samples were found"},
 			{sample("b", 1), anew},
-			{sample("b", 1), "nothing new was read"},
+			{sample("b", 1), "no new samples were found"},
 			{sample("c", 1) + sample("c", 2), anew},
 			{sample("c", 1), anew},
 		} {

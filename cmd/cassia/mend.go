@@ -19,8 +19,8 @@ type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
 	m := &mending{}
-	cmd.Flag("damaged", "Repair only damaged or missing files of a data directory: those that can be rebuilt without loss and, with --from, "+
-		"those that a backup has undamaged. Newer data is kept. Deletes no files. Stop the server first.").BoolVar(&m.damaged)
+	cmd.Flag("damaged", "Repair only damaged or missing files of a data directory: files that can be rebuilt without loss and, with --from, "+
+		"files with an undamaged copy in a backup. Newer data is kept. Deletes no files. Stop the server first.").BoolVar(&m.damaged)
 	cmd.Flag("give-up-log", "With --damaged: if a log is damaged, discard the part after the damage. Acknowledged samples and deletes in that part "+
 		"are lost; repeat the deletes.").BoolVar(&m.giveUpLog)
 	return m
@@ -29,7 +29,7 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 // run repairs a directory, prints the result, and reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
-		return errors.New("--backup can't be combined with --damaged, which takes each file from the newest backup that has it undamaged")
+		return errors.New("--backup can't be combined with --damaged, which takes each file from the newest backup that has an undamaged copy")
 	}
 	begun := time.Now()
 	spares := func(func(pebble.Spare, error) bool) {}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -107,7 +108,7 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 		if t.start == "" {
 			o.MinT = o.MaxT - trialWidth.Milliseconds() + 1
 		}
-		bar := newMeterBar(os.Stderr, time.Now, "examining", func(n float64) string { return fmt.Sprintf("%.3g metrics", n) })
+		bar := newMeterBar(os.Stderr, time.Now, "examining", func(n float64) string { return threeDigits(n) + " metrics" })
 		found, err = relabeling.Try(bar.with(ctx), s, table, o)
 		bar.end()
 		return err
@@ -225,9 +226,15 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 func dayBytes(n float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
 		if n < 1000 {
-			return fmt.Sprintf("%.3g %s", n, unit)
+			return threeDigits(n) + " " + unit
 		}
 		n /= 1024
 	}
-	return fmt.Sprintf("%.3g TiB", n)
+	return threeDigits(n) + " TiB"
+}
+
+// threeDigits writes a number with three significant digits and without an exponent: 421000, not 4.21e+05.
+func threeDigits(n float64) string {
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 3, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }

@@ -54,7 +54,7 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 }
 
 func addSchemaAlter(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("alter", "Update the options of existing Cassandra tables for this version and the retention, such as their compaction windows. "+
+	cmd := parent.Command("alter", "Update the options of existing Cassandra tables, such as their compaction windows, to match this version and the retention. "+
 		"Prints each statement. Stored data isn't changed, and servers may be running.")
 	options := tableFlags(cmd)
 	dry := cmd.Flag("dry-run", "Only print the statements.").Bool()

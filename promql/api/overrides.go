@@ -36,14 +36,14 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/metric_names": noSearch, "/search/label_names": noSearch, "/search/label_values": noSearch,
-		"/otlp/v1/metrics": "OTLP isn't supported; use Prometheus remote write at " + Prefix + "/write",
+		"/otlp/v1/metrics": "OTLP; use Prometheus remote write at " + Prefix + "/write",
 	} {
 		routes[path] = a.unsupported(message)
 	}
 	return routes
 }
 
-const noSearch = "the search API isn't supported; use the endpoints for labels, label values and series"
+const noSearch = "Prometheus' search API; use the endpoints for labels, label values and series"
 
 func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	limit, ok := a.number(w, r, "limit")

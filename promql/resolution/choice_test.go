@@ -71,14 +71,14 @@ func TestChoose(t *testing.T) {
 		{name: "days at half past five", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 30*minute, step: day, want: "0-90 5m exact 24h0m0s"},
 		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: ModeExact, want: "0-90 1h ragged 24h0m0s"},
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
-		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of 24h0m0s windows are moved by up to 2m0s (0.14 % of the range)"},
+		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of 24h windows are moved by up to 2m (0.14 % of the range)"},
 		{
 			name: "the newest windows end where they are asked to", recent: 4 * hour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
-			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T20:00:00Z", info: "edges of 720h0m0s windows are moved by up to 1h34m0.002s (0.22 % of the range)",
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T20:00:00Z", info: "edges of 720h windows are moved by up to 1h34m0.002s (0.22 % of the range)",
 		},
 		{
 			name: "so do all that are new", recent: day, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute,
-			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T00:00:00Z", info: "edges of 720h0m0s windows are moved by up to 47m0.001s (0.11 % of the range)",
+			horizon: keptFor(15*day, 60*day, 0), want: "0-48 1h snapped 720h0m0s until 2026-02-28T00:00:00Z", info: "edges of 720h windows are moved by up to 47m0.001s (0.11 % of the range)",
 		},
 		{name: "a resolution that is asked for has its own edges", recent: 4 * hour, mode: ModeOneHour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute, want: "0-48 1h snapped 720h0m0s"},
 		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
@@ -178,7 +178,7 @@ func TestChoose(t *testing.T) {
 		{name: "all is gone alike", fn: "rate", window: 2 * minute, days: 30, step: hour, horizon: keptFor(5*day, 5*day, 5*day), want: "0-720 raw exact 2m0s"},
 		{
 			name: "an edge from raw that is gone", fn: "increase", window: 30 * day, days: 1, offset: 1234567, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of 720h0m0s windows are moved by up to 41m9.134s (0.095 % of the range)",
+			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of 720h windows are moved by up to 41m9.134s (0.095 % of the range)",
 		},
 		{
 			name: "an edge from raw that is gone, in an instant query", fn: "increase", window: 30 * day, days: 1, offset: 1234567, still: true, horizon: keptFor(15*day, 60*day, 0),

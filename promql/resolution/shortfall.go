@@ -88,8 +88,20 @@ func moreOf(by, of, otherBy, otherOf int64) bool {
 
 // movedText describes by how much edges of windows are moved.
 func movedText(by, of int64) string {
-	return fmt.Sprintf("edges of %v windows are moved by up to %v (%.2g %% of the range)",
-		time.Duration(of)*time.Millisecond, time.Duration(by)*time.Millisecond, 100*float64(by)/float64(of))
+	return fmt.Sprintf("edges of %s windows are moved by up to %s (%.2g %% of the range)",
+		shortDuration(of), shortDuration(by), 100*float64(by)/float64(of))
+}
+
+// shortDuration writes milliseconds as people do: 6h, not 6h0m0s.
+func shortDuration(ms int64) string {
+	s := (time.Duration(ms) * time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // Info returns the annotation that describes the shortfall to the user, or nil if IsNone.

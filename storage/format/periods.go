@@ -50,8 +50,7 @@ func (p Period) Check() error {
 
 // String describes the period in words.
 func (p Period) String() string {
-	return fmt.Sprintf("slots of %v, windows of %v, %d partitions",
-		time.Duration(p.SlotMS)*time.Millisecond, time.Duration(p.RawWindowMS)*time.Millisecond, p.Partitions)
+	return fmt.Sprintf("slots of %dh, windows of %dh, %d partitions", p.SlotMS/HourMS, p.RawWindowMS/HourMS, p.Partitions)
 }
 
 // SameCut reports whether two periods differ only in their beginning.

@@ -33,7 +33,7 @@ func newMetrics() []metric {
 	return []metric{
 		m("obsolete_bytes", "Bytes of obsolete files that are not deleted yet, for example because scans still use them.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Table.ObsoleteSize + m.Table.ZombieSize) }),
-		m("deleted_bytes", "Estimated bytes that compacting deletes will release.", gauge, func(m *pebbledb.Metrics) float64 {
+		m("deleted_bytes", "Estimated bytes of deleted data that compactions will free.", gauge, func(m *pebbledb.Metrics) float64 {
 			return float64(m.Table.Garbage.PointDeletionsBytesEstimate + m.Table.Garbage.RangeDeletionsBytesEstimate)
 		}),
 		m("compactions_total", "Completed Pebble compactions.", counter,

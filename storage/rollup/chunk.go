@@ -131,7 +131,7 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	}
 	for i, end := range b.End {
 		if end%width != 0 || b.Start[i] != end-width || i > 0 && end <= b.End[i-1] {
-			panic(fmt.Sprintf("rollup: bucket from %d to %d is none of width %d", b.Start[i], end, width))
+			panic(fmt.Sprintf("rollup: the bucket from %d to %d isn't a bucket of width %d", b.Start[i], end, width))
 		}
 	}
 	first := b.End[0] / width

@@ -83,7 +83,7 @@ func (u *Use) Range(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
 	}
-	return u.refuse(KeyQueryRange, "it spans %s, from its first step to its last and with its longest range selector; the maximum is %s. Query a shorter range", d, u.limits.QueryRange)
+	return u.refuse(KeyQueryRange, "it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum is %s. Query a shorter range", d, u.limits.QueryRange)
 }
 
 // Longest returns the longest range that the tenant may ask for; 0: any.

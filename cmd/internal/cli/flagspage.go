@@ -12,8 +12,8 @@ import (
 // FlagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
 func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
 	var b strings.Builder
-	b.WriteString("# Flags\n\nThis page is generated from the program. Boolean flags are disabled with the prefix `--no-`. `cassia COMMAND " +
-		"--help` prints the same text.\n\n## Flags of serve\n")
+	b.WriteString("# Flags\n\nRead this page to find a flag, its default and its effect. Boolean flags are disabled with the prefix `--no-`. The page is generated " +
+		"from the program: `cassia COMMAND --help` prints the same text.\n\n## Flags of serve\n")
 	commands := app.FlattenedCommands()
 	serve := commands[slices.IndexFunc(commands, func(c *kingpin.CmdModel) bool { return c.FullCommand == "serve" })]
 	shared := map[string]bool{}

@@ -49,7 +49,7 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 		"other nodes are discovered.").
 		Default("127.0.0.1:9042").StringsVar(&e.hosts)
 	cmd.Flag("cassandra.keyspace", "Cassandra keyspace.").Default(o.Keyspace).StringVar(&o.Keyspace)
-	cmd.Flag("cassandra.replication", "Replication factor of a new keyspace: a number for every data center, or dc1:3,dc2:3. Default: the number of nodes, at most 3.").StringVar(&o.Replication)
+	cmd.Flag("cassandra.replication", "Replication factor of a new keyspace: one number for all data centers, or dc1:3,dc2:3. Default: the number of nodes, at most 3.").StringVar(&o.Replication)
 	cmd.Flag("cassandra.consistency", "Consistency level of reads and writes: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").
 		Default(o.Consistency).StringVar(&o.Consistency)
 	cmd.Flag("cassandra.local-dc", "Data center to connect to. Default: the data center of the first host that responds.").StringVar(&o.LocalDC)

@@ -44,6 +44,6 @@ var deviations = []deviation{
 	{`/status/self_metrics`, `^body`, "Cassia has metrics of its own"},
 	{`/admin/tsdb/snapshot`, `^(code|body): .*(200|"name")`,
 		"the admin API is on here, and off in this Prometheus, which answers 500 to what it doesn't allow"},
-	{`/search/`, `^(code|body): .*(501|search API isn't supported)`,
+	{`/search/`, `^(code|body): .*(501|not supported: Prometheus' search API)`,
 		"the experimental search API is missing; 501 says so better than 500, which clients try again"},
 }

@@ -13,9 +13,9 @@ import (
 // maxWordings is the maximum number of stilted wordings per 1,000 words by kind of text. A bound may only fall.
 var maxWordings = map[wordings.TextKind]float64{
 	wordings.Page:      0,
-	wordings.Help:      0.3,
+	wordings.Help:      0.1,
 	wordings.Messages:  0,
-	wordings.Manual:    0.2,
+	wordings.Manual:    0.1,
 	wordings.Readme:    0,
 	wordings.Changelog: 0,
 	wordings.Examples:  0,

@@ -201,7 +201,7 @@ function Retentions({ list }: { list: RetentionTrial[] }) {
     <Panel title="Effect of the new retention" aside="estimated from the current ingestion rate and these rules">
       <Scroll label="Effect of the new retention">
         <table>
-          <thead><tr><th>Resolution</th><th>Current retention</th><th>New retention</th><th class="num">Size per day</th><th class="num">Current size</th><th class="num">Expires at once</th><th class="num">Already expired</th><th class="num">Final size</th></tr></thead>
+          <thead><tr><th>Resolution</th><th>Current retention</th><th>New retention</th><th class="num">Size per day</th><th class="num">Current size</th><th class="num">Expires immediately</th><th class="num">Already expired</th><th class="num">Final size</th></tr></thead>
           <tbody>
             {list.map((r) => (
               <tr key={r.resolution}>
