@@ -269,7 +269,7 @@ func (t *importPrinter) progress(p importer.Progress) {
 	})
 }
 
-// notNewRaw says how many samples were read that aren't raw samples stored by the import.
+// notNewRaw returns a text with the numbers of samples that were read, but not stored as raw samples by the import.
 func notNewRaw(s *storage.ImportStats) (text string) {
 	if s.Known > 0 {
 		text = fmt.Sprintf("; %d %s already stored", s.Known, wasOrWere(s.Known))
