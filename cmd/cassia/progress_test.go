@@ -272,7 +272,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	})
 }
 
-// TestResumedImportOfRollups counts, of earlier runs as well, what was only added to the rollups.
+// A resumed import also prints how many samples earlier runs added only to the rollups.
 func TestResumedImportOfRollups(t *testing.T) {
 	var b strings.Builder
 	r := importer.Report{Resumed: true, Stats: storage.ImportStats{RollupsOnly: 3}, All: storage.ImportStats{RollupsOnly: 10, LeftOut: 1, Known: 1}}
