@@ -105,7 +105,8 @@ type Options struct {
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
 	QueueBytes int64
-	// CacheBytes bounds the cache of series indexes of sealed windows. Default 256 MiB.
+	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of ids of pages takes a quarter of it in addition.
+	// Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
 	QueryBytes int64
