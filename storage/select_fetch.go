@@ -214,7 +214,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 		}
 	}
 	sortWants(wants)
-	tasks := sel.tasks(wants)
+	tasks := sel.tasks(wants, len(series) > groupSeries)
 	got := make([][]sealedChunk, len(tasks))
 	var err error
 	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
@@ -283,11 +283,19 @@ func (l *groupLoad) order(series int, got [][]sealedChunk) {
 // in every slot.
 type task struct{ wants []want }
 
-// tasks cuts the wanted series of each source where so many others lie between two of them that it is
+// largeGap is how many series may lie between two wanted ones of a task of a large group. Most of them are in pages, where others are passed
+// over by a search. Gaps between the series of a sorted group vary around sortedGroups: with seekRows as their bound a quarter of
+// the series began a task of their own.
+const largeGap = 256
+
+// tasks cuts the wanted series of each source, of a large group or not, where so many others lie between two of them that it is
 // quicker to begin anew.
-func (sel *selection) tasks(wants []want) []task {
+func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.s.distance().seekRows)
+	if large {
+		seekRows = max(seekRows, largeGap)
+	}
 	for from, i := 0, 1; i <= len(wants); i++ {
 		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
 			tasks = append(tasks, task{wants: wants[from:i]})

@@ -105,7 +105,8 @@ type Options struct {
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
 	QueueBytes int64
-	// CacheBytes bounds the cache of series indexes of sealed windows. Default 256 MiB.
+	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of ids of pages takes a quarter of it in addition.
+	// Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
 	QueryBytes int64
@@ -299,9 +300,15 @@ type Store struct {
 
 // openRows opens what reads and writes rows of series, those in pages and long chunks included.
 func (s *Store) openRows(have *settings) {
-	s.rows = paged.New(s.eng, paged.Options{Shared: s.sharesRows(), Least: s.opts.seams.pageSeries})
+	s.rows = paged.New(s.eng, paged.Options{
+		Shared: s.sharesRows(), Least: s.opts.seams.pageSeries, IDsBytes: max(leastIDsBytes, s.opts.CacheBytes/idsShare),
+	})
 	s.rows.ListLong(have.Long)
 }
+
+// The cache of ids has this share of Options.CacheBytes, besides it. A series takes 17 bytes there. A sorted answer goes through all pages of
+// a metric once per group: if their ids don't fit, they are computed for each group again.
+const idsShare, leastIDsBytes = 4, 4 << 20
 
 // sharesRows reports whether other processes may write rows, too, or rows vanish by themselves.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }

@@ -39,6 +39,9 @@ type answerWriter struct {
 	ctx context.Context
 }
 
+// streamedFrames is how the content type of streamed remote read begins.
+const streamedFrames = "application/x-streamed-protobuf"
+
 // answerCost is how much memory an answer takes for each byte of it: its text, and what that was made of.
 const answerCost = 2
 
@@ -46,7 +49,7 @@ const answerCost = 2
 // read.
 func (w *answerWriter) Write(p []byte) (int, error) {
 	bytes := int64(len(p)) * answerCost
-	if strings.HasPrefix(w.Header().Get("Content-Type"), "application/x-streamed-protobuf") {
+	if strings.HasPrefix(w.Header().Get("Content-Type"), streamedFrames) {
 		return promql.Streamed(w.ctx, bytes, func() (int, error) { return w.ResponseWriter.Write(p) })
 	}
 	promql.Answered(w.ctx, bytes)

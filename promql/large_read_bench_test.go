@@ -1,0 +1,55 @@
+package promql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// BenchmarkLargeRead reads all sealed series of a metric that has many, one sample each, as remote read and the evaluator do.
+func BenchmarkLargeRead(b *testing.B) {
+	const n = 240_000
+	end := someDay + 10*hour + 30*minute
+	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever, storagetest.At(time.UnixMilli(end)))
+	batch := store.NewBatch("default")
+	for i := range n {
+		ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, "big", "host", fmt.Sprintf("host-%d.example.com", i%500),
+			"id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "path", fmt.Sprint("/api/v1/items/", i%1000)))
+		require.NoError(b, err)
+		require.NoError(b, batch.Float(ref, end-minute, 0, float64(i)))
+		if i%5000 == 4999 {
+			require.NoError(b, batch.Commit(b.Context()))
+			batch = store.NewBatch("default")
+		}
+	}
+	require.NoError(b, store.SealAll(b.Context()))
+	q := NewQueryable(store)
+	matcher := labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "big")
+	for _, sorted := range []bool{true, false} {
+		b.Run(fmt.Sprint("sorted=", sorted), func(b *testing.B) {
+			b.ReportAllocs()
+			before := cpuTime()
+			for b.Loop() {
+				from, err := q.Querier(end-10*minute, end)
+				require.NoError(b, err)
+				set, read := from.Select(b.Context(), sorted, nil, matcher), 0
+				var it chunkenc.Iterator
+				for set.Next() {
+					for it = set.At().Iterator(it); it.Next() != chunkenc.ValNone; {
+						read++
+					}
+				}
+				require.NoError(b, set.Err())
+				require.Equal(b, n, read)
+			}
+			b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/n/1e3, "cpu-µs/series")
+		})
+	}
+}

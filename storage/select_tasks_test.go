@@ -1,0 +1,23 @@
+package storage
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The series of a large group are read together, although some of the gaps between them are large; those of a small one are read
+// where they are.
+func TestLargeGroupsAreReadTogether(t *testing.T) {
+	sel := &selection{r: &request{queryReader: queryReader{s: &Store{}}}}
+	random := rand.New(rand.NewPCG(1, 0))
+	var wants []want
+	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {
+		wants = append(wants, want{at: at})
+	}
+	require.Len(t, sel.tasks(wants, true), 1)
+	require.Greater(t, len(sel.tasks(wants, false)), len(wants)/4)
+	far := append(wants[:2:2], want{at: wants[1].at + largeGap + 1}, want{source: 1})
+	require.Len(t, sel.tasks(far, true), 3, "it is cut at a gap, and at another source")
+}
