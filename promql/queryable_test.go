@@ -171,7 +171,7 @@ type slowEngine struct {
 }
 
 func (e slowEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.Stage || r.Table == engine.Pending {
+	if r.Table == engine.Stage || r.Table == engine.Staged {
 		<-e.may
 	}
 	return e.Engine.Scan(ctx, r)

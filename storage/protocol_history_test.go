@@ -19,9 +19,8 @@ import (
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
 //	open NAME TENANT / read NAME                  a query that begins now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round [lately]                                what the sealing loop does: settled slots, of all that waits or of what came lately;
-//	                                              marks, tidying
-//	sealall / advance PARTITION / letgo / expire
+//	round                                         what the sealing loop does: settled slots, unlisting, tidying
+//	sealall / unlist PARTITION / letgo / expire
 //	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
 //	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
 //	compact                                       compacts rollups; the answers stay the same
@@ -145,7 +144,7 @@ func (m *historyMaker) operation() string {
 	case 7:
 		return fmt.Sprintf("bulk %s %s %v %v %d %d", m.tenant(), m.series(), m.time(), time.Duration(1+m.rng.IntN(30))*time.Second, 100+m.rng.IntN(200), m.rng.IntN(3))
 	case 8, 9, 10:
-		return m.round()
+		return "round"
 	case 11:
 		return "sealall"
 	case 12, 13:
@@ -169,14 +168,6 @@ func (m *historyMaker) operation() string {
 		}
 	}
 	return m.query()
-}
-
-// round draws one of the sealing loop, which lists all that waits now and then.
-func (m *historyMaker) round() string {
-	if m.oneIn(4) {
-		return "round"
-	}
-	return "round lately"
 }
 
 func (m *historyMaker) query() string {
@@ -232,14 +223,14 @@ func (m *historyMaker) nested(kind string) string {
 	switch kind {
 	case "write", "bulk":
 		options = []string{m.query(), "jump 26h", "jump 50h", "jump 74h", "clock 5m"}
-	case "seal", "round", "sealall", "advance":
+	case "seal", "round", "sealall", "unlist":
 		options = []string{m.write(), m.write(), m.query(), "letgo", "clock 1h"}
 	case "query", "open":
-		options = []string{"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
+		options = []string{"sealall", "round", m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
 	case "crash", "restart":
 		options = []string{m.write(), m.write(), m.query(), "letgo"}
 	case "backup":
-		options = []string{"sealall", "sealall", m.round(), m.write(), "late", "compact", "expire", "clean " + m.tenant(), "workoff " + m.tenant()}
+		options = []string{"sealall", "sealall", "round", m.write(), "late", "compact", "expire", "clean " + m.tenant(), "workoff " + m.tenant()}
 	default:
 		return ""
 	}

@@ -70,7 +70,7 @@ func TestSweep(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.now = ts.now.Add(9 * 24 * time.Hour)
 	for p := range ts.Partitions() {
-		require.NoError(t, ts.Advance(t.Context(), p))
+		require.NoError(t, ts.Unlist(t.Context(), p))
 	}
 	want := ts.all("default")
 	require.NoError(t, ts.Store.eng.Write(t.Context(), back))
