@@ -23,13 +23,13 @@ type listRig struct {
 	now  time.Time
 }
 
-// listProcess is a process, and what is done before its next request but so many.
+// listProcess is a process, with something to do before one of its next requests.
 type listProcess struct {
 	*Store
 	r      *listRig
 	left   atomic.Int64
 	before func()
-	// loses has the write before which that is done, in addition, applied with an error.
+	// loses is true if that request, a write, is applied with an error.
 	loses bool
 }
 
@@ -100,8 +100,7 @@ func (r *listRig) samples() int {
 }
 
 // TestStagedListAtEachStep has one process seal a slot and unlist it, and another one write a late sample of that slot at each step of the
-// first, and the other way round; also a third that unlists. What was acknowledged is found by a process that starts afterwards. In the end nothing is
-// listed.
+// first, and the other way round. A process that starts afterwards finds the acknowledged samples. In the end nothing is listed.
 func TestStagedListAtEachStep(t *testing.T) {
 	late := 20 * 24 * time.Hour
 	for _, unlists := range []bool{true, false} {

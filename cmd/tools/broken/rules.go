@@ -52,24 +52,29 @@ var rules = []rule{
 		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
-		"one process reads the stage wherever the engine has rows of it", "storage/waiting_listed.go",
-		"	if !s.opts.Shared {\n		l := numberList{t: engine.Stage", "	if false {\n		l := numberList{t: engine.Stage", "TestPauses",
-	},
-	{
-		"one process reads pending rows wherever the engine has any", "storage/waiting_listed.go",
-		"	if !s.opts.Shared {\n		l := numberList{t: engine.Pending", "	if false {\n		l := numberList{t: engine.Pending", "TestPauses",
-	},
-	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
 		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
 	},
 	{
-		"check lists the stage itself", "storage/check_stage.go",
-		"	maps.Copy(all, listed)\n", "	_ = listed\n", "TestCheckNamesStagedSamplesThatNobodyReads",
+		"late samples are listed", "storage/commit.go",
+		"		old = append(old, g.At())\n", "		_ = old\n", "TestStagedListAtEachStep|TestSharedProtocol|TestFollow.*|TestLate.*",
 	},
 	{
-		"late samples have pending rows", "storage/commit.go",
-		"		old = append(old, oldStream{g, hour})\n", "		_ = hour\n", "TestSharedProtocol|TestSharedConcurrent|TestFollow.*|TestLate.*",
+		"units of staged slots are listed", "storage/staged_list.go",
+		"	return l.listMissing(ctx, slices.Collect(maps.Keys(units)))", "	return nil", "TestStagedListAtEachStep",
+	},
+	{
+		"a closing row doesn't list for writers", "storage/staged_list.go",
+		"func(r listedRow) bool { return !r.isClosing }", "func(r listedRow) bool { return true }", "TestStagedListAtEachStep",
+	},
+	{
+		"a listed slot is closed before it is found empty", "storage/destroy.go",
+		"Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp", "Clustering: format.StagedKey(n, newID(), format.StagedClosing), Timestamp",
+		"TestStagedListAtEachStep",
+	},
+	{
+		"a slot stays listed for two days", "storage/waiting.go",
+		"s.period.SlotEnd(slot) > format.YoungMS", "s.period.SlotEnd(slot) > 0", "TestYoungSlotsAreListedOnce",
 	},
 	{
 		"hidden for a week before it is dropped", "storage/horizon.go",
