@@ -124,7 +124,7 @@ func (m *sharedMaker) sharedOperation(p int) string {
 	case 8, 9, 10:
 		return m.query()
 	case 11, 12:
-		return "round"
+		return m.round()
 	case 13, 14:
 		return "sealall"
 	case 15, 16:
@@ -230,7 +230,7 @@ func (m *sharedMaker) sharedNested(p int, kind string) string {
 	case 5, 6:
 		return fmt.Sprintf("p%d sealall", other+1)
 	case 7, 8:
-		return fmt.Sprintf("p%d %s", other+1, "round")
+		return fmt.Sprintf("p%d %s", other+1, m.round())
 	case 9:
 		return fmt.Sprintf("p%d unlist %d", other+1, m.rng.IntN(protocolPartitions))
 	case 10:

@@ -17,7 +17,7 @@ import (
 type Work struct {
 	Partition int
 	Slot      int64
-	// Since is when the first of them arrived, where that is known.
+	// Since is when the first of them arrived, where that is known and was more than a day after the slot had ended.
 	Since time.Time
 }
 
@@ -55,6 +55,9 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	}
 	work := make([]Work, 0, len(bySlot))
 	for slot, since := range bySlot {
+		if since.UnixMilli()-s.period.SlotEnd(slot) <= format.DayMS {
+			since = time.Time{}
+		}
 		work = append(work, Work{Partition: partition, Slot: slot, Since: since})
 	}
 	slices.SortFunc(work, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })

@@ -77,7 +77,7 @@ func TestStatements(t *testing.T) {
 	for want, got := range map[string]string{
 		"INSERT INTO ks.staged (partition, unit, slot, generation, state, data) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?": s.putTTL,
 		"DELETE FROM ks.staged USING TIMESTAMP ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state = ?":       s.remove,
-		"DELETE FROM ks.staged USING TIMESTAMP ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state >= ? AND seq <= ?": s.
+		"DELETE FROM ks.staged USING TIMESTAMP ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state >= ? AND state <= ?": s.
 			removeRange,
 		"UPDATE ks.staged SET data = ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state = ? IF data = ?": s.replace,
 		"SELECT slot, generation, state, data FROM ks.staged WHERE partition = ? AND unit = ? AND (slot, generation) >= (?, ?) AND (slot) <= (?)": s.

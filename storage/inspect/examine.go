@@ -269,7 +269,7 @@ func (x *examiner) waiting(ctx context.Context) error {
 func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 	end := time.UnixMilli(x.Period().SlotEnd(w.Slot))
 	found := WaitingSlot{Partition: w.Partition, Slot: w.Slot, End: end, Since: end}
-	if w.Since.After(end) {
+	if !w.Since.IsZero() {
 		found.Since = w.Since
 	}
 	return found

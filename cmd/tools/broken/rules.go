@@ -23,12 +23,12 @@ var rules = []rule{
 		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
-		"marks move by a believed clock only", "storage/waiting.go",
-		"	if err := s.clock.MayRemove(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
+		"slots are unlisted by a believed clock only", "storage/waiting.go",
+		"	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {\n		return err\n	}\n	units, err := s.listed.units(ctx, partition)", "	if !s.opts.Shared {\n		return nil\n	}\n	units, err := s.listed.units(ctx, partition)", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"what comes back is swept by a believed clock only", "storage/waiting.go",
-		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	work", "	work", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"a doubted clock has to run evenly", "storage/membership/clock.go",
@@ -276,10 +276,6 @@ var rules = []rule{
 	{
 		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
 		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestCheckpointIsOneMoment",
-	},
-	{
-		"a doubted clock of several stages nothing", "storage/membership/clock.go",
-		"	if c.doubt == nil {\n		until", "	if true {\n		until", "TestClockFarAhead.*",
 	},
 	{
 		"a directory with any file of a store is never opened as a new one", "storage/pebble/existing.go",
