@@ -73,7 +73,7 @@ const (
 type modelWriter struct {
 	step        writerStep
 	commit      int8
-	blob, row   bool // what is still to be written
+	blob, row   bool // writes that are still to be done
 	cached      bool
 	wasYoung    bool // the clock before the blob
 	wasOpen     bool // the rows before the blob
