@@ -73,9 +73,10 @@ func (s *Store) Settled(slot, settleMS int64) bool {
 // SlotEnd returns when a slot ends, milliseconds.
 func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
-// isOld reports whether blobs of a slot must stand alone, and whether only rows that are read after them show that it is listed.
+// isOld reports whether blobs of a slot must stand alone, and whether only rows that are read after them show that it is listed. Where one
+// process has the engine to itself, no other one seals what its blobs lean on: a seal ends the generation.
 func (s *Store) isOld(slot int64) bool {
-	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS
+	return s.opts.Shared && s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS
 }
 
 // mayUnlist reports whether a slot ended so long ago that it may be unlisted.
