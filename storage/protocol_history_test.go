@@ -211,12 +211,12 @@ func (m *historyMaker) fault(kind string) string {
 		return fmt.Sprintf("die %s %d", []string{"before", "after"}[m.rng.IntN(2)], 1+m.rng.IntN(6))
 	}
 	if kind == "query" || kind == "open" || m.oneIn(5) {
-		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "windows", "delete"}[m.rng.IntN(8)], 1+m.rng.IntN(8))
+		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "staged", "staged", "windows", "delete"}[m.rng.IntN(8)], 1+m.rng.IntN(8))
 	}
-	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "windows"}
+	tables := []string{"stage", "raw", "catalog", "sealed", "staged", "staged", "windows"}
 	switch kind {
 	case "write", "bulk":
-		tables = []string{"stage", "stage", "pending"}
+		tables = []string{"stage", "stage", "staged"}
 	case "delete", "clean", "workoff":
 		tables = append(tables, "delete", "r5m", "r1h")
 	}

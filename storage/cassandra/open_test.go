@@ -204,7 +204,7 @@ func testSpoiledSchema(t *testing.T, o Options) {
 		require.NoError(t, session.Query(fmt.Sprintf(format, args...)).Consistency(gocql.One).Exec())
 	}
 	run("ALTER TABLE %s.raw WITH gc_grace_seconds = 5 AND compaction = {'class': 'SizeTieredCompactionStrategy'}", o.Keyspace)
-	run("ALTER TABLE %s.low ADD note text", o.Keyspace)
+	run("ALTER TABLE %s.tenants ADD note text", o.Keyspace)
 	e := open(t, o)
 	differences, err := e.CompareSchema(context.Background())
 	require.NoError(t, err)
@@ -226,12 +226,12 @@ func testSpoiledSchema(t *testing.T, o Options) {
 	require.NoError(t, err)
 	require.Empty(t, live.compare(&o), "after doing what was said")
 
-	run("DROP TABLE %s.low", o.Keyspace)
+	run("DROP TABLE %s.tenants", o.Keyspace)
 	o.CreateSchema = false
-	requireRefusal(t, o, "is missing the tables low", "cassia schema")
+	requireRefusal(t, o, "is missing the tables tenants", "cassia schema")
 	o.CreateSchema = true
-	run("CREATE TABLE %s.low (partition bigint, what text, note text, PRIMARY KEY (partition, what))", o.Keyspace)
-	requireRefusal(t, o, "low wasn't created by Cassia", "no regular column data blob")
+	run("CREATE TABLE %s.tenants (list bigint, tenant text, note text, PRIMARY KEY (list, tenant))", o.Keyspace)
+	requireRefusal(t, o, "tenants wasn't created by Cassia", "no regular column data blob")
 	run("ALTER TABLE %s.stage WITH comment = 'cassia schema 2: from the future'", o.Keyspace)
 	requireRefusal(t, o, "stage has schema version 2, but this release supports version 1", "later release")
 	err = AlterSchema(context.Background(), o, false, func(statement string) error {
