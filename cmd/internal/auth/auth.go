@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"maps"
@@ -144,12 +147,7 @@ func (all *users) ofCertificate(r *http.Request) (*User, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, fmt.Errorf("%w: send a password, a token or a client certificate", ErrUnknown)
 	}
-	leaf := r.TLS.VerifiedChains[0][0]
-	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
-	names = append(names, leaf.EmailAddresses...)
-	for _, u := range leaf.URIs {
-		names = append(names, u.String())
-	}
+	names := namesOf(r.TLS.VerifiedChains[0][0])
 	var found *User
 	for _, name := range names {
 		switch u := all.byCertificate[name]; {
@@ -164,4 +162,16 @@ func (all *users) ofCertificate(r *http.Request) (*User, error) {
 		return nil, fmt.Errorf("%w: no name in the client certificate belongs to a user", ErrUnknown)
 	}
 	return found, nil
+}
+
+// subjectAltName is the identifier of the extension that contains the names of a certificate.
+var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// namesOf returns the DNS names of a certificate, or its common name if it has no alternative names of any kind, as
+// clients of TLS verify servers.
+func namesOf(c *x509.Certificate) []string {
+	if slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(subjectAltName) }) {
+		return c.DNSNames
+	}
+	return []string{c.Subject.CommonName}
 }

@@ -1,11 +1,14 @@
 package auth
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
+	"math/big"
+	"net"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -55,9 +58,10 @@ func (g *Guard) of(s shown) (string, error) {
 		r.Header.Add("Authorization", h)
 	}
 	if s.certificate != nil {
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{s.certificate}}
+		leaf := parsed(s.certificate)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 		if !s.unverified {
-			r.TLS.VerifiedChains = [][]*x509.Certificate{{s.certificate}}
+			r.TLS.VerifiedChains = [][]*x509.Certificate{{leaf}}
 		}
 	}
 	u, err := g.Identify(r)
@@ -67,11 +71,29 @@ func (g *Guard) of(s shown) (string, error) {
 	return u.Name(), nil
 }
 
+// parsed is a certificate as a connection shows it.
+func parsed(template *x509.Certificate) *x509.Certificate {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return leaf
+}
+
 func TestIdentify(t *testing.T) {
 	g := open(t, "users:\n"+
 		"- {name: ada, password: "+bcryptOf(t, "swordfish")+", roles: [read], tenants: [a]}\n"+
 		"- {name: bob, tokens: ['"+sha256Of("token-1")+"', '"+sha256Of("token-2")+"'], certificates: [bob.example.org, 'spiffe://x/bob'], roles: [write], tenants: '*'}\n"+
-		"- {name: eve, certificates: [eve@example.org], roles: [write], tenants: [a]}\n")
+		"- {name: eve, certificates: [eve@example.org, eve.example.org], roles: [write], tenants: [a]}\n")
 	for about, c := range map[string]struct {
 		shown
 		want string
@@ -91,11 +113,17 @@ func TestIdentify(t *testing.T) {
 		"nothing":               {shown{}, ""},
 		"common name":           {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"}}}, "bob"},
 		"DNS name":              {shown{certificate: &x509.Certificate{DNSNames: []string{"x", "bob.example.org"}}}, "bob"},
-		"URI":                   {shown{certificate: &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/bob"}}}}, "bob"},
-		"mail address":          {shown{certificate: &x509.Certificate{EmailAddresses: []string{"eve@example.org"}}}, "eve"},
-		"unknown certificate":   {shown{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
-		"names of two":          {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve@example.org"}}}, ""},
-		"not verified":          {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, unverified: true}, ""},
+		"URI":                   {shown{certificate: &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/bob"}}}}, ""},
+		"mail address":          {shown{certificate: &x509.Certificate{EmailAddresses: []string{"eve@example.org"}}}, ""},
+		"common name beside a DNS name": {shown{certificate: &x509.Certificate{
+			Subject: pkix.Name{CommonName: "bob.example.org"}, DNSNames: []string{"x"}}}, ""},
+		"common name beside an address": {shown{certificate: &x509.Certificate{
+			Subject: pkix.Name{CommonName: "bob.example.org"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}}, ""},
+		"common name beside a name of a kind that isn't known": {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"},
+			ExtraExtensions: []pkix.Extension{{Id: subjectAltName, Value: []byte{0x30, 0x08, 0xa0, 0x06, 0x06, 0x01, 0x2a, 0xa0, 0x01, 0x00}}}}}, ""},
+		"unknown certificate": {shown{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
+		"names of two":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve.example.org"}}}, ""},
+		"not verified":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, unverified: true}, ""},
 		"wrong token, right certificate": {shown{headers: []string{"Bearer x"},
 			certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}}, ""},
 	} {

@@ -154,6 +154,9 @@ func (all *users) add(f *fileUser) error {
 		if name == "" || all.byCertificate[name] != nil {
 			return fmt.Errorf("certificates: %q is empty or used twice", name)
 		}
+		if strings.Contains(name, "*") {
+			return fmt.Errorf("certificates: %q is a wildcard, which matches no other name; list the names", name)
+		}
 		all.byCertificate[name] = u
 	}
 	if err := u.setRoles(f.Roles); err != nil {

@@ -34,6 +34,7 @@ func TestBadFiles(t *testing.T) {
 		"users: [{name: a}]":                                                                      "password, tokens or certificates are missing; set at least one of them",
 		"users: [{name: a, certificates: ['']}]":                                                  `certificates: "" is empty or used twice`,
 		"users: [{name: a, certificates: [x, x]}]":                                                "is empty or used twice",
+		"users: [{name: a, certificates: ['*.example.org']}]":                                     `certificates: "*.example.org" is a wildcard`,
 		"users: [{name: a, certificates: [x]}]":                                                   "roles are missing",
 		"users: [{name: a, certificates: [x], roles: [root]}]":                                    `roles: unknown role "root"; the roles are read, write, metrics and admin`,
 		"users: [{name: a, certificates: [x], roles: [read]}]":                                    "tenants are missing",
