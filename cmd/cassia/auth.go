@@ -7,10 +7,14 @@ func (p *process) authorize(o *server.Options, files *server.Reloaders) {
 	o.ExternalURL = p.c.ExternalURL
 	o.RoutePrefix = p.c.RoutePrefix
 	o.Hosts = p.c.Hosts()
-	o.AuthRequired = p.c.AuthRequired()
+	o.AuthRequired = p.c.AuthRequired
 	if p.c.Auth != nil {
 		o.Auth = p.c.Auth
 		files.Add("--auth.file", p.c.Auth.Reload)
+	}
+	if p.c.Web != nil {
+		files.Add("--web.config.file", p.c.Web.Reload)
+		p.c.Web.Report(func(err error) { files.Note("--web.config.file", err) })
 	}
 	if p.c.Lifecycle {
 		o.Reload = files.Reload

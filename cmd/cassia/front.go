@@ -55,7 +55,7 @@ func (p *process) listen(ctx context.Context) (*front, error) {
 	f.files.OnHangup(ctx)
 	f.serve(server.NewHandler(f.options))
 	var err error
-	f.server, err = server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, p.c.RoutePrefix, f, f.options.HTTP, f.options.Logger)
+	f.server, err = server.Listen(p.c.ListenAddresses, p.c.Web, p.c.RoutePrefix, f, f.options.HTTP, f.options.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,21 @@ func Open(file string) (*Guard, error) {
 	return g, nil
 }
 
+// OfHashes returns a guard without a file, of users who have only a password: bcrypt hashes by the user's name.
+func OfHashes(hashes map[string]string) (*Guard, error) {
+	all := &users{byName: map[string]*User{}}
+	for name, hash := range hashes {
+		u := &User{name: name}
+		if err := all.addSecrets(u, &fileUser{Password: hash}); err != nil {
+			return nil, fmt.Errorf("user %q: %w", name, err)
+		}
+		all.byName[name] = u
+	}
+	g := &Guard{passwords: newPasswords()}
+	g.users.Store(all)
+	return g, nil
+}
+
 // Reload reads the file again. After an error the users stay as they were.
 func (g *Guard) Reload() error {
 	all, err := readFile(g.file)

@@ -2,49 +2,22 @@ package config
 
 import (
 	"errors"
-	"os"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/cassia-db/cassia/cmd/internal/auth"
+	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// webAuth are the locks in exporter-toolkit's file.
-type webAuth struct {
-	TLS struct {
-		Cert       string `yaml:"cert"`
-		CertFile   string `yaml:"cert_file"`
-		ClientAuth string `yaml:"client_auth_type"`
-	} `yaml:"tls_server_config"`
-	Users map[string]yaml.Node `yaml:"basic_auth_users"`
-}
-
-func (l *webAuth) encrypts() bool { return l.TLS.Cert != "" || l.TLS.CertFile != "" }
-
-// mutual reports whether only clients with a certificate are let in.
-func (l *webAuth) mutual() bool {
-	return l.encrypts() && l.TLS.ClientAuth == "RequireAndVerifyClientCert"
-}
-
-// checkAuth reads the locks, and returns an error if they don't fit together.
-func (c *Config) checkAuth() error {
+// checkAuth reads the files of users and TLS, and returns an error if they are invalid or don't fit together.
+func (c *Config) checkAuth() (err error) {
 	if c.WebConfigFile != "" {
-		text, err := os.ReadFile(c.WebConfigFile)
-		if err != nil {
-			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
-		}
-		if yaml.Unmarshal(text, &c.locks) != nil { // exporter-toolkit has found nothing wrong with it.
-			return flagError("web.config.file", c.WebConfigFile, "isn't valid YAML")
+		if c.Web, err = webconfig.Open(c.WebConfigFile, c.AuthFile != ""); err != nil {
+			return err
 		}
 	}
 	if c.AuthFile == "" {
 		return nil
 	}
-	if len(c.locks.Users) > 0 {
-		return flagError("auth.file", c.AuthFile, "--web.config.file also has basic_auth_users; move them to this file")
-	}
-	var err error
 	if c.Auth, err = auth.Open(c.AuthFile); err != nil {
 		return errors.New(oneLine(err))
 	}
@@ -52,9 +25,9 @@ func (c *Config) checkAuth() error {
 }
 
 // AuthRequired returns true if every request needs a password, a token or a certificate.
-func (c *Config) AuthRequired() bool { return c.passwords() || c.locks.mutual() }
+func (c *Config) AuthRequired() bool { return c.passwords() || c.Web.IsMutual() }
 
-func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
+func (c *Config) passwords() bool { return c.Auth != nil || c.Web.HasUsers() }
 
 // Warnings lists questionable settings for operators, one line each.
 func (c *Config) Warnings() []string { return append(c.authWarnings(), c.memoryWarnings()...) }
@@ -69,7 +42,7 @@ func (c *Config) authWarnings() (out []string) {
 	if !c.AuthRequired() {
 		out = append(out, "this server is reachable from other machines at "+at+" without authentication; set --auth.file, or listen on 127.0.0.1")
 	}
-	if c.passwords() && !c.locks.encrypts() {
+	if c.passwords() && !c.Web.Encrypts() {
 		out = append(out, "passwords and tokens are sent unencrypted at "+at+
 			"; enable TLS with --web.config.file, or allow connections only from an encrypting proxy")
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -10,7 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const exampleLocks = "../../../examples/locks/"
+const (
+	exampleLocks = "../../../examples/locks/"
+	hash         = "$2a$04$012345678901234567890u012345678901234567890123456789."
+)
 
 // writeFile makes a file of a test and returns its name.
 func writeFile(t *testing.T, name, text string) string {
@@ -41,15 +46,15 @@ func TestExampleOfUsers(t *testing.T) {
 }
 
 func TestLocksThatDontFit(t *testing.T) {
-	users := writeFile(t, "web.yml", "basic_auth_users: {a: $2a$04$012345678901234567890u012345678901234567890123456789.}\n")
+	users := writeFile(t, "web.yml", "basic_auth_users: {a: "+hash+"}\n")
 	_, err := parse(t, "--auth.file="+exampleLocks+"auth.yml", "--web.config.file="+users)
-	require.EqualError(t, err, "--auth.file="+exampleLocks+"auth.yml: --web.config.file also has basic_auth_users; move them to this file")
+	require.EqualError(t, err, "--web.config.file="+users+": basic_auth_users can't be used together with --auth.file; move the users to that file")
 	_, err = parse(t, "--auth.file=/no/such/file")
 	require.EqualError(t, err, "--auth.file=/no/such/file: no such file or directory")
 }
 
 func TestWarnings(t *testing.T) {
-	users := "--web.config.file=" + writeFile(t, "users.yml", "basic_auth_users: {a: $2a$04$012345678901234567890u012345678901234567890123456789.}\n")
+	users := "--web.config.file=" + writeFile(t, "users.yml", "basic_auth_users: {a: "+hash+"}\n")
 	auth := "--auth.file=" + exampleLocks + "auth.yml"
 	const public, nobody, plain, admin = "--web.listen-address=:9201", "without authentication; set --auth.file, or listen on 127.0.0.1", "unencrypted", "all tenants"
 	for _, c := range []struct {
@@ -75,12 +80,21 @@ func TestWarnings(t *testing.T) {
 			require.NotContains(t, got[i], "127.0.0.1:9201", "only what others reach")
 		}
 	}
-	// Of files with TLS only the locks matter here, not whether their certificates are there.
+	files := map[string]string{"cert": "CERTIFICATE", "key": "PRIVATE KEY"}
+	server := httptest.NewTLSServer(nil)
+	own := server.TLS.Certificates[0]
+	server.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	require.NoError(t, err)
+	for name, der := range map[string][]byte{"cert": own.Certificate[0], "key": key} {
+		files[name] = writeFile(t, name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: files[name], Bytes: der})))
+	}
+	certificate := "cert_file: " + files["cert"] + ", key_file: " + files["key"]
 	for text, want := range map[string]string{
-		"tls_server_config: {cert_file: x, client_auth_type: VerifyClientCertIfGiven}":    nobody,
-		"tls_server_config: {cert_file: x}":                                               nobody,
-		"tls_server_config: {cert_file: x, client_auth_type: RequireAndVerifyClientCert}": admin,
-		"tls_server_config: {cert_file: x}\nbasic_auth_users: {a: b}":                     admin,
+		"tls_server_config: {" + certificate + ", client_auth_type: VerifyClientCertIfGiven}":    nobody,
+		"tls_server_config: {" + certificate + "}":                                               nobody,
+		"tls_server_config: {" + certificate + ", client_auth_type: RequireAndVerifyClientCert}": admin,
+		"tls_server_config: {" + certificate + "}\nbasic_auth_users: {a: " + hash + "}":          admin,
 	} {
 		c := &Config{ListenAddresses: []string{":9201"}, AdminAPI: true, WebConfigFile: writeFile(t, "web.yml", text)}
 		require.NoError(t, c.checkAuth())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/otlp"
 	"github.com/cassia-db/cassia/cmd/internal/auth"
+	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
 // RefuseRollups is the value of --remote-read.rollups with which remote read is refused where samples are gone.
@@ -24,9 +25,11 @@ const SnapOff = "off"
 // Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
 // by Validate.
 type Config struct {
-	// ListenAddresses are host:port; WebConfigFile is exporter-toolkit's TLS and basic auth file, or empty.
+	// ListenAddresses are host:port; WebConfigFile is exporter-toolkit's TLS and basic auth file, or empty;
+	// Web is what Validate read from it, or nil.
 	ListenAddresses []string
 	WebConfigFile   string
+	Web             *webconfig.File
 	AdminAPI        bool
 	// LimitsFile has the limits of tenants, or is empty; Federation lets queries name several tenants.
 	LimitsFile string
@@ -90,7 +93,6 @@ type Config struct {
 	cmd                                                                           *kingpin.CmdClause
 	features                                                                      []string
 	set                                                                           setByUser
-	locks                                                                         webAuth
 }
 
 // setByUser are the flags of parts of the memory that the command line sets.
@@ -103,7 +105,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	parts := PartsOf(bound(memory))
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Repeatable.").Default(":9201").StringsVar(&c.ListenAddresses)
-	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the format of the Prometheus exporter-toolkit.").StringVar(&c.WebConfigFile)
+	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded when the file or a "+
+		"certificate changes.").StringVar(&c.WebConfigFile)
 	cmd.Flag("auth.file", "YAML file of users: names, hashes of passwords and tokens, names in client certificates, roles and tenants. Reloaded on "+
 		"SIGHUP and POST /-/reload. Default: no authentication; every request is allowed.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Enable the admin API: POST /-/seal and other requests that change data.").BoolVar(&c.AdminAPI)

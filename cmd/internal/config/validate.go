@@ -12,7 +12,6 @@ import (
 
 	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/exporter-toolkit/web"
 )
 
 // Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
@@ -37,11 +36,6 @@ func (c *Config) checkWeb() error {
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 			return flagError("web.listen-address", address, "the port must be a number from 0 to 65535")
-		}
-	}
-	if c.WebConfigFile != "" {
-		if err := web.Validate(c.WebConfigFile); err != nil {
-			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
 		}
 	}
 	if err := c.checkAuth(); err != nil {

@@ -1,7 +1,7 @@
 // Package server is the HTTP side of the process: listeners, TLS and basic authentication, the routes that
 // aren't Prometheus' API, and what every request goes through.
 //
-//	listener (bounded connections, a spare file handle, exporter-toolkit's TLS and auth)
+//	listener (bounded connections, a spare file handle; TLS and users of webconfig)
 //	  └ recover ─ table of routes ─ instrument ─ authorizer (role, tenant) ─ handler
 //	                └ /t/{tenant}/… the same routes, where they take a tenant
 //

@@ -32,8 +32,8 @@ type Options struct {
 	Hosts       []string
 	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end.
 	RoutePrefix string
-	// AuthRequired is set if every request must be authenticated, by Auth or by TLS.
-	AuthRequired bool
+	// AuthRequired returns true if every request must be authenticated, by Auth or by TLS; nil: only by Auth.
+	AuthRequired func() bool
 	// Federation lets requests that read name several tenants, as a|b.
 	Federation bool
 	// Ready returns nil once queries can be answered.
@@ -54,8 +54,9 @@ type Options struct {
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
 	requests := newRequests(maxRequests, maxClientRequests)
+	required := func() bool { return o.Auth != nil || o.AuthRequired != nil && o.AuthRequired() }
 	h := &handler{Options: o, authorizer: authorizer{
-		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.AuthRequired || o.Auth != nil),
+		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, required),
 		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}

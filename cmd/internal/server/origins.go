@@ -19,11 +19,11 @@ type origins struct {
 	hosts map[string]bool
 	// domains are those whose names are all this server's, as .example.org.
 	domains []string
-	// authRequired is set if every request must be authenticated.
-	authRequired bool
+	// authRequired returns true if every request must be authenticated.
+	authRequired func() bool
 }
 
-func newOrigins(external *url.URL, hosts []string, authRequired bool) origins {
+func newOrigins(external *url.URL, hosts []string, authRequired func() bool) origins {
 	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
 	if external != nil {
 		// Proxies may change Host; this is what browsers call the server then.
@@ -56,7 +56,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
 	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
 	// names none is a program's, which a proxy may have passed on; of what reads they name none.
-	if o.authRequired || r.TLS != nil || o.isUnforgeable(r.Host) {
+	if o.authRequired() || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {

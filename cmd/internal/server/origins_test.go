@@ -116,7 +116,7 @@ func TestNamesOfOthers(t *testing.T) {
 	require.Equal(t, 200, askFrom(h, http.MethodGet, "/metrics", "cassia.monitoring.svc:9201", loopback), "through a sidecar")
 	require.Equal(t, 200, askFrom(h, http.MethodGet, "/api/v1/labels", "cassia.apps.example.com", loopback), "through a proxy")
 	o = withNames(t)
-	o.AuthRequired = true
+	o.AuthRequired = func() bool { return true }
 	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback), "nobody comes in by a name alone")
 }
 

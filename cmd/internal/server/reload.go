@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -28,8 +29,9 @@ type Reloaders struct {
 	list []reloader
 
 	lastMu sync.Mutex
-	failed bool
-	last   time.Time // the last successful reload
+	failed map[string]bool // the files whose last content is invalid
+	last   time.Time       // the last successful reload
+	logged map[string]time.Time
 }
 
 type reloader struct {
@@ -40,13 +42,13 @@ type reloader struct {
 // NewReloaders returns an empty list, whose metrics go to r.
 func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Time) *Reloaders {
 	f := promauto.With(r)
-	list := &Reloaders{log: log, now: now,
+	list := &Reloaders{log: log, now: now, failed: map[string]bool{}, logged: map[string]time.Time{},
 		ok: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_config_last_reload_successful",
 			Help: "Whether the last reload of all configuration files was successful (1) or not (0)."}),
 		success: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_config_last_reload_success_timestamp_seconds",
 			Help: "Time of the last successful reload of all configuration files, in Unix seconds."}),
 	}
-	list.note(nil) // They were read at the start.
+	list.update(nil) // They were read at the start.
 	return list
 }
 
@@ -61,25 +63,57 @@ func (l *Reloaders) Add(what string, reload func() error) {
 func (l *Reloaders) Reload() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	results := map[string]error{}
 	var errs []error
 	for _, r := range l.list {
-		err := r.reload()
-		if err != nil {
-			l.log.Error("can't reload a configuration file; the previous content stays in effect", "file", r.what, "err", err)
-		} else {
-			l.log.Info("reloaded a configuration file", "file", r.what)
-		}
-		errs = append(errs, err)
+		results[r.what] = r.reload()
+		l.write(r.what, results[r.what])
+		errs = append(errs, results[r.what])
 	}
-	err := errors.Join(errs...)
-	l.note(err)
-	return err
+	l.update(results)
+	return errors.Join(errs...)
 }
 
-func (l *Reloaders) note(err error) {
+// Note notes that a file was read because it had changed. It logs the same error at most once per minute.
+func (l *Reloaders) Note(what string, err error) {
+	if l.update(map[string]error{what: err}); err == nil || l.isNew(err) {
+		l.write(what, err)
+	}
+}
+
+func (l *Reloaders) write(what string, err error) {
+	if err != nil {
+		l.log.Error("can't reload a configuration file; the previous content stays in effect", "file", what, "err", err)
+		return
+	}
+	l.log.Info("reloaded a configuration file", "file", what)
+}
+
+// isNew reports whether an error wasn't logged within the last minute.
+func (l *Reloaders) isNew(err error) bool {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
-	if l.failed = err != nil; l.failed {
+	now := l.now()
+	maps.DeleteFunc(l.logged, func(_ string, then time.Time) bool { return now.Sub(then) >= time.Minute })
+	_, found := l.logged[err.Error()]
+	if !found {
+		l.logged[err.Error()] = now
+	}
+	return !found
+}
+
+// update notes results by file. The last reload was successful if the last result of every file is nil.
+func (l *Reloaders) update(results map[string]error) {
+	l.lastMu.Lock()
+	defer l.lastMu.Unlock()
+	for what, err := range results {
+		if err != nil {
+			l.failed[what] = true
+		} else {
+			delete(l.failed, what)
+		}
+	}
+	if len(l.failed) > 0 {
 		l.ok.Set(0)
 		return
 	}
@@ -92,7 +126,7 @@ func (l *Reloaders) note(err error) {
 func (l *Reloaders) Last() (ok bool, last time.Time) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
-	return !l.failed, l.last
+	return len(l.failed) == 0, l.last
 }
 
 // OnHangup reloads whenever the process gets the signal SIGHUP, until ctx ends. It listens when it returns.

@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/exporter-toolkit/web"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
 // Bounds of every listener.
@@ -36,14 +37,13 @@ const (
 type Server struct {
 	listeners []net.Listener
 	servers   []*http.Server
-	webConfig string
 	log       *slog.Logger
 }
 
-// Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. prefix is the handler's
+// Listen opens the addresses, each host:port. web may be nil: no TLS and no users. prefix is the handler's
 // Options.RoutePrefix. The error has the remedy.
-func Listen(addresses []string, webConfig, prefix string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
-	s := &Server{webConfig: webConfig, log: log}
+func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
+	s := &Server{log: log}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -51,8 +51,9 @@ func Listen(addresses []string, webConfig, prefix string, h http.Handler, m *Met
 			return nil, listenError(address, err)
 		}
 		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections, spareConnections, m.evicted, log))
-		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
-		s.servers = append(s.servers, newServer(prefix, h, usualPace(), log))
+		server := newServer(prefix, h, usualPace(), log)
+		server.Handler, server.TLSConfig = web.Handler(server.Handler), web.TLS()
+		s.servers = append(s.servers, server)
 	}
 	return s, nil
 }
@@ -92,7 +93,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, l := range s.listeners {
 		group.Go(func() error {
-			err := web.Serve(l, s.servers[i], &web.FlagConfig{WebConfigFile: &s.webConfig}, s.log)
+			server := s.servers[i]
+			s.log.Info("listening", "address", l.Addr().String(), "tls", server.TLSConfig != nil)
+			serve := server.Serve
+			if server.TLSConfig != nil {
+				serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+			}
+			err := serve(l)
 			if errors.Is(err, http.ErrServerClosed) {
 				return nil
 			}

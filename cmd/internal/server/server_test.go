@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -25,9 +27,9 @@ func TestPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, "", "", answerTenant, noMetrics(), quiet)
+	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, nil, "", answerTenant, noMetrics(), quiet)
 	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+": the address is in use by another program; stop it, or choose another port")
-	_, err = Listen([]string{"999.0.0.1:1"}, "", "", answerTenant, noMetrics(), quiet)
+	_, err = Listen([]string{"999.0.0.1:1"}, nil, "", answerTenant, noMetrics(), quiet)
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }
 
@@ -39,7 +41,7 @@ func TestStopDrainsRequests(t *testing.T) {
 		<-finish
 		_, _ = io.WriteString(w, "whole")
 	})
-	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, "", "", h, noMetrics(), quiet)
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, nil, "", h, noMetrics(), quiet)
 	require.NoError(t, err)
 	require.Len(t, s.Addresses(), 2)
 	ctx, stop := context.WithCancel(t.Context())
@@ -83,7 +85,9 @@ func TestBasicAuth(t *testing.T) {
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "web.yml")
 	require.NoError(t, os.WriteFile(file, []byte("basic_auth_users:\n  ada: "+string(hash)+"\n"), 0o600))
-	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, file, "", NewHandler(testOptions()), noMetrics(), quiet)
+	web, err := webconfig.Open(file, false)
+	require.NoError(t, err)
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, web, "", NewHandler(testOptions()), noMetrics(), quiet)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/auth"
+	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -72,23 +73,41 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
-// secureServer serves h with TLS, and asks clients for certificates in the way that clientAuth names.
-func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
+// writeServerFiles writes a certificate and its key, which web.yml names.
+func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	t.Helper()
-	dir := t.TempDir()
-	own := servers.sign(t, "cassia.example.org")
 	key, err := x509.MarshalECPrivateKey(own.PrivateKey.(*ecdsa.PrivateKey))
 	require.NoError(t, err)
 	writePEM(t, filepath.Join(dir, "server.crt"), "CERTIFICATE", own.Certificate[0])
 	writePEM(t, filepath.Join(dir, "server.key"), "EC PRIVATE KEY", key)
+}
+
+// writeWebConfig writes web.yml and all that it names. Clients are asked for certificates in the way that clientAuth names.
+func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
+	t.Helper()
+	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
 	text := "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 	if clientAuth != "" {
 		writePEM(t, filepath.Join(dir, "clients.crt"), "CERTIFICATE", clients.certificate.Raw)
 		text += "  client_ca_file: clients.crt\n  client_auth_type: " + clientAuth + "\n"
 	}
-	file := filepath.Join(dir, "web.yml")
+	file = filepath.Join(dir, "web.yml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	s, err := Listen([]string{"127.0.0.1:0"}, file, "", h, noMetrics(), quiet)
+	return file
+}
+
+// secureServer serves h with TLS, and asks clients for certificates in the way that clientAuth names.
+func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
+	t.Helper()
+	web, err := webconfig.Open(writeWebConfig(t, t.TempDir(), servers, clients, clientAuth), false)
+	require.NoError(t, err)
+	return serveSecurely(t, web, h)
+}
+
+// serveSecurely returns the address of a server that runs until the test ends.
+func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
+	t.Helper()
+	s, err := Listen([]string{"127.0.0.1:0"}, web, "", h, noMetrics(), quiet)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)

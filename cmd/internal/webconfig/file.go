@@ -1,0 +1,127 @@
+package webconfig
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// retryInterval is how long an error stays before unchanged files are read again: its cause may be none of theirs.
+const retryInterval = time.Second
+
+// File is a web configuration file together with the certificates that it names. A nil File is one without settings. Its
+// methods may be called from any goroutine.
+type File struct {
+	path string
+	// authFile is set if --auth.file defines the users.
+	authFile bool
+	report   func(error)
+	current  atomic.Pointer[settings]
+
+	mu sync.Mutex
+	// read is the state of the files before they were last read, then, err the time and the error.
+	read map[string]os.FileInfo
+	then time.Time
+	err  error
+}
+
+// Open reads a file; authFile is set if --auth.file defines the users. The error contains the cause.
+func Open(path string, authFile bool) (*File, error) {
+	f := &File{path: path, authFile: authFile, report: func(error) {}}
+	if err := f.Reload(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Report calls report with the result whenever the files were read because they had changed. It must be called before
+// the first request.
+func (f *File) Report(report func(error)) {
+	if f != nil {
+		f.report = report
+	}
+}
+
+// Reload reads the files. After an error the previous settings stay in effect.
+func (f *File) Reload() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.load()
+}
+
+// settings returns the last valid settings, after reading the files if they have changed. It doesn't wait for another
+// goroutine that reads them.
+func (f *File) settings() *settings {
+	if f.mu.TryLock() {
+		defer f.mu.Unlock()
+		if f.isChanged() || f.err != nil && time.Since(f.then) >= retryInterval {
+			f.report(f.load())
+		}
+	}
+	return f.current.Load()
+}
+
+// isChanged reports whether a file has changed since it was last read.
+func (f *File) isChanged() bool {
+	for path, before := range f.read {
+		now, err := os.Stat(path)
+		if (err == nil) != (before != nil) {
+			return true
+		}
+		if err == nil && (!os.SameFile(now, before) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime()) || now.Mode() != before.Mode()) {
+			return true
+		}
+	}
+	return false
+}
+
+// load reads the files. The caller must hold the mutex.
+func (f *File) load() error {
+	f.read, f.then = map[string]os.FileInfo{}, time.Now()
+	s, err := f.parse()
+	if err == nil {
+		err = f.fits(s)
+	}
+	if err != nil {
+		f.err = fmt.Errorf("--web.config.file=%s: %s", f.path, strings.Join(strings.Fields(err.Error()), " "))
+		return f.err
+	}
+	f.err = nil
+	f.current.Store(s)
+	return nil
+}
+
+// fits returns an error if settings can't take effect together with the others of the process.
+func (f *File) fits(s *settings) error {
+	if s.users != nil && f.authFile {
+		return errors.New("basic_auth_users can't be used together with --auth.file; move the users to that file")
+	}
+	if old := f.current.Load(); old != nil && (old.tls == nil) != (s.tls == nil) {
+		return errors.New("TLS can't be enabled or disabled while Cassia runs; restart it")
+	}
+	return nil
+}
+
+// Encrypts returns true if connections use TLS.
+func (f *File) Encrypts() bool { return f != nil && f.current.Load().tls != nil }
+
+// HasUsers returns true if every request needs a password.
+func (f *File) HasUsers() bool { return f != nil && f.current.Load().users != nil }
+
+// IsMutual returns true if every client needs a verified certificate.
+func (f *File) IsMutual() bool {
+	return f.Encrypts() && f.current.Load().tls.ClientAuth == tls.RequireAndVerifyClientCert
+}
+
+// TLS returns the configuration of a server, or nil if connections don't use TLS. Each handshake uses the last valid settings.
+func (f *File) TLS() *tls.Config {
+	if !f.Encrypts() {
+		return nil
+	}
+	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.settings().tls, nil }}
+}

@@ -1,0 +1,43 @@
+package webconfig
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/cassia-db/cassia/cmd/internal/auth"
+)
+
+// Handler applies the rate limit, the headers and the users of the last valid settings to requests before it calls next.
+func (f *File) Handler(next http.Handler) http.Handler {
+	if f == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := f.settings()
+		if s.limiter != nil && !s.limiter.Allow() {
+			refuse(w, http.StatusTooManyRequests)
+			return
+		}
+		for name, value := range s.headers {
+			w.Header().Set(name, value)
+		}
+		if s.users == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		switch _, err := s.users.Identify(r); {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.Is(err, auth.ErrUnknown):
+			w.Header().Set("WWW-Authenticate", "Basic")
+			refuse(w, http.StatusUnauthorized)
+		case errors.Is(err, auth.ErrBusy):
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusTooManyRequests)
+		default: // The request's context has ended.
+			refuse(w, http.StatusServiceUnavailable)
+		}
+	})
+}
+
+func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }
