@@ -3,6 +3,7 @@ package storage
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -104,7 +105,7 @@ func (t *truncations) isNew(name, label string) bool {
 	if t.named == nil {
 		t.named = map[[2]string]bool{}
 	}
-	t.named[key] = true
+	t.named[[2]string{strings.Clone(name), strings.Clone(label)}] = true // The labels are in the memory of a request, which is reused.
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -43,4 +44,14 @@ func TestTruncateValues(t *testing.T) {
 	require.Equal(t, "short", got.Get("b"))
 	most.truncates = false
 	require.Equal(t, ls, truncateValues(ls, most, nil))
+}
+
+// The labels that are logged once are remembered, not the memory in which a request had them.
+func TestTruncationsKeepTheirNames(t *testing.T) {
+	var seen truncations
+	name := []byte("path")
+	require.True(t, seen.isNew("default", unsafe.String(unsafe.SliceData(name), len(name))))
+	copy(name, "host")
+	require.False(t, seen.isNew("default", "path"))
+	require.True(t, seen.isNew("default", "host"))
 }
