@@ -44,6 +44,14 @@ func Strategies() []string {
 	}
 }
 
+// Within lowers the bounds of bodies and estimates so that all of them together take at most the given number of bytes.
+func (o *Options) Within(inFlight int64) {
+	o.MaxInFlight = min(o.MaxInFlight, inFlight)
+	o.MaxBody = min(o.MaxBody, o.MaxInFlight/8)
+	o.MaxDecoded = min(o.MaxDecoded, o.MaxInFlight/4)
+	o.MaxMemory = min(o.MaxMemory, o.MaxInFlight/8*5)
+}
+
 // Validate returns an error if the translation is invalid.
 func (t *Translation) Validate() error {
 	switch {

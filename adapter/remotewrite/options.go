@@ -61,6 +61,13 @@ func DefaultOptions() Options {
 	}
 }
 
+// Within lowers the bounds of bodies so that all of them together take at most the given number of bytes.
+func (o *Options) Within(inFlight int64) {
+	o.MaxInFlight = min(o.MaxInFlight, inFlight)
+	o.MaxDecoded = min(o.MaxDecoded, o.MaxInFlight/4*3)
+	o.MaxCompressed = min(o.MaxCompressed, o.MaxInFlight/4)
+}
+
 // Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {

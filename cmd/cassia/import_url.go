@@ -134,7 +134,7 @@ func (t *waitPrinter) print(err error) {
 // admins.
 func (p *process) importRoutes() []server.Route {
 	o := overhttp.DefaultOptions()
-	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8))
+	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8), p.c.BodyBytes()/2)
 	o.Ready = p.store.Ready
 	o.Retention = p.c.Retention.KeptOf
 	o.Logger = p.log.With("component", "import")

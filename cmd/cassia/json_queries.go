@@ -17,6 +17,7 @@ import (
 // newJSON returns the plain JSON API, which has routes of writes and of queries.
 func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o := jsonapi.DefaultOptions()
+	o.MaxInFlight = min(o.MaxInFlight, p.c.BodyBytes())
 	o.Logger = p.log.With("component", "jsonapi")
 	o.Registerer = p.registry
 	o.Limiter = p.limiter

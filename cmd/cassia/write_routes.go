@@ -34,6 +34,7 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 // newRemoteWrite returns the handler of remote write. ha chooses among replicas; it is nil if that is off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
+	o.Within(p.c.BodyBytes())
 	o.HA = ha
 	o.Limiter = p.limiter
 	o.Rules = p.relabeling.Batch
@@ -48,6 +49,7 @@ func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 // newOTLP returns the handler of OTLP's metrics.
 func (p *process) newOTLP() (http.Handler, error) {
 	o := otlp.DefaultOptions()
+	o.Within(p.c.BodyBytes())
 	o.Translation = p.c.OTLP
 	o.LookbackDelta = p.c.LookbackDelta
 	o.Logger = p.log.With("component", "otlp")

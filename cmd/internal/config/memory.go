@@ -115,6 +115,9 @@ const (
 // mostSamples is the default of --query.max-samples in Prometheus, sampleBytes the size of a sample in the evaluator.
 const mostSamples, sampleBytes = 50_000_000, 16
 
+// BodyBytes returns the maximum size of all request bodies in progress at an endpoint: a quarter of the memory, or less by the endpoint's own default.
+func (c *Config) BodyBytes() int64 { return c.Memory / 4 }
+
 // setParts computes those parts that no flag sets.
 func (c *Config) setParts() {
 	parts := PartsOf(c.Memory)

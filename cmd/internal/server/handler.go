@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ type Options struct {
 	// *.example.org stands for every name below example.org; both optional.
 	ExternalURL *url.URL
 	Hosts       []string
+	// MaxBodies bounds the bodies of all requests in progress, bytes, except those that bring samples or history; 0: 256 MiB.
+	MaxBodies int64
 	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end.
 	RoutePrefix string
 	// AuthRequired returns true if every request must be authenticated, by Auth or by TLS; nil: only by Auth.
@@ -57,7 +60,7 @@ func NewHandler(o Options) http.Handler {
 	required := func() bool { return o.Auth != nil || o.AuthRequired != nil && o.AuthRequired() }
 	h := &handler{Options: o, authorizer: authorizer{
 		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, required),
-		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
+		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(cmp.Or(o.MaxBodies, maxBodies))},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
 	return recovering(o.HTTP, o.Logger, decoded(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
@@ -99,7 +102,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, context.Canceled) {
 			h.Logger.Error("sealing on request failed", "err", err)
 		}
-		text(w, http.StatusInternalServerError, "sealing failed: "+err.Error())
+		text(w, adapter.Status(err), "sealing failed: "+err.Error())
 		return
 	}
 	text(w, http.StatusOK, "sealed")

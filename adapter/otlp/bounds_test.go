@@ -1,0 +1,40 @@
+package otlp
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+)
+
+// A metric without data points has nothing that could be rejected.
+func TestMetricWithoutDataPoints(t *testing.T) {
+	for _, e := range []encoding{encodingProtobuf, encodingJSON} {
+		s := newServer(t, nil, nil, nil)
+		md := pmetric.NewMetrics()
+		addMetric(md, "empty")
+		got := s.post(t, e, encode(t, md, e))
+		require.Equal(t, http.StatusOK, got.code)
+		require.Zero(t, got.rejected)
+		require.NotContains(t, got.message, "rejected")
+		require.NotContains(t, got.message, reasonUntranslatable)
+		require.Contains(t, got.message, "metrics without data points were ignored: ")
+	}
+}
+
+// On a small machine the largest body, and all bodies together, are within their part of the memory. On others the defaults stay.
+func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
+	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
+		o := DefaultOptions()
+		o.Within(part)
+		require.NoError(t, o.Validate())
+		require.LessOrEqual(t, o.MaxInFlight, part)
+	}
+	o := DefaultOptions()
+	o.Within(o.MaxInFlight)
+	o.Logger = nil
+	want := DefaultOptions()
+	want.Logger = nil
+	require.Equal(t, want, o)
+}
