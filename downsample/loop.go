@@ -180,7 +180,7 @@ func (l *Loop) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		now := l.opts.Now()
-		for _, a := range l.alarms(now) {
+		for _, a := range l.alarms() {
 			if at, ok := told[a.what]; ok && now.Sub(at) < watchSilence {
 				continue
 			}
@@ -196,11 +196,11 @@ type alarm struct {
 	args     []any
 }
 
-func (l *Loop) alarms(now time.Time) (list []alarm) {
+func (l *Loop) alarms() (list []alarm) {
 	if err := l.progress.why(); err != nil {
 		list = append(list, alarm{"sealing is stopped, because the head could not be rebuilt", doRestart, []any{"err", err}})
 	}
-	if waiting, lag := l.progress.behind(now); lag > alarmLag {
+	if waiting, lag := l.behind(); lag > alarmLag {
 		at, w, err := l.progress.oldest()
 		list = append(list, alarm{"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm, []any{
 			"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot", w.Slot, "err", fmt.Sprint(err),

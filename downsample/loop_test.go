@@ -137,18 +137,32 @@ func TestAlarm(t *testing.T) {
 	r.write(testStart.Add(-3*hour), 1)
 	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.RawPages })
 	r.loop.Round(t.Context())
-	require.Empty(t, r.loop.alarms(r.now()))
+	require.Empty(t, r.loop.alarms())
 	r.advance(storage.Grace / 2)
 	require.True(t, r.loop.Status(t.Context()).Alarm)
 	require.Equal(t, r.metric("lag_limit_seconds")+105*60, r.metric("lag_seconds"), "without another round")
-	alarms := r.loop.alarms(r.now())
+	alarms := r.loop.alarms()
 	require.Len(t, alarms, 1)
 	require.Contains(t, alarms[0].what, "lags")
 	require.NotEmpty(t, alarms[0].do)
 	r.mend()
 	r.loop.Round(t.Context())
 	require.False(t, r.loop.Status(t.Context()).Alarm)
-	require.Empty(t, r.loop.alarms(r.now()))
+	require.Empty(t, r.loop.alarms())
+}
+
+// TestLeapIsNoLag has a clock leap that isn't trusted: no slot waits longer for that.
+func TestLeapIsNoLag(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, _ *Options) { so.Elapsed = func() time.Duration { return 0 } })
+	r.write(testStart.Add(-3*hour), 1)
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.RawPages })
+	r.loop.Round(t.Context())
+	require.Equal(t, 105*60.0, r.metric("lag_seconds"))
+	r.advance(400 * 24 * hour)
+	require.Error(t, r.store.Member().MayRemove())
+	require.Equal(t, 105*60.0, r.metric("lag_seconds"))
+	require.False(t, r.loop.Status(t.Context()).Alarm)
+	require.Empty(t, r.loop.alarms())
 }
 
 // TestDamagedIsNotWaiting leaves a blob that can't be read: it isn't what sealing lags by.

@@ -31,9 +31,9 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_downsample_" + name, Help: help}, func() float64 { return value().Seconds() })
 	}
 	gauge("waiting_slots", "Slots that are due for sealing in the partitions of this process, counted once per partition.",
-		func() float64 { n, _ := l.progress.behind(l.opts.Now()); return float64(n) })
+		func() float64 { n, _ := l.behind(); return float64(n) })
 	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if no slot is due.",
-		func() float64 { _, lag := l.progress.behind(l.opts.Now()); return lag.Seconds() })
+		func() float64 { _, lag := l.behind(); return lag.Seconds() })
 	gauge("lag_limit_seconds", "Threshold of the sealing lag for alerts, in seconds: half of the lag at which late sealing starts to lose raw samples.",
 		func() float64 { return alarmLag.Seconds() })
 	gauge("partitions", "Staging partitions that this process seals.", func() float64 { return float64(l.owned()) })

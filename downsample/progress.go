@@ -208,7 +208,8 @@ func (p *progress) oldest() (at int, w storage.Staged, err error) {
 	return at, w, err
 }
 
-// behind returns how many slots wait, and for how long the oldest of them could have been sealed.
+// behind returns how many slots wait, and for how long the oldest of them could have been sealed. While the clock is untrusted, now is the earlier
+// of the two times: otherwise a leap would count as lag.
 func (p *progress) behind(now time.Time) (waiting int, lag time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

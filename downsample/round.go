@@ -63,8 +63,14 @@ func (l *Loop) Round(ctx context.Context) {
 }
 
 func (l *Loop) lag() time.Duration {
-	_, lag := l.progress.behind(l.opts.Now())
+	_, lag := l.behind()
 	return lag
+}
+
+// behind is progress.behind at the present time.
+func (l *Loop) behind() (waiting int, lag time.Duration) {
+	now, _ := l.store.Member().Clock.Times()
+	return l.progress.behind(now)
 }
 
 // Relieve seals settled slots before a round is due, if the head holds much of them, as in a backfill: its memory is bounded, however

@@ -123,8 +123,7 @@ const shownWindows = 20
 
 // Status returns the state of the work. It may be called at any time; over a shared engine it reads the leases.
 func (l *Loop) Status(ctx context.Context) Status {
-	now := l.opts.Now()
-	waiting, lag := l.progress.behind(now)
+	waiting, lag := l.behind()
 	doing, took := l.pacer.under()
 	worked, rested := l.pacer.spent()
 	s := Status{

@@ -63,10 +63,17 @@ func (r refusals) text(points int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d of %d data points rejected", r.points(), points)
+	if points == 0 {
+		out.WriteString("metrics without data points were ignored")
+	} else {
+		fmt.Fprintf(&out, "%d of %d data points rejected", r.points(), points)
+	}
 	separator := ": "
 	for _, one := range sorted {
 		line := fmt.Sprintf("%s%s (%d), such as: %s", separator, one.reason, one.points, one.example)
+		if one.points == 0 {
+			line = separator + one.example
+		}
 		if out.Len()+len(line) > maxRefusalText {
 			break
 		}

@@ -308,6 +308,9 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 			fmt.Fprintf(w, "%s %s %s\n", count(f.n, "sample"), wasOrWere(f.n), f.what)
 		}
 	}
+	if s.Ahead > n {
+		fmt.Fprintln(w, "most timestamps are in the future: are they in the unit that the source's format requires (OpenMetrics: seconds, not milliseconds)?")
+	}
 	for _, x := range s.Refusals {
 		fmt.Fprintf(w, "  %s of %s: %s\n", count(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}

@@ -280,3 +280,13 @@ func TestResumedImportOfRollups(t *testing.T) {
 	require.Contains(t, b.String(), "imported 0 samples in 1s, 3/s; 3 only in the rollups\n")
 	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
 }
+
+// An import of which most samples are in the future asks for their unit: milliseconds were taken for seconds.
+func TestImportOfTheFuture(t *testing.T) {
+	for ahead, asks := range map[int]bool{3: false, 4: true} {
+		var b strings.Builder
+		(&importPrinter{}).report(&b, importer.Report{Stats: storage.ImportStats{Samples: 1, Known: 2, Ahead: ahead}}, time.Second)
+		require.Contains(t, b.String(), "in the future\n")
+		require.Equal(t, asks, strings.Contains(b.String(), "most timestamps are in the future: are they in the unit"), b.String())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -152,6 +154,8 @@ func TestSeal(t *testing.T) {
 	w := do(h, "POST", "/-/seal")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Contains(t, w.Body.String(), "disk is full")
+	answer = fmt.Errorf("sealing: %w", engine.ErrUnavailable)
+	require.Equal(t, http.StatusServiceUnavailable, do(h, "POST", "/-/seal").Code, "as a write is answered that there is no space for")
 }
 
 func TestTenantOfARequest(t *testing.T) {
