@@ -482,20 +482,3 @@ func TestSymbolBound(t *testing.T) {
 	require.Equal(t, 204, post(h, contentV2, body[2:]).Code)
 	require.Equal(t, 400, post(h, contentV2, body).Code)
 }
-
-// On a small machine the largest body, and all bodies together, are within their part of the memory. On others the defaults stay.
-func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
-	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
-		o := DefaultOptions()
-		o.Within(part)
-		require.NoError(t, o.Validate())
-		require.LessOrEqual(t, o.MaxInFlight, part)
-	}
-	o := DefaultOptions()
-	o.Within(o.MaxInFlight)
-	o.Logger = nil
-	want := DefaultOptions()
-	want.Logger = nil
-	o.Now, want.Now = nil, nil
-	require.Equal(t, want, o)
-}

@@ -1,0 +1,24 @@
+package remotewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// On a small machine the largest body, and all bodies together, are within their part of the memory. On others the defaults stay.
+func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
+	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
+		o := DefaultOptions()
+		o.Within(part)
+		require.NoError(t, o.Validate())
+		require.LessOrEqual(t, o.MaxInFlight, part)
+	}
+	o := DefaultOptions()
+	o.Within(o.MaxInFlight)
+	o.Logger = nil
+	want := DefaultOptions()
+	want.Logger = nil
+	o.Now, want.Now = nil, nil
+	require.Equal(t, want, o)
+}
