@@ -71,8 +71,11 @@ func (r refusals) text(points int) string {
 	separator := ": "
 	for _, one := range sorted {
 		line := fmt.Sprintf("%s%s (%d), such as: %s", separator, one.reason, one.points, one.example)
-		if one.points == 0 {
+		switch {
+		case points == 0:
 			line = separator + one.example
+		case one.points == 0: // It rejected none of them.
+			line = separator + one.reason + ": " + one.example
 		}
 		if out.Len()+len(line) > maxRefusalText {
 			break
