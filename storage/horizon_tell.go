@@ -192,11 +192,7 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 		}
 		about = append(about, "is", inWords(c.Is))
 		if c.Shown {
-			why := "a longer retention shows hidden samples again"
-			if c.Was == c.Is {
-				why = "hidden samples are shown again, because this machine's clock was set back; the retention is unchanged"
-			}
-			x.tell(s, slog.LevelInfo, why, append(about, "after", c.From, "until", c.To)...)
+			x.tell(s, slog.LevelInfo, "a longer retention shows hidden samples again", append(about, "after", c.From, "until", c.To)...)
 			continue
 		}
 		if c.Samples >= 0 {

@@ -3,9 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -19,7 +17,7 @@ func (s *Store) join() {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
-		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown, HasHistory: s.hasHistory,
+		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
 		State: s.state, Learn: s.learnStated, Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})
@@ -50,29 +48,4 @@ func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 		}
 	}
 	return last, nil
-}
-
-// hasHistory reports whether samples or rollups may be stored from before the day on which the store was created.
-func (s *Store) hasHistory(ctx context.Context) (has bool, err error) {
-	since := format.FloorDiv(s.created.UnixMilli(), format.DayMS) * format.DayMS
-	for key, err := range s.eng.Partitions(ctx, engine.Stage, nil, func(engine.Damage) { has = true }) {
-		if err != nil {
-			return false, fmt.Errorf("storage: listing the partitions of table %s: %w", engine.Stage, err)
-		}
-		has = has || s.SlotEnd(key[0].Int) <= since
-	}
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, tenant := range tenants {
-		windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
-		if err != nil {
-			return false, err
-		}
-		for _, window := range windows {
-			has = has || s.period.WindowEnd(window) <= since
-		}
-	}
-	return has, nil
 }

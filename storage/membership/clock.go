@@ -16,7 +16,7 @@ const (
 	MaxLeap = 72 * time.Hour
 	// followRate is how much of that is taken for real while one unit of time is measured.
 	followRate = 4
-	// doubtShare is the share of its difference for which an untrusted clock must run evenly to be trusted; minDoubt is the minimum.
+	// doubtShare is the share of what a doubted clock differs by that it must run for, to be believed; minDoubt is the least.
 	doubtShare = 30
 	minDoubt   = time.Hour
 	// keepInterval is how much time passes between two beats of the store's clock.
@@ -48,8 +48,6 @@ type CheckedClock struct {
 	unkept   bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
-	// isNew is true if the store, when it was examined last, had run for less than minDoubt and contained no history: see examine.
-	isNew bool
 	// set is how the only clock was set last.
 	set clockSet
 	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
@@ -67,14 +65,9 @@ type doubt struct {
 	clock time.Time
 }
 
-// rest returns how long an untrusted clock must run evenly to be trusted. A larger difference takes longer, except in a new store: it
-// contains nothing that a wrong clock could hide, and was often created before NTP had set the clock.
-func (c *CheckedClock) rest() time.Duration {
-	if c.isNew {
-		return minDoubt
-	}
-	return max(minDoubt, c.doubt.by.Abs()/doubtShare)
-}
+// rest is how long a clock that is doubted must run evenly to be believed. What differs by more has to run longer, but
+// not longer than all of the store's seen time.
+func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
 
 // start makes the clock's present time the expected one.
 func (c *CheckedClock) start() {
@@ -141,8 +134,8 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
 		c.o.Logger.Error("this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long enough",
-			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(), "for", c.rest().Round(time.Minute), "do", c.doClock())
-	case c.seen-c.doubt.since >= c.rest():
+			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(), "for", c.doubt.rest().Round(time.Minute), "do", c.doClock())
+	case c.seen-c.doubt.since >= c.doubt.rest():
 		c.expected = now
 		c.believeAgain()
 	}
@@ -191,7 +184,7 @@ func (c *CheckedClock) MayRemove() error {
 	}
 	err := fmt.Errorf("%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.doClock())
 	if c.alone {
-		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more", err, max(c.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
+		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more", err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
 	}
 	return err
 }

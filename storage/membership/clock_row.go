@@ -93,9 +93,6 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 			c.doubt = &doubt{time.Duration(d.ByMS) * time.Millisecond, time.Duration(d.SinceMS) * time.Millisecond, time.UnixMilli(d.ClockMS)}
 		}
 	}
-	c.mu.Unlock()
-	c.examine(ctx)
-	c.mu.Lock()
 	c.look()
 	if c.alone && !stored && !c.o.ReadOnly { // Otherwise each start within the first minute would take the time before it for seen.
 		c.unkept = true
@@ -132,7 +129,6 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	if !due || c.o.ReadOnly {
 		return nil
 	}
-	c.examine(ctx)
 	if c.o.Shared { // Others measure the same time.
 		theirs, _, err := c.readRow(ctx)
 		if err != nil {
@@ -163,25 +159,6 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 		c.kept, c.unkept = seen, false
 	}
 	return nil
-}
-
-// examine determines whether the store is new: at most minDoubt of uptime was observed, before the clock became untrusted if it is, and it
-// contains no history. A store that can't be read isn't new.
-func (c *CheckedClock) examine(ctx context.Context) {
-	c.mu.Lock()
-	ran := c.seen
-	if c.doubt != nil {
-		ran = c.doubt.since
-	}
-	c.mu.Unlock()
-	isNew := false
-	if c.alone && ran < minDoubt {
-		has, err := c.o.HasHistory(ctx)
-		isNew = !has && err == nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.isNew = isNew
 }
 
 // learn takes over what another process has seen, which is durable.

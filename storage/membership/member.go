@@ -47,8 +47,6 @@ type Options struct {
 	// as possible; it is asked for a store that no process has written down for how much it has seen of time.
 	Created   time.Time
 	LastKnown func(context.Context) (int64, error)
-	// HasHistory reports whether the store may contain samples from before the day on which it was created.
-	HasHistory func(context.Context) (bool, error)
 	// State returns what this process states: the others read it with EachStatement. leaving is true if it is about to end. Learn is
 	// called where the others may state something else, and Refresh where they may have changed the store's settings.
 	State   func(leaving bool) ([]byte, error)

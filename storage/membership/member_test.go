@@ -29,7 +29,6 @@ func (c *crew) join(name string, shared bool) *Member {
 	m := New(Options{
 		Engine: c.eng, Writer: (name + "----------------")[:engine.IDLen], Self: Process{Name: name, Target: "all"}, Shared: shared, Still: true,
 		Now: func() time.Time { return c.now }, Created: c.now, LastKnown: func(context.Context) (int64, error) { return c.now.UnixMilli(), nil },
-		HasHistory: func(context.Context) (bool, error) { return false, nil },
 		State: func(leaving bool) ([]byte, error) {
 			if leaving {
 				return []byte("bye from " + name), nil
