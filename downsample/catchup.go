@@ -274,14 +274,14 @@ func (x *run) step(what string, steps int, f func() error) error {
 	return nil
 }
 
-// advance moves the marks past sealed slots.
+// advance unlists sealed slots.
 func (x *run) advance(slots int) error {
 	for i := range x.store.Partitions() {
 		if slots == 0 {
 			break
 		}
-		if err := x.store.Advance(x.ctx, i); err != nil {
-			return fmt.Errorf("advancing the seal positions of partition %d: %w", i, err)
+		if err := x.store.Unlist(x.ctx, i); err != nil {
+			return fmt.Errorf("unlisting sealed slots of partition %d: %w", i, err)
 		}
 	}
 	x.store.LetGo()

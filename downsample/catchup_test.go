@@ -155,34 +155,17 @@ func TestCatchUpLeavesWhatIsExpired(t *testing.T) {
 	require.Zero(t, p.Steps())
 }
 
-// TestCatchUpTellsDamageFromWhatIsDone counts slots with rows that can't be read, not those of which only the note is left
-// that something waits.
+// TestCatchUpTellsDamageFromWhatIsDone counts slots with rows that can't be read.
 func TestCatchUpTellsDamageFromWhatIsDone(t *testing.T) {
 	r := newRig(t, nil)
-	r.write(testStart.Add(-3*24*hour), 1)
-	p := r.plan(-100*24*hour, 0)
-	r.fail(func(op faultengine.Op) bool {
-		return op.Kind == faultengine.Write && op.Table == engine.Pending && op.Batch.Partition[0].Int == int64(p.Slots[0].Partition)
-	})
-	_, err := p.Run(t.Context(), r.store, func(Done) {})
-	require.ErrorIs(t, err, faultengine.ErrFault)
-	r.mend()
-	p = r.plan(-100*24*hour, 0)
-	require.Len(t, p.Slots, 1, "its pending row is left")
-	done, err := p.Run(t.Context(), r.store, func(Done) {})
-	require.NoError(t, err)
-	require.Zero(t, done.Left)
-	require.Zero(t, done.Slots)
-	require.Empty(t, r.plan(-100*24*hour, 0).Slots)
-
 	r.write(testStart.Add(-3*hour), 1)
-	p = r.plan(-100*24*hour, 0)
+	p := r.plan(-100*24*hour, 0)
 	damaged := p.Slots[0].Work
 	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{
 		Table: engine.Stage, Partition: engine.Key{engine.Int(damaged.Slot), engine.Int(int64(damaged.Partition))},
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("someone-else's-id"[:engine.IDLen]), engine.Int(1)}, Timestamp: 1, Value: []byte("no blob")}},
 	}}))
-	done, err = p.Run(t.Context(), r.store, func(Done) {})
+	done, err := p.Run(t.Context(), r.store, func(Done) {})
 	require.NoError(t, err)
 	require.Equal(t, 1, done.Left)
 	require.Equal(t, len(p.Slots), done.Slots, "what can be read is sealed")

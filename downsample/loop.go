@@ -19,10 +19,8 @@ type Loop struct {
 	leases *leases    // nil: all partitions are this process', or none
 	// held is which partitions the leases give to this process, as they were looked at last: a copy, for a look
 	// takes as long as the engine does.
-	held  atomic.Pointer[[]bool]
-	swept time.Time // when the last sweep began
-	// looked is when all that waits was listed last of a partition, under mu.
-	looked      map[int]time.Time
+	held        atomic.Pointer[[]bool]
+	swept       time.Time // when the last sweep began
 	pacer       *pacer
 	worker      *worker // the pacer's first, which does the tasks of a single worker
 	progress    progress
@@ -42,7 +40,7 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Loop{store: store, opts: opts, looked: map[int]time.Time{}, pacer: newPacer(opts.Now, opts.Share, opts.Workers)}
+	l := &Loop{store: store, opts: opts, pacer: newPacer(opts.Now, opts.Share, opts.Workers)}
 	l.progress = progress{partitions: make([]partition, store.Partitions()), tasks: map[string]*streak{}}
 	l.worker = l.pacer.workers[0]
 	l.backlog.partitions, l.backlog.most = store.Partitions, maxListed

@@ -17,7 +17,7 @@ const (
 	// roundLimit is how long a round goes on sealing before it looks anew at what there is: partitions pass from
 	// process to process, and what others have sealed is to be let go of.
 	roundLimit = 5 * time.Minute
-	// thoroughInterval is the time between two looks at all that the engine may have waiting.
+	// thoroughInterval is the time between two looks at all windows.
 	thoroughInterval = 10 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
@@ -116,7 +116,6 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		if !l.owns(p) {
 			l.progress.forget(p)
-			delete(l.looked, p)
 			if err := l.store.Forget(ctx, p); err != nil {
 				l.failed(ctx, "releasing slots sealed by other processes", err, "partition", p)
 			}
@@ -124,7 +123,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		l.worker.work(ctx, fmt.Sprintf("listing pending work of partition %d", p), l.lag, func(func()) {
 			var found []storage.Staged
-			err := panics.Do("listing pending work", func() (err error) { found, err = l.look(ctx, p, settle); return err })
+			err := panics.Do("listing pending work", func() (err error) { found, err = l.store.Staged(ctx, p, settle.Milliseconds()); return err })
 			if err != nil {
 				l.progress.fail(p, err)
 				l.failed(ctx, "listing pending work", err, "partition", p)
@@ -138,20 +137,6 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		return cmp.Or(cmp.Compare(a.SinceMS, b.SinceMS), cmp.Compare(a.Slot, b.Slot))
 	})
 	return all
-}
-
-// look lists the waiting work of a partition: every thoroughInterval all of it, and in between that of the head and of the last list. A shared
-// engine gets few other requests where few samples come.
-func (l *Loop) look(ctx context.Context, p int, settle time.Duration) ([]storage.Staged, error) {
-	now := l.opts.Now()
-	if since := now.Sub(l.looked[p]); since >= 0 && since < thoroughInterval {
-		return l.store.StagedLately(ctx, p, settle.Milliseconds())
-	}
-	found, err := l.store.Staged(ctx, p, settle.Milliseconds())
-	if err == nil {
-		l.looked[p] = now
-	}
-	return found, err
 }
 
 // seal seals slots, with all workers. It returns whether all of them were tried.
@@ -263,7 +248,7 @@ func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now tim
 		"samples", stats.Samples, "bytes", stats.Bytes, "again", stats.Repaired > 0, "took", now.Sub(began))
 }
 
-// tidy moves the marks, lets go of quiet series, and drops windows past their retention.
+// tidy unlists slots that are sealed, lets go of quiet series, and drops windows past their retention.
 func (l *Loop) tidy(ctx context.Context) {
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
@@ -272,9 +257,9 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := panics.Do("moving the seal positions", func() error { return l.store.Advance(ctx, p) }); err != nil {
+		if err := panics.Do("unlisting sealed slots", func() error { return l.store.Unlist(ctx, p) }); err != nil {
 			l.progress.fail(p, err)
-			l.failed(ctx, "moving the seal positions", err, "partition", p)
+			l.failed(ctx, "unlisting sealed slots", err, "partition", p)
 		}
 	}
 	l.store.LetGo()
@@ -293,7 +278,7 @@ func (l *Loop) expire(ctx context.Context) {
 	}
 }
 
-// sweep looks, once in a long while, for work that no mark and no pending row leads to.
+// sweep looks, once in a long while, for staged rows of slots that aren't listed.
 func (l *Loop) sweep(ctx context.Context) {
 	now := l.opts.Now()
 	if !l.opts.Shared || now.Sub(l.swept) < sweepInterval {

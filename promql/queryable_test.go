@@ -181,7 +181,7 @@ func (e slowEngine) Partitions(ctx context.Context, t *engine.Table, prefix engi
 }
 
 func (e slowEngine) wait(t *engine.Table) {
-	if t == engine.Stage || t == engine.Pending {
+	if t == engine.Stage || t == engine.Staged {
 		<-e.may
 	}
 }

@@ -179,7 +179,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 }
 
 // reportUnlessStaged reports a rollup that differs from what it is computed from, unless the stage holds rows of any of the slots from first to
-// last. staged lacks the slots that no mark and no pending row leads to: a commit that failed after its blobs of an old slot were durable leaves
+// last. staged lacks the slots that aren't listed: a commit that failed after its blobs of an old slot were durable leaves
 // such rows, whose samples weren't acknowledged. A seal that listed the slot while that commit was under way seals them all the same; if it fails
 // before their rollups are written, none repeats it until something else of the slot is staged.
 func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {

@@ -35,8 +35,8 @@ func (c *checker) stage() error {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
-			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because the cluster's clock was "+
-				"fast when they were written",
+			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because they are in a partition that "+
+				"the store doesn't have",
 				at.Slot, at.Partition, format.Instant(c.s.period.SlotEnd(at.Slot)), n)
 		}
 	}
@@ -71,10 +71,10 @@ func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 	return listed, nil
 }
 
-// isOverlooked reports whether blobs that no reader reads may have been acknowledged. In a shared store, blobs below the low mark that no pending
-// row names belong to failed commits, or were sealed before; Sweep seals them.
+// isOverlooked reports whether blobs that no reader reads may have been acknowledged. In a shared store, blobs of slots that aren't listed belong
+// to failed commits, or were sealed before; Sweep seals them.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
-	return !c.s.opts.Shared || c.s.period.SlotEnd(at.Slot) > c.s.clock.StagedUntil() || at.Partition >= c.s.period.Partitions()
+	return !c.s.opts.Shared || at.Partition >= c.s.period.Partitions()
 }
 
 // blobs checks the blobs of a slot and partition.

@@ -58,8 +58,8 @@ func (m *clockMachine) problems() (problems []string) {
 	return problems
 }
 
-// TestCheckNamesStagedSamplesThatNobodyReads writes a sample while the clocks of a whole cluster are months ahead, and sets them right.
-func TestCheckNamesStagedSamplesThatNobodyReads(t *testing.T) {
+// TestStagedSamplesOfAFastClusterAreRead writes a sample while the clocks of a whole cluster are months ahead, and sets them right.
+func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	ahead := 100 * day
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), func() time.Time { return r.now().Add(ahead) }}
@@ -69,9 +69,8 @@ func TestCheckNamesStagedSamplesThatNobodyReads(t *testing.T) {
 	m.stop()
 	ahead = 0
 	m = r.start(0, func(o *Options) { o.Follow = false }) // In memory, the rows by which others follow the first process don't expire.
-	problems := m.problems()
-	require.Len(t, problems, 1)
-	require.Contains(t, problems[0], "no query, seal or export reads its 1 blobs")
+	require.Empty(t, m.problems())
+	require.NotEmpty(t, m.waiting())
 }
 
 // shown returns the samples that a query shows of the only series.
@@ -261,7 +260,7 @@ func (p *pausesRun) seal() {
 		p.fail("sealing: %v", err)
 	}
 	p.compare("sealed")
-	for _, table := range []*engine.Table{engine.Stage, engine.Pending} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Staged} { // One process lists nothing.
 		for key, err := range p.eng.Partitions(p.r.t.Context(), table, nil, nil) {
 			p.fail("%v of %s is left after all was sealed: %v", key, table, err)
 		}
@@ -283,7 +282,7 @@ func (p *pausesRun) round() {
 			}
 		}
 		_, swept := p.m.Sweep(ctx, partition)
-		for _, err := range []error{p.m.Advance(ctx, partition), swept} {
+		for _, err := range []error{p.m.Unlist(ctx, partition), swept} {
 			if err != nil && !errors.Is(err, membership.ErrClock) {
 				p.fail("round: %v", err)
 			}

@@ -59,7 +59,7 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 		m = r.start(time.Duration(i)*29*day/10, keep)
 		r.pass(8 * time.Second)
 		_, err := m.Expire(t.Context())
-		_ = m.Advance(t.Context(), 0)
+		_ = m.Unlist(t.Context(), 0)
 		require.Equal(t, i > 1, err != nil, "start %d: %v", i, err)
 		require.Less(t, m.clock.SeenMS(), time.Hour.Milliseconds())
 		m.stop()

@@ -67,7 +67,7 @@ func (m *clockMachine) samples() int {
 func TestClockFarAheadLooksNoFurther(t *testing.T) {
 	var scans atomic.Int64
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan && (op.Table == engine.Stage || op.Table == engine.Pending) {
+		if op.Kind == faultengine.Scan && (op.Table == engine.Stage || op.Table == engine.Staged) {
 			scans.Add(1)
 		}
 		return faultengine.Pass()

@@ -110,10 +110,10 @@ func (m *clockMachine) visible() (n int) {
 	return n
 }
 
-func (m *clockMachine) marks() [2]int64 {
-	slot, hour, err := m.Store.marks(m.r.t.Context(), 0)
+func (m *clockMachine) waiting() []Work {
+	work, err := m.Waiting(m.r.t.Context(), 0)
 	require.NoError(m.r.t, err)
-	return [2]int64{slot, hour}
+	return work
 }
 
 // removals are all ways to remove, or to take over. The error of each shows whether it may.
@@ -121,7 +121,7 @@ func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}
 	_, errs["expire"] = m.Expire(ctx)
-	errs["advance"] = m.Advance(ctx, 0)
+	errs["unlist"] = m.Unlist(ctx, 0)
 	_, errs["sweep"] = m.Sweep(ctx, 0)
 	errs["delete"] = m.Delete(ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
 	errs["clean"] = m.CleanTombstones(ctx, "t")
@@ -165,12 +165,12 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 			for i := range 20 {
 				require.NoError(t, right.write(r.now().Add(-time.Duration(i)*24*time.Hour), float64(i)))
 			}
-			before := right.marks()
+			before := right.waiting()
 			require.ErrorIs(t, wrong.write(r.now(), 1), membership.ErrClock, "also where the sample is new by the clock: its sender sends it again")
 			wrong.refuses()
 			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), membership.ErrClock)
 			require.Equal(t, 20, right.visible())
-			require.Equal(t, before, right.marks())
+			require.Equal(t, before, right.waiting())
 			require.NoError(t, right.SealAll(t.Context()))
 			require.Equal(t, 20, right.visible(), "nothing was discarded while it was sealed")
 
@@ -405,7 +405,7 @@ func TestClockOfAStoreThatLostIt(t *testing.T) {
 		require.NoError(t, m.write(r.now(), 1))
 		require.NoError(t, m.SealAll(t.Context()))
 	}
-	require.NoError(t, m.Advance(t.Context(), 0))
+	require.NoError(t, m.Unlist(t.Context(), 0))
 	m.stop()
 	r.eng = r.eng.(rowlessEngine).Engine
 	m = r.start(0)

@@ -25,7 +25,7 @@ const (
 // committer makes batches durable, one commit after the other. What arrives while one is under way goes
 // in the next, so that the cost of a sync is shared by all who wait for it.
 //
-//	batches ─► queue ─► blobs ─► engine.Write ─► (pending rows) ─► head ─► acknowledged
+//	batches ─► queue ─► blobs ─► engine.Write ─► (listed) ─► head ─► acknowledged
 type committer struct {
 	env commitEnv
 
@@ -64,11 +64,9 @@ type commitEnv struct {
 	// mayWrite returns an error if nothing should be written, and mayAcknowledge if a durable commit that began then mustn't be acknowledged.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// lowestMarks are those of a partition: the oldest slot, and hour of arrival, that is looked at. isOld reports whether blobs of a slot
-	// must stand alone, and arrival is the hour in which pending rows are looked for.
-	lowestMarks func(ctx context.Context, partition int) (slot, hour int64, err error)
-	isOld       func(slot int64, partition int) bool
-	arrival     func() int64
+	// isOld reports whether blobs of a slot must stand alone, and listed is the list of staged slots; nil: the engine lists them.
+	isOld  func(slot int64) bool
+	listed *stagedList
 }
 
 func (s *Store) commitEnv() commitEnv {
@@ -76,11 +74,7 @@ func (s *Store) commitEnv() commitEnv {
 		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
 		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
 		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
-		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old,
-		arrival: func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
-			earlier, _ := s.clock.Times()
-			return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
-		},
+		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, isOld: s.isOld, listed: s.listed,
 	}
 }
 
@@ -188,12 +182,17 @@ func (c *committer) commit(group []*Batch) error {
 	if c.env.shared {
 		c.rows = c.streamPositions(c.rows)
 	}
+	var listing []listedItem
+	if c.env.listed != nil {
+		c.rows, listing = c.env.listed.add(c.rows, c.head.Streams())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	started := c.env.now()
 	err := c.env.write(ctx, c.rows)
-	if err == nil {
-		err = c.writePending(ctx)
+	if err == nil && c.env.listed != nil {
+		c.env.listed.remember(listing)
+		err = c.listOld(ctx)
 	}
 	if err == nil {
 		err = c.env.mayAcknowledge(started)
@@ -212,44 +211,19 @@ func (c *committer) commit(group []*Batch) error {
 // must not have. They are written once more.
 var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
-// writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
-// where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
-// that has no blob. The clock is read again until the rows lie in an hour that isn't long over, where
-// sealers still look.
-func (c *committer) writePending(ctx context.Context) error {
-	type oldStream struct {
-		g       *head.Generation
-		minHour int64
-	}
-	var old []oldStream
+// listOld returns once the slots of the commit that are old are listed. Their blobs are durable by now, which the clock is read after.
+func (c *committer) listOld(ctx context.Context) error {
+	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {
-		at := g.At()
-		slot, hour, err := c.env.lowestMarks(ctx, at.Partition)
-		if err != nil {
-			return err
-		}
-		if c.env.now().UnixMilli()-c.env.period.SlotEnd(at.Slot) <= format.DayMS && at.Slot >= slot {
+		if !c.env.isOld(g.At().Slot) {
 			continue
 		}
 		if g.DependsOnEarlier() {
 			return errGrewOld
 		}
-		old = append(old, oldStream{g, hour})
+		old = append(old, g.At())
 	}
-	for len(old) > 0 {
-		hour := c.env.arrival()
-		rows := make([]engine.Batch, 0, len(old))
-		for _, o := range old {
-			rows = append(rows, o.g.Pending(max(hour, o.minHour)))
-		}
-		if err := c.env.write(ctx, rows); err != nil {
-			return err
-		}
-		if c.env.arrival() <= hour+1 {
-			return nil
-		}
-	}
-	return nil
+	return c.env.listed.ensure(ctx, old)
 }
 
 // streamPositions appends the rows that show other processes how far the streams of this commit go.

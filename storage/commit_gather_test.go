@@ -35,8 +35,7 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 			return nil
 		},
 		mayWrite: func() error { return nil }, mayAcknowledge: func(time.Time) error { return nil },
-		lowestMarks: func(context.Context, int) (int64, int64, error) { return 0, 0, nil },
-		isOld:       func(int64, int) bool { return false },
+		isOld: func(int64) bool { return false },
 	})
 	go rig.run()
 	return rig

@@ -16,7 +16,7 @@ import (
 
 // A blob leans on the blobs before it that define its series. When another process than the writer seals
 // and deletes those, it first writes what they defined to table defined: blobs of the same numbers without
-// samples. The rows go when the slot's stage is empty for good, which Advance finds (decisions/005).
+// samples. The rows go when the slot's stage is empty for good, which Unlist finds (decisions/005).
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
@@ -36,6 +36,13 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 				Clustering: row.Key(), Timestamp: format.StageTimestamp, Value: blob,
 			}}})
 		}
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	// Unlist forgets them. A follower may have found a blob whose writer failed before the slot was listed.
+	if err := s.listed.ensure(ctx, []head.SlotPartition{w.at()}); err != nil {
+		return err
 	}
 	if err := s.eng.Write(ctx, batches); err != nil {
 		return fmt.Errorf("storage: storing the series definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err)

@@ -3,7 +3,9 @@ package storage
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ import (
 //
 //	dropPart      windows     dropped by their horizons, after a week of being hidden: see horizon
 //	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
+//	unlistStaged  staged      what they list was found empty after they were closed
 //	deleteRows    defined     nothing that is still staged leans on them
 //	deleteHeld    held        they are stored, or nobody needs them
 //	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
@@ -98,33 +101,46 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 	return nil
 }
 
-// deleteStaged deletes exactly the rows that were read, and then the pending rows that were listed before, but
-// not those of rows that are left.
+// deleteStaged deletes exactly the rows that were read.
 func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
-	var staged, pending []engine.Batch
+	var staged []engine.Batch
 	for _, w := range works {
 		staged = append(staged, rowsDeleted(engine.Stage, format.StagePartition(w.Slot, w.Partition), w.rows))
-		byHour := map[int64]int{}
-		for _, p := range w.pending {
-			if w.left[p.row] {
-				continue
-			}
-			n, ok := byHour[p.hour]
-			if !ok {
-				n = len(pending)
-				byHour[p.hour] = n
-				pending = append(pending, engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(w.Partition, p.hour)})
-			}
-			pending[n].Mutations = append(pending[n].Mutations, engine.Mutation{
-				Op: engine.Delete, Timestamp: format.StageTimestamp,
-				Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.Writer), engine.Int(p.row.Seq)},
-			})
-		}
 	}
-	if err := s.writeInPieces(ctx, staged...); err != nil {
+	return s.writeInPieces(ctx, staged...)
+}
+
+// unlistStaged deletes the rows of a list of staged slots, or of units, that were found there, of those numbers of which empty finds nothing:
+//
+//	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
+//
+// Whoever writes in between finds its slot closing, and lists it by another row (decisions/060).
+func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int64][]listedRow, empty func(context.Context, []int64) ([]int64, error)) error {
+	of := func(numbers []int64, m func(number int64, r listedRow) engine.Mutation) error {
+		b := engine.Batch{Table: engine.Staged, Partition: list}
+		for _, n := range numbers {
+			for _, r := range found[n] {
+				b.Mutations = append(b.Mutations, m(n, r))
+			}
+		}
+		return s.writeInPieces(ctx, b)
+	}
+	numbers, now := slices.Sorted(maps.Keys(found)), s.opts.Now().UnixMilli()
+	if err := of(numbers, func(n int64, r listedRow) engine.Mutation {
+		return engine.Mutation{Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp: format.StageTimestamp, Value: binary.AppendVarint(nil, now)}
+	}); err != nil {
 		return err
 	}
-	return s.writeInPieces(ctx, pending...)
+	numbers, err := empty(ctx, numbers)
+	if err != nil {
+		return err
+	}
+	return of(numbers, func(n int64, r listedRow) engine.Mutation {
+		return engine.Mutation{
+			Op: engine.DeleteRange, Clustering: format.StagedKey(n, r.generation, format.StagedListed), To: format.StagedKey(n, r.generation, format.StagedClosing),
+			Timestamp: format.StageTimestamp,
+		}
+	})
 }
 
 // writeInPieces writes batches of small mutations that needn't be applied together.

@@ -3,10 +3,9 @@ package storage
 // distance is how work is cut for an engine on this machine, or for one that is somewhere else, where it is the way there and back
 // that takes time. A shared engine is far away.
 type distance struct {
-	// rebuildWorkers is how many partitions are read at once while the head is rebuilt. pendingWorkers is how many hours of pending
-	// are read at once: each is a partition of the engine's, some 50 of them nearly empty. rollWorkers is how many series are rolled
-	// up at once.
-	rebuildWorkers, pendingWorkers, rollWorkers int
+	// rebuildWorkers is how many partitions are read at once while the head is rebuilt. listWorkers is how many lists of
+	// staged slots are read at once. rollWorkers is how many series are rolled up at once.
+	rebuildWorkers, listWorkers, rollWorkers int
 	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the
 	// next row that may be theirs.
 	passOver int
@@ -25,8 +24,8 @@ type distance struct {
 type sealPiece struct{ bytes, series, rollups int }
 
 var (
-	near = distance{rebuildWorkers: 2, pendingWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
-	far  = distance{rebuildWorkers: 16, pendingWorkers: 16, rollWorkers: readWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
+	near = distance{rebuildWorkers: 2, listWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
+	far  = distance{rebuildWorkers: 16, listWorkers: 16, rollWorkers: readWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
 )
 
 func (s *Store) distance() *distance {

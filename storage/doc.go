@@ -5,11 +5,11 @@
 //
 //	request ─► Batch ─► committer ─► stage: blobs, one per (slot, partition, writer, seq)
 //	batch.go   │        commit.go    │ durable
-//	           │                     ├─► pending: names blobs of slots that ended more than a day ago
+//	           │                     ├─► staged: lists the slots that have blobs, in a shared store
 //	           │                     ├─► head: head chunks in memory, for queries
 //	           │                     └─► acknowledged
 //
-// batch.go, commit.go; head/appender.go, head/stream_builder.go, head/chunk.go
+// batch.go, commit.go, staged_list.go; head/appender.go, head/stream_builder.go, head/chunk.go
 //
 // # The way of a slot
 //

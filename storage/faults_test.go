@@ -112,7 +112,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	ts.write("ann", upLabels, sample{at, 1})
 	require.ErrorIs(t, ts.SealAll(t.Context()), engine.ErrUnavailable)
 	ts.now = ts.now.Add(100 * time.Hour)
-	require.NoError(t, ts.Advance(t.Context(), 0), "the mark goes past the slot")
+	require.NoError(t, ts.Unlist(t.Context(), 0), "the mark goes past the slot")
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.requireEmptyHead()
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))

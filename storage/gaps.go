@@ -72,8 +72,6 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 		e.From, e.To = time.UnixMilli(s.period.SlotStart(p[0].Int)), time.UnixMilli(s.period.SlotEnd(p[0].Int))
 	case engine.Windows, engine.Deletes:
 		e.Tenant = strings.Clone(p[0].Text)
-	case engine.Pending:
-		e.kept = true // What came late is missing in the head.
 	}
 	return e
 }

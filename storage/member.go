@@ -2,11 +2,8 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -36,14 +33,6 @@ func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(c
 // lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows show.
 func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(0)}) {
-		if err != nil {
-			return 0, fmt.Errorf("storage: reading the seal positions of partition 0: %w", err)
-		}
-		if hour, n := binary.Varint(row.Value); n > 0 && row.Clustering[0].Text == lowHour {
-			last = max(last, (hour+hourLag)*format.HourMS)
-		}
-	}
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
 		return 0, err

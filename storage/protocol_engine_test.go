@@ -335,9 +335,6 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 			for _, m := range b.Mutations {
 				if m.Op == engine.Put {
 					e.unsure[rowText(b.Table, m.Clustering)] = true
-					if b.Table == engine.Pending { // Its blob isn't acknowledged either.
-						e.unsure[rowText(engine.Stage, m.Clustering[1:])] = true
-					}
 				}
 			}
 		}
@@ -346,13 +343,13 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 	return err
 }
 
-// stays remembers the rows of stage and pending that were put.
+// stays remembers the rows of stage that were put.
 func (e *stepEngine) stays(batches []engine.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, b := range batches {
 		for _, m := range b.Mutations {
-			if m.Op == engine.Put && (b.Table == engine.Stage || b.Table == engine.Pending) {
+			if m.Op == engine.Put && b.Table == engine.Stage {
 				e.fresh = append(e.fresh, rowText(b.Table, m.Clustering))
 			}
 		}
@@ -360,7 +357,7 @@ func (e *stepEngine) stays(batches []engine.Batch) {
 }
 
 // begun is told that requests begin, refused that one of them failed: it may have rows that were put, such as a blob
-// whose slot came of age before it had a pending row.
+// whose slot came of age before it was listed.
 func (e *stepEngine) begun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -375,13 +372,11 @@ func (e *stepEngine) refused() {
 	}
 }
 
-// rowText names a row of stage or pending by its writer and number.
+// rowText names a row of stage by its writer and number.
 func rowText(t *engine.Table, k engine.Key) string {
 	switch t {
 	case engine.Stage:
 		return fmt.Sprintf("stage %x %d", k[0].Text, k[1].Int)
-	case engine.Pending:
-		return fmt.Sprintf("pending %x %d", k[1].Text, k[2].Int)
 	default:
 		return t.Name
 	}

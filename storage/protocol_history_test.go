@@ -19,9 +19,8 @@ import (
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
 //	open NAME TENANT / read NAME                  a query that begins now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round [lately]                                what the sealing loop does: settled slots, of all that waits or of what came lately;
-//	                                              marks, tidying
-//	sealall / advance PARTITION / letgo / expire
+//	round                                         what the sealing loop does: settled slots, unlisting, tidying
+//	sealall / unlist PARTITION / letgo / expire
 //	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
 //	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
 //	compact                                       compacts rollups; the answers stay the same
@@ -171,12 +170,10 @@ func (m *historyMaker) operation() string {
 	return m.query()
 }
 
-// round draws one of the sealing loop, which lists all that waits now and then.
+// round is one of the sealing loop. It draws a number so that what follows, of a seed, stays as it was.
 func (m *historyMaker) round() string {
-	if m.oneIn(4) {
-		return "round"
-	}
-	return "round lately"
+	m.oneIn(4)
+	return "round"
 }
 
 func (m *historyMaker) query() string {
@@ -232,7 +229,7 @@ func (m *historyMaker) nested(kind string) string {
 	switch kind {
 	case "write", "bulk":
 		options = []string{m.query(), "jump 26h", "jump 50h", "jump 74h", "clock 5m"}
-	case "seal", "round", "sealall", "advance":
+	case "seal", "round", "sealall", "unlist":
 		options = []string{m.write(), m.write(), m.query(), "letgo", "clock 1h"}
 	case "query", "open":
 		options = []string{"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}

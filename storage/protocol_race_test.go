@@ -164,7 +164,7 @@ func (r *concurrentRun) round(*rand.Rand) {
 		assert.NoError(r.t, err)
 		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.Settled(w.Slot, 0) })
 		r.store.sealPasses(work, func(works []Work) { _, _ = r.store.SealTogether(ctx, works) })
-		_ = r.store.Advance(ctx, p)
+		_ = r.store.Unlist(ctx, p)
 	}
 }
 

@@ -266,10 +266,10 @@ var mayHappenWithin = map[string][]string{
 	"seal":    {"write", "bulk", "query", "letgo", "forget", "clock"},
 	"round":   {"write", "bulk", "query", "letgo", "forget", "clock"},
 	"sealall": {"write", "bulk", "query", "letgo", "forget", "clock"},
-	"advance": {"write", "bulk", "query", "letgo", "clock"},
+	"unlist":  {"write", "bulk", "query", "letgo", "clock"},
 	"query":   {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
 	"open":    {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
-	"backup":  {"write", "bulk", "query", "seal", "round", "sealall", "advance", "expire", "clean", "workoff", "compact", "letgo", "clock", "late"},
+	"backup":  {"write", "bulk", "query", "seal", "round", "sealall", "unlist", "expire", "clean", "workoff", "compact", "letgo", "clock", "late"},
 	"crash":   {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
 }
 
@@ -328,12 +328,12 @@ func (r *protocolRun) operation(line string) error {
 	case "seal":
 		return r.sealOne(arg(1), arg(2))
 	case "round":
-		r.round(ctx, arg(1) == "lately")
+		r.round(ctx)
 	case "sealall":
 		r.tolerate("sealing all", r.store.SealAll(ctx))
-	case "advance":
+	case "unlist":
 		p, err := strconv.Atoi(arg(1))
-		r.tolerate("moving marks", r.store.Advance(ctx, p%protocolPartitions))
+		r.tolerate("moving marks", r.store.Unlist(ctx, p%protocolPartitions))
 		return err
 	case "letgo":
 		r.store.LetGo()
@@ -348,7 +348,7 @@ func (r *protocolRun) operation(line string) error {
 		d, err := time.ParseDuration(arg(1))
 		r.pass(d)
 		for p := range protocolPartitions {
-			r.tolerate("moving marks", r.store.Advance(ctx, p))
+			r.tolerate("moving marks", r.store.Unlist(ctx, p))
 		}
 		return err
 	case "crash":

@@ -121,7 +121,7 @@ func (s *script) do(command string, input []string) string {
 		require.NoError(s.t, s.store.SealAll(ctx))
 	case "round":
 		run := &protocolRun{store: s.store, eng: newStepEngine(s.eng, nil)}
-		run.round(ctx, false)
+		run.round(ctx)
 		require.Empty(s.t, run.problem)
 	case "chunks":
 		s.chunks(ctx, &out, words[1])
@@ -234,9 +234,9 @@ func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 			require.NoError(s.t, err)
 			blobs++
 		}
-		if blobs > 0 || len(w.pending) > 0 {
+		if blobs > 0 {
 			p := s.store.period
-			fmt.Fprintf(out, "(%s, %s]  blobs: %d, named as pending: %d\n", showScriptTime(p.SlotStart(w.Slot)), showScriptTime(p.SlotEnd(w.Slot)), blobs, len(w.pending))
+			fmt.Fprintf(out, "(%s, %s]  blobs: %d\n", showScriptTime(p.SlotStart(w.Slot)), showScriptTime(p.SlotEnd(w.Slot)), blobs)
 		}
 	}
 }

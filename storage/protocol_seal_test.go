@@ -5,15 +5,11 @@ import (
 	"strconv"
 )
 
-// round is what the sealing loop does in one round, lately: in most of them.
-func (r *protocolRun) round(ctx context.Context, lately bool) {
-	list := r.store.Staged
-	if lately {
-		list = r.store.StagedLately
-	}
+// round is what the sealing loop does in one round.
+func (r *protocolRun) round(ctx context.Context) {
 	var settled []Work
 	for p := range r.store.period.Partitions() {
-		staged, err := list(ctx, p, protocolSettle.Milliseconds())
+		staged, err := r.store.Staged(ctx, p, protocolSettle.Milliseconds())
 		if err != nil {
 			r.tolerate("listing work", err)
 			continue
@@ -27,7 +23,7 @@ func (r *protocolRun) round(ctx context.Context, lately bool) {
 		r.tolerate("sealing", err)
 	})
 	for p := range r.store.period.Partitions() {
-		r.tolerate("moving marks", r.store.Advance(ctx, p))
+		r.tolerate("unlisting", r.store.Unlist(ctx, p))
 	}
 	r.store.LetGo()
 	_, err := r.store.Expire(ctx)

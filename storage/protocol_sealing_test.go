@@ -252,6 +252,5 @@ func TestLetGoWaitsForTheHead(t *testing.T) {
 
 // hasNothing reports whether a seal would find nothing to do.
 func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
-	empty, err := s.empty(ctx, stageTable, format.StagePartition(w.Slot, w.Partition))
-	return empty && len(w.pending) == 0, err
+	return s.empty(ctx, stageTable, w.stagePartition())
 }

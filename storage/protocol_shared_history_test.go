@@ -134,7 +134,7 @@ func (m *sharedMaker) sharedOperation(p int) string {
 	case 19, 20, 21:
 		return m.sharedClock(p)
 	case 22:
-		return fmt.Sprintf("advance %d", m.rng.IntN(protocolPartitions))
+		return fmt.Sprintf("unlist %d", m.rng.IntN(protocolPartitions))
 	case 23:
 		return []string{"crash", "restart"}[m.rng.IntN(2)]
 	case 24:
@@ -232,7 +232,7 @@ func (m *sharedMaker) sharedNested(p int, kind string) string {
 	case 7, 8:
 		return fmt.Sprintf("p%d %s", other+1, m.round())
 	case 9:
-		return fmt.Sprintf("p%d advance %d", other+1, m.rng.IntN(protocolPartitions))
+		return fmt.Sprintf("p%d unlist %d", other+1, m.rng.IntN(protocolPartitions))
 	case 10:
 		return fmt.Sprintf("p%d forget", other+1)
 	default:

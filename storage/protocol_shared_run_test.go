@@ -23,8 +23,6 @@ type sharedRun struct {
 	procs []*protocolRun
 	now   atomic.Int64 // milliseconds; the clocks of processes differ from it
 	disk  *sharedDisk
-	// skewed is true once a clock was off.
-	skewed bool
 
 	order  uint64
 	faults []protocolFault
@@ -443,7 +441,6 @@ func (s *sharedRun) skew(r *protocolRun, ahead time.Duration) {
 		}
 	}
 	around()
-	s.skewed = s.skewed || ahead != 0
 	r.now.Store(s.now.Load())
 	r.pass(ahead)
 	s.agree()

@@ -5,8 +5,6 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // TestSharedProtocol carries out seeded histories of several processes over one engine: every query of any
@@ -41,21 +39,18 @@ func (s *sharedRun) quiet() {
 	}
 	s.everyone("at rest", nil)
 	for _, r := range s.procs {
-		r.round(ctx, true)
-		if !s.skewed { // Hours that a clock which is off by hours gives pending rows aren't looked at.
-			r.lately(ctx)
-		}
+		r.round(ctx)
 		s.everyone("after a round", nil)
 	}
 	s.pass(4*24*time.Hour + time.Hour)
 	for range 3 {
 		s.pass(gapLife + time.Second)
 		for _, r := range s.procs {
-			r.round(ctx, false)
+			r.round(ctx)
 			r.tolerate("forgetting", s.do(r, "forget"))
 		}
 	}
-	for p := range protocolPartitions { // Of a write that failed before its pending row, whose seal was cut short, only this finds the rest.
+	for p := range protocolPartitions { // Of a write that failed before its slot was listed only this finds the rest.
 		_, err := s.procs[0].store.Sweep(ctx, p)
 		s.procs[0].tolerate("sweeping", err)
 	}
@@ -75,7 +70,7 @@ func (s *sharedRun) quiet() {
 	}
 	s.everyone("after a restart", answer)
 	for _, r := range s.procs {
-		r.round(ctx, false)
+		r.round(ctx)
 		r.rest(ctx)
 	}
 }
@@ -98,21 +93,4 @@ func (s *sharedRun) everyone(when string, want []byte) (got []byte) {
 		}
 	}
 	return got
-}
-
-// lately fails for rows of settled slots that a process which has heard of them, and listed only what came lately, left in the stage, unless their
-// writers got an error.
-func (r *protocolRun) lately(ctx context.Context) {
-	s := r.store
-	for p := range protocolPartitions {
-		work, err := s.Waiting(ctx, p)
-		if err != nil {
-			r.tolerate("listing work", err)
-		}
-		for _, w := range work {
-			if s.Settled(w.Slot, protocolSettle.Milliseconds()) {
-				r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: w.stagePartition()})
-			}
-		}
-	}
 }

@@ -134,19 +134,19 @@ func (r *protocolRun) quiet() {
 		return r.answer(ctx)
 	}
 	everything()
-	r.round(ctx, false)
+	r.round(ctx)
 	everything()
 	if r.problem != "" {
 		return
 	}
 	r.pass(4*24*time.Hour + time.Hour)
 	for range 2 {
-		r.round(ctx, false)
+		r.round(ctx)
 	}
 	r.emptyHead()
 	before := encodeAnswer(everything())
 	r.restart(true, 0)
-	r.round(ctx, false)
+	r.round(ctx)
 	if after := encodeAnswer(everything()); !slices.Equal(before, after) {
 		r.fail("a restart changed the answer")
 	}
@@ -177,27 +177,19 @@ func (r *protocolRun) rest(ctx context.Context) {
 	now := r.now.Load()
 	oldest := format.FloorDiv(r.base.UnixMilli(), format.DayMS)*format.DayMS - 40*format.DayMS
 	for p := range protocolPartitions {
-		slot, hour, err := s.marks(ctx, p)
+		// What no writer was told of may be left in slots that aren't listed; all else is gone.
+		for slot := s.period.SlotOf(oldest); slot <= s.period.SlotOf(now)+2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
+			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
+			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
+		}
+		work, err := s.Waiting(ctx, p)
 		if err != nil {
 			r.fail("%v", err)
 		}
-		if now-s.period.SlotEnd(slot) > format.YoungMS {
-			r.fail("the mark of partition %d stands at slot %d, which is older than two days", p, slot)
-		}
-		if hour < format.FloorDiv(now, format.HourMS)-hourLag {
-			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, format.FloorDiv(now, format.HourMS))
-		}
-		for ; r.opts.Shared && slot <= s.period.SlotOf(now)+2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
-			r.nothing(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
-			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
-		}
-		// What no writer was told of may be left below the marks; all else is gone.
-		for slot := s.period.SlotOf(oldest); !r.opts.Shared && slot <= s.period.SlotOf(now)+2; slot++ {
-			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
-		}
-		// Below the mark, a row may stand whose writer saw its hour end and wrote another: nobody reads it.
-		for ; hour <= format.FloorDiv(now, format.HourMS)+25; hour++ {
-			r.leftover(ctx, engine.Range{Table: engine.Pending, Partition: format.PendingPartition(p, hour)})
+		for _, w := range work {
+			if now-s.period.SlotEnd(w.Slot) > format.YoungMS {
+				r.fail("slot %d of partition %d is older than two days, and still listed", w.Slot, p)
+			}
 		}
 	}
 	stats, err := s.Check(ctx, func(problem string) { r.fail("check: %s", problem) })

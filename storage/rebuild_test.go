@@ -24,7 +24,7 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	var away atomic.Int64
 	away.Store(3)
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan && op.Table == engine.Pending && away.Add(-1) >= 0 {
+		if op.Kind == faultengine.Scan && op.Table == engine.Staged && away.Add(-1) >= 0 {
 			return faultengine.Fail(fmt.Errorf("%w: two nodes are down", engine.ErrUnavailable))
 		}
 		return faultengine.Pass()

@@ -1,10 +1,10 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,7 +120,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 	}
 	var eng engine.Engine = faultengine.Wrap(memory.New(), rule)
 	if play.probes {
-		eng = probing{eng, new(atomic.Int64)}
+		eng = probing{eng}
 	}
 	p := newPairs(t, eng, 2, nil)
 	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}, {name: "c", offset: 6 * time.Second, alive: true}}[:n]
@@ -258,4 +258,12 @@ func (p *pairs) scraped(series string) (times []int64) {
 	}
 	slices.Sort(times)
 	return times
+}
+
+// probing is an engine that is asked about several partitions at once.
+type probing struct{ engine.Engine }
+
+// Occupied implements engine.Prober.
+func (p probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
+	return faultengine.Occupied(ctx, p.Engine, t, partitions)
 }

@@ -118,7 +118,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	for i := range p.processes {
 		require.NoError(t, p.processes[i].store.SealAll(ctx))
 		for partition := range s.period.Partitions() {
-			require.NoError(t, p.processes[i].store.Advance(ctx, partition))
+			require.NoError(t, p.processes[i].store.Unlist(ctx, partition))
 		}
 	}
 	list, err := p.processes[0].store.Deletes(ctx, "default")

@@ -158,7 +158,7 @@ func (s *Store) SealAll(ctx context.Context) error {
 	}
 	var all []Work
 	for p := range s.period.Partitions() {
-		staged, err := s.stagedOf(ctx, p, false, func(Work) bool { return true })
+		staged, err := s.stagedOf(ctx, p, func(Work) bool { return true })
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -19,8 +18,8 @@ type Staged struct {
 	Work
 	// StartMS and EndMS are what the slot spans, milliseconds.
 	StartMS, EndMS int64
-	// SinceMS is since when it could have been sealed: when it had settled, or for what came later, the end of
-	// the hour in which it did (or now, while that hour lasts). Milliseconds.
+	// SinceMS is since when it could have been sealed: when it had settled, or for what came later, when it came, if that is known.
+	// Milliseconds.
 	SinceMS int64
 	// Expired is true if its raw window is past the retention and the grace: sealing only fills up rollups.
 	Expired bool
@@ -29,11 +28,7 @@ type Staged struct {
 // Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
 // waited longest first. It reads one row of each slot that Waiting names.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
-	return s.stagedIfSettled(ctx, partition, settleMS, false)
-}
-
-func (s *Store) stagedIfSettled(ctx context.Context, partition int, settleMS int64, lately bool) ([]Staged, error) {
-	work, err := s.stagedOf(ctx, partition, lately, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
+	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +40,9 @@ func (s *Store) stagedIfSettled(ctx context.Context, partition int, settleMS int
 	return found, nil
 }
 
-// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed; lately: see
-// StagedLately.
-func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may func(Work) bool) ([]Work, error) {
-	waiting := s.Waiting
-	if lately {
-		waiting = s.waitingLately
-	}
-	work, err := waiting(ctx, partition)
+// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed.
+func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
+	work, err := s.Waiting(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +50,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may fu
 	for _, w := range work {
 		switch {
 		case !may(w):
-		case len(w.pending) > 0 || s.head.Has(w.at()):
+		case s.head.Has(w.at()):
 			found = append(found, w)
 		default:
 			unsure = append(unsure, w)
@@ -79,7 +69,6 @@ func (s *Store) stagedOf(ctx context.Context, partition int, lately bool, may fu
 		}
 	}
 	slices.SortFunc(found, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
-	s.waited[partition].set(found)
 	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil
 }
@@ -89,9 +78,8 @@ func (s *Store) staged(w Work, settleMS int64) Staged {
 		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.classes.longestOfAll()),
 	}
 	out.SinceMS = out.EndMS + settleMS
-	if len(w.pending) > 0 {
-		first := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
-		out.SinceMS = max(out.SinceMS, min((first.hour+1)*format.HourMS, s.opts.Now().UnixMilli()))
+	if !w.Since.IsZero() {
+		out.SinceMS = max(out.SinceMS, min(w.Since.UnixMilli(), s.opts.Now().UnixMilli()))
 	}
 	return out
 }

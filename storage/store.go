@@ -273,8 +273,7 @@ type Store struct {
 	expiring bool
 	deletes  deletes
 	peers    deletePeers
-	lowest   []lowest // one a partition
-	waited   []waitedFor
+	listed   *stagedList
 	follower *follower
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
@@ -329,7 +328,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions), waited: make([]waitedFor, format.MaxPartitions),
+		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
@@ -338,6 +337,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.prober, _ = engine.As[engine.Prober](eng)
 	s.expiring = expiresRows(eng)
 	s.openRows(&have)
+	s.listed = newStagedList(s)
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}

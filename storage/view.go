@@ -35,9 +35,10 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		head: head.New(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
+		head: head.New(have.Periods[0].Partitions, nil, nil), cache: newCache(0),
 	}
 	s.openRows(&have)
+	s.listed = newStagedList(s)
 	s.join()
 	s.metrics = newMetrics(s, nil)
 	return View{s}, nil

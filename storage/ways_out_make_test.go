@@ -8,7 +8,7 @@ import (
 
 // A history of the ways out is about what hides, drops, deletes, cleans, expires and returns. Its lines:
 //
-//	ways base=2026-05-01T12:00:00Z engine=pebble processes=1 lately=false raw=720h 5m=0s 1h=0s
+//	ways base=2026-05-01T12:00:00Z engine=pebble processes=1 probes=false raw=720h 5m=0s 1h=0s
 //	                          engine: memory; pebble, which loses what wasn't synced; or expiring, shared by the processes,
 //	                          whose rows go by themselves, as Cassandra's
 //	p1 write S AGO N          N samples of series S, a minute between them, from so long ago
@@ -48,7 +48,7 @@ func makeWaysHistory(seed uint64, kind string) history {
 	}
 	m.skewed = make([]bool, m.processes)
 	m.draw()
-	m.add("ways base=2026-05-01T12:00:00Z engine=%s processes=%d lately=%t raw=%v 5m=%v 1h=%v", kind, m.processes, seed%2 == 1,
+	m.add("ways base=2026-05-01T12:00:00Z engine=%s processes=%d probes=%t raw=%v 5m=%v 1h=%v", kind, m.processes, seed%2 == 1,
 		m.retention[0], m.retention[1], m.retention[2])
 	for range 45 + m.rng.IntN(45) {
 		m.step()

@@ -34,8 +34,8 @@ type waysRun struct {
 	// slow is true if each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
 	// nothing is swept, since rows that return are only drawn for the engine in memory.
 	slow bool
-	// lately is true if most rounds list what came lately, and the engine is asked about several partitions at once.
-	lately  bool
+	// probes is true if the engine is asked about several partitions at once.
+	probes  bool
 	procs   []*waysProcess
 	values  float64
 	longest int64   // retention of any process, milliseconds
@@ -57,7 +57,6 @@ type waysProcess struct {
 	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
 	trusted []time.Duration
 	faults  waysFaults
-	rounds  int
 }
 
 // waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
@@ -155,8 +154,8 @@ func newWaysRun(head string, open waysOpener) (*waysRun, error) {
 			r.base, err = time.Parse(time.RFC3339, text)
 		case "engine":
 			r.kind = text
-		case "lately":
-			r.lately, err = strconv.ParseBool(text)
+		case "probes":
+			r.probes, err = strconv.ParseBool(text)
 		case "processes":
 			processes, err = strconv.Atoi(text)
 		case "raw":
@@ -209,7 +208,7 @@ func (p *waysProcess) start() {
 	var eng engine.Engine = p.eng
 	if p.opts.Shared {
 		eng = clockedWays{p.eng}
-		if p.r.lately {
+		if p.r.probes {
 			eng = probingWays{clockedWays{p.eng}}
 		}
 	}
@@ -341,7 +340,7 @@ func (p *waysProcess) round(faulty bool) {
 				p.r.fail("sealing: %v", err)
 			}
 		})
-		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
+		if err := p.Unlist(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}
 		if p.r.slow {

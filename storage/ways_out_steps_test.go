@@ -95,7 +95,7 @@ func (r *waysRun) copyRows() {
 	r.copied = nil
 	for _, b := range r.expiring.All() {
 		switch b.Table {
-		case engine.Stage, engine.Pending, engine.Deletes:
+		case engine.Stage, engine.Staged, engine.Deletes:
 			r.copied = append(r.copied, b)
 		}
 	}

@@ -233,12 +233,12 @@ func TestWhatCassandraCantTake(t *testing.T) {
 	}
 	binary := engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text("\xff")}, Mutations: nameless.Mutations}
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{binary}), engine.ErrBadKey)
-	binary = engine.Batch{Table: engine.Low, Partition: engine.Key{engine.Int(1)},
+	binary = engine.Batch{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")},
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("\xc3\x28")}}}}
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{binary}), engine.ErrBadKey)
 	_, _, err := e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("")}, engine.Key{engine.Text("x")}, nil, nil)
 	require.ErrorIs(t, err, engine.ErrBadKey)
-	many := engine.Batch{Table: engine.Low, Partition: engine.Key{engine.Int(1)}, Mutations: make([]engine.Mutation, maxStatements+1)}
+	many := engine.Batch{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")}, Mutations: make([]engine.Mutation, maxStatements+1)}
 	for i := range many.Mutations {
 		many.Mutations[i].Clustering = engine.Key{engine.Text("x")}
 	}

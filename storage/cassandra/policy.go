@@ -58,7 +58,7 @@ const (
 
 // policies has every table's, by its name.
 //
-// Stage and pending are queues: written once, read once or twice, deleted after hours by other writes.
+// Stage is a queue: written once, read once or twice, deleted after hours by other writes.
 // Windows don't suit them: a delete lies in a later window than what it deletes and would never meet it
 // (and all their timestamps are the same). Levels rewrite a row many times within its short life. Tiers
 // rewrite it a few times, put a delete and its row together as soon as their files are merged, and drop
@@ -68,13 +68,9 @@ var policies = map[string]policy{
 		about: "samples not yet sealed, as blobs", compaction: tiered, compressor: lz4,
 		graceSeconds: hourGrace, firstPage: 8, maxPage: 64,
 	},
-	"pending": {
-		about: "blobs of old slots, by hour of arrival", compaction: tiered, compressor: lz4,
+	"staged": {
+		about: "which slots have blobs, by units of slots", compaction: leveled, compressor: lz4,
 		graceSeconds: hourGrace, firstPage: 1000, maxPage: 5000,
-	},
-	"low": {
-		about: "the oldest slot that may have blobs", compaction: leveled, compressor: lz4,
-		graceSeconds: longGrace, firstPage: 100, maxPage: 5000,
 	},
 	"sealed": {
 		about: "commit records: one row per seal", compaction: windowed, compressor: zstd,

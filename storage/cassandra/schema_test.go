@@ -73,14 +73,14 @@ func TestReservedWordsAreQuoted(t *testing.T) {
 }
 
 func TestStatements(t *testing.T) {
-	s := newStatements("ks", engine.Pending)
+	s := newStatements("ks", engine.Staged)
 	for want, got := range map[string]string{
-		"INSERT INTO ks.pending (partition, hour, slot, writer, seq, data) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?": s.putTTL,
-		"DELETE FROM ks.pending USING TIMESTAMP ? WHERE partition = ? AND hour = ? AND slot = ? AND writer = ? AND seq = ?":       s.remove,
-		"DELETE FROM ks.pending USING TIMESTAMP ? WHERE partition = ? AND hour = ? AND slot = ? AND writer = ? AND seq >= ? AND seq <= ?": s.
+		"INSERT INTO ks.staged (partition, unit, slot, generation, state, data) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?": s.putTTL,
+		"DELETE FROM ks.staged USING TIMESTAMP ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state = ?":       s.remove,
+		"DELETE FROM ks.staged USING TIMESTAMP ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state >= ? AND state <= ?": s.
 			removeRange,
-		"UPDATE ks.pending SET data = ? WHERE partition = ? AND hour = ? AND slot = ? AND writer = ? AND seq = ? IF data = ?": s.replace,
-		"SELECT slot, writer, seq, data FROM ks.pending WHERE partition = ? AND hour = ? AND (slot, writer) >= (?, ?) AND (slot) <= (?)": s.
+		"UPDATE ks.staged SET data = ? WHERE partition = ? AND unit = ? AND slot = ? AND generation = ? AND state = ? IF data = ?": s.replace,
+		"SELECT slot, generation, state, data FROM ks.staged WHERE partition = ? AND unit = ? AND (slot, generation) >= (?, ?) AND (slot) <= (?)": s.
 			scans[scanShape{2, 1, false, false}],
 	} {
 		require.Equal(t, want, got)

@@ -5,8 +5,7 @@ package engine
 //
 //	table     partition key                                 clustering key
 //	stage     slot, partition                               writer, seq            samples not yet sealed
-//	pending   partition, hour                               slot, writer, seq      work on old slots, by hour of arrival
-//	low       partition                                     what                   low watermarks of the waiting work
+//	staged    partition, unit                               slot, generation, state  which slots have rows in the stage
 //	sealed    window, tenant                                slot, partition, id    one row per seal
 //	raw       window, class, tenant, metric, shard          kind, start, series, version   labels, chunks, exemplars
 //	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
@@ -32,15 +31,11 @@ var (
 	Stage = &Table{ID: 1, Name: "stage",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Pending names blobs that were written for a slot that had ended more than a day ago.
-	Pending = &Table{ID: 2, Name: "pending",
-		Partition:  []Field{{"partition", KindInt}, {"hour", KindInt}},
-		Clustering: []Field{{"slot", KindInt}, {"writer", KindID}, {"seq", KindInt}}}
-	// Low holds the low watermarks of a partition's waiting work: the row "slot" that of staged slots, the row "hour" that of pending
-	// rows by their hour of arrival.
-	Low = &Table{ID: 3, Name: "low", Converging: true,
-		Partition:  []Field{{"partition", KindInt}},
-		Clustering: []Field{{"what", KindText}}}
+	// Staged lists the slots of a partition whose stage may hold rows, by units of slots, and the units. Where one process has the engine to
+	// itself it has no rows: the engine lists the partitions of the stage.
+	Staged = &Table{ID: 27, Name: "staged",
+		Partition:  []Field{{"partition", KindInt}, {"unit", KindInt}},
+		Clustering: []Field{{"slot", KindInt}, {"generation", KindID}, {"state", KindInt}}}
 	// Sealed holds one row per seal: a cached window is valid while the set of its rows is the same.
 	Sealed = &Table{ID: 4, Name: "sealed", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
@@ -121,4 +116,4 @@ var (
 )
 
 // Tables lists the tables that every engine has.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}
+var Tables = []*Table{Stage, Staged, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -20,12 +19,15 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 	switch t {
 	case engine.Stage:
 		return describeBlob(row.Value)
-	case engine.Low:
+	case engine.Staged:
 		v, n := binary.Varint(row.Value)
 		if n <= 0 {
 			return "", errors.New("not a number")
 		}
-		return strconv.FormatInt(v, 10), nil
+		if row.Clustering[2].Int == StagedClosing {
+			return "closing since " + Instant(v), nil
+		}
+		return "listed since " + Instant(v), nil
 	case engine.Raw, engine.R5m, engine.R1h:
 		return describeSealed(t, partition, row)
 	case engine.Catalog:

@@ -1,6 +1,8 @@
 package format
 
 import (
+	"math"
+
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -104,9 +106,33 @@ func StagePartition(slot int64, partition int) engine.Key {
 	return engine.Key{engine.Int(slot), engine.Int(int64(partition))}
 }
 
-// PendingPartition is the partition key of what names blobs of old slots that arrived in a partition in an hour since 1970.
-func PendingPartition(partition int, hour int64) engine.Key {
-	return engine.Key{engine.Int(int64(partition)), engine.Int(hour)}
+// StagedUnit is how many slots a partition of table staged lists. Rows that were deleted stay in the way of reads for hours, on Cassandra: a
+// backfill of years deletes those of tens of thousands of slots, and each read passes over those of one unit.
+const StagedUnit = 64
+
+// UnitOf returns the unit that a slot belongs to.
+func UnitOf(slot int64) int64 { return FloorDiv(slot, StagedUnit) }
+
+// LastOfUnit returns the last slot of a unit.
+func LastOfUnit(unit int64) int64 { return unit*StagedUnit + StagedUnit - 1 }
+
+// The states of a row of table staged: the last field of its key.
+const (
+	StagedListed  = 0
+	StagedClosing = 1
+)
+
+// StagedPartition is the partition key of the list of a unit's staged slots.
+func StagedPartition(partition int, unit int64) engine.Key {
+	return engine.Key{engine.Int(int64(partition)), engine.Int(unit)}
+}
+
+// StagedUnits is the partition key of the list of a partition's units that have such lists.
+func StagedUnits(partition int) engine.Key { return StagedPartition(partition, math.MinInt64) }
+
+// StagedKey is the key of a row that lists a slot, or a unit.
+func StagedKey(number int64, generation string, state int64) engine.Key {
+	return engine.Key{engine.Int(number), engine.Text(generation), engine.Int(state)}
 }
 
 // LongShift is by how much the start in the key of a long chunk is less than that of its interval: all long chunks of a series stand before

@@ -23,6 +23,6 @@ func (r StageRow) Key() engine.Key { return engine.Key{engine.Text(r.Writer), en
 // SeqRun is a run of numbers of a stream, both ends included.
 type SeqRun struct{ First, Last int64 }
 
-// StageTimestamp is the write timestamp of stage and pending rows: their keys name one content, and
+// StageTimestamp is the write timestamp of stage and staged rows: their keys name one content, and
 // are deleted with the timestamp they were written with.
 const StageTimestamp = 1

@@ -10,7 +10,7 @@ const MaxTime = 1 << 53
 const (
 	HourMS = int64(time.Hour / time.Millisecond)
 	DayMS  = 24 * HourMS
-	// YoungMS is the age until which a slot is always listed. A slot's border between "no pending row
-	// needed" and "pending row needed" is a day; clocks may differ by less than the day between.
+	// YoungMS is the age until which a slot stays listed. Up to an age of a day a writer may rely on a row that it has written
+	// itself; clocks may differ by less than the day between.
 	YoungMS = 2 * DayMS
 )

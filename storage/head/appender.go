@@ -18,7 +18,7 @@ import (
 type Appender struct {
 	h      *Head
 	writer string
-	isOld  func(slot int64, partition int) bool
+	isOld  func(slot int64) bool
 	// builders keeps those that no commit uses.
 	builders sync.Pool
 
@@ -30,8 +30,8 @@ type Appender struct {
 }
 
 // NewAppender makes the appender of a head, of which there is one. It names its blobs by writer, and begins another one from so many bytes on.
-// isOld reports whether each blob of a slot and partition is to define all of its series.
-func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64, partition int) bool) *Appender {
+// isOld reports whether each blob of a slot is to define all of its series.
+func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64) bool) *Appender {
 	a := &Appender{h: h, writer: writer, isOld: isOld}
 	a.builders.New = func() any { return &streamBuilder{writer: writer, full: blobBytes} }
 	return a
@@ -117,7 +117,7 @@ func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	g := c.open
 	if g.builder == nil {
 		g.builder = a.builders.Get().(*streamBuilder)
-		g.builder.reset(g, a.isOld(slot, partition))
+		g.builder.reset(g, a.isOld(slot))
 		a.gens = append(a.gens, g)
 	}
 	st, isNew := g.headChunkOf(s)
@@ -165,6 +165,9 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 		}
 		for _, it := range b.exemplars {
 			h.grew(it.chunk, it.chunk.appendExemplar(it.entry.T, it.entry.Data))
+		}
+		if g.rows.isEmpty() {
+			g.since = now
 		}
 		for i := range b.blobs {
 			g.rows.add(format.StageRow{Writer: a.writer, Seq: b.firstSeq + int64(i)})

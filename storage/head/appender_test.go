@@ -27,7 +27,7 @@ func newTestHead(t *testing.T) *testHead {
 	h := New(1, format.NewPeriods(format.Period{SlotMS: testSlot, RawWindowMS: format.DayMS, Partitions: 1}), nil)
 	series, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "up"), nil)
 	require.NoError(t, err)
-	return &testHead{h, NewAppender(h, "w", format.BlobFull, func(int64, int) bool { return false }), series}
+	return &testHead{h, NewAppender(h, "w", format.BlobFull, func(int64) bool { return false }), series}
 }
 
 // stage stages samples at times, and returns the rows that a commit would write.

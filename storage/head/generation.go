@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
 
@@ -33,6 +32,8 @@ type Generation struct {
 	// them.
 	dropped bool
 	touched time.Time
+	// since is when this process wrote its first rows; zero: it has rows that were read.
+	since time.Time
 }
 
 // NewGeneration makes one that belongs to no slot partition, for samples read from the stage of one whose slot starts then.
@@ -120,9 +121,6 @@ func (g *Generation) LastSeq() int64 { return g.slot.seq }
 
 // DependsOnEarlier reports whether a blob of the commit under way needs what an earlier one defined.
 func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
-
-// Pending returns the pending rows of the blobs of the commit under way, for an hour of arrival.
-func (g *Generation) Pending(hour int64) engine.Batch { return g.builder.pending(g.slot, hour) }
 
 // headChunkOf finds or makes the head chunk of a series.
 func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {

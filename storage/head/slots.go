@@ -144,6 +144,19 @@ func (h *Head) Touched(at SlotPartition) (last time.Time) {
 	return last
 }
 
+// Since returns since when the head holds what this process wrote of a slot partition; zero: some of it was read, or it has nothing.
+func (h *Head) Since(at SlotPartition) (since time.Time) {
+	first := true
+	h.view(at, func(c *openSlot) {
+		c.each(func(g *Generation) {
+			if first || g.since.Before(since) {
+				since, first = g.since, false
+			}
+		})
+	})
+	return since
+}
+
 // RestingBytes returns how many bytes the head holds of those slots of a partition that rest, by when anything was last written to them.
 func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
 	p := h.part(partition)

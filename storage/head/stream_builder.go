@@ -153,18 +153,6 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *openSlot) []engine.Batch 
 	return dst
 }
 
-// pending returns the pending rows of the stream's blobs, for an hour of arrival.
-func (b *streamBuilder) pending(c *openSlot, hour int64) engine.Batch {
-	rows := engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(c.partition, hour)}
-	for i := range b.blobs {
-		rows.Mutations = append(rows.Mutations, engine.Mutation{
-			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
-			Timestamp:  format.StageTimestamp, Value: []byte{1},
-		})
-	}
-	return rows
-}
-
 func (b *streamBuilder) bytes() (n int) {
 	for _, blob := range b.blobs {
 		n += len(blob)

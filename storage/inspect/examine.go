@@ -68,8 +68,6 @@ type Condition struct {
 	// is true if the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
 	ClockSeen    time.Time
 	ClockDoubted bool
-	// PendingRows is how many rows name old slots with unsealed samples.
-	PendingRows int
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
@@ -252,9 +250,7 @@ func (x *examiner) waiting(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				pending, _ := w.Pending()
 				mu.Lock()
-				x.c.PendingRows += pending
 				if found {
 					x.c.Waiting = append(x.c.Waiting, x.waitingSlot(w))
 				}
@@ -273,8 +269,8 @@ func (x *examiner) waiting(ctx context.Context) error {
 func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 	end := time.UnixMilli(x.Period().SlotEnd(w.Slot))
 	found := WaitingSlot{Partition: w.Partition, Slot: w.Slot, End: end, Since: end}
-	if _, since := w.Pending(); since.After(end) {
-		found.Since = since
+	if !w.Since.IsZero() {
+		found.Since = w.Since
 	}
 	return found
 }

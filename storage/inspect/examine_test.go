@@ -84,17 +84,14 @@ func TestExamineWaiting(t *testing.T) {
 	r.now = r.now.Add(25*time.Hour + 10*time.Minute)
 	r.write("a", "down", r.now.Add(-72*time.Hour), 1)
 	c = r.examine()
-	require.Equal(t, 1, c.PendingRows)
 	require.Equal(t, 2, c.Verified)
 	require.Len(t, c.Waiting, 2)
 	require.Equal(t, c.Waiting[0].End, c.Waiting[0].Since, "it was written in time")
-	require.Equal(t, r.now.Truncate(time.Hour), c.Waiting[1].Since.UTC(), "it waits since it came")
-	require.Less(t, c.Waiting[1].End, c.Waiting[1].Since)
+	require.Equal(t, c.Waiting[1].End, c.Waiting[1].Since, "one process doesn't note when it came")
 
 	require.NoError(t, r.SealAll(t.Context()))
 	c = r.examine()
 	require.Empty(t, c.Waiting)
-	require.Zero(t, c.PendingRows)
 	require.Equal(t, 1, c.Tenants)
 	require.Empty(t, c.Expired)
 }

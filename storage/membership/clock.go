@@ -209,20 +209,6 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	return c.bounds(now)
 }
 
-// StagedUntil returns the latest time at which samples may be staged in a shared store, milliseconds: a day from now, because clocks of other
-// processes are fast by less. An untrusted clock doesn't count, because its process stages nothing: a process whose clock shows 2099 must not
-// read the slots of 73 years.
-func (c *CheckedClock) StagedUntil() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.look()
-	until := c.expected.UnixMilli()
-	if c.doubt == nil {
-		until = max(until, now.UnixMilli())
-	}
-	return until + format.DayMS
-}
-
 // Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where
 // it isn't believed, the expected time, if that is earlier.
 func (c *CheckedClock) Earliest() time.Time {

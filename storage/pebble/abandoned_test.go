@@ -28,7 +28,7 @@ func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), 
 func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
 	e := openOn(t, vfs.NewMem())
 	write := func() error {
-		return e.Write(t.Context(), []engine.Batch{{Table: engine.Low, Partition: engine.Key{engine.Int(1)}, Mutations: []engine.Mutation{{
+		return e.Write(t.Context(), []engine.Batch{{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")}, Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text("x")}, Timestamp: 1, Value: []byte("y"),
 		}}}})
 	}

@@ -154,13 +154,13 @@ func (o *Options) compression() *sstable.CompressionProfile {
 	return &p
 }
 
-// spanPolicy compresses the short-lived tables fast. It also keeps them in files of their own, so that
+// spanPolicy compresses the stage fast. It also keeps it in files of its own, so that
 // files full of deleted blobs go as a whole, and the tables of sealed rows, so that files which hold rows of one day or
 // metric in each don't seem to overlap all that lies between.
 func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 	for _, end := range spanEnds {
 		if len(start) == 0 || start[0] < end {
-			fast := len(start) > 0 && engine.Stage.ID <= start[0] && start[0] <= engine.Pending.ID
+			fast := len(start) > 0 && start[0] == engine.Stage.ID
 			return pebbledb.SpanPolicy{PreferFastCompression: fast}, []byte{end}, nil
 		}
 	}
@@ -168,5 +168,5 @@ func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 }
 
 // spanEnds are the first bytes of keys before which a file ends.
-var spanEnds = []byte{engine.Stage.ID, engine.Pending.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
+var spanEnds = []byte{engine.Stage.ID, engine.Stage.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
 	engine.RawPages.ID, engine.R5mPages.ID, engine.R1hPages.ID, engine.R1hPages.ID + 1}

@@ -35,7 +35,7 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
 	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes", engine.R1hPages.Name: "buckets of an hour",
-	engine.Stage.Name: unsealed, engine.Pending.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
+	engine.Stage.Name: unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
 	pebble.SpaceLog: "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
 }
 

@@ -23,12 +23,12 @@ var rules = []rule{
 		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
-		"marks move by a believed clock only", "storage/waiting.go",
-		"	if err := s.clock.MayRemove(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
+		"slots are unlisted by a believed clock only", "storage/waiting.go",
+		"	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {\n		return err\n	}\n	units, err := s.listed.units(ctx, partition)", "	if !s.opts.Shared {\n		return nil\n	}\n	units, err := s.listed.units(ctx, partition)", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"what comes back is swept by a believed clock only", "storage/waiting.go",
-		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	work", "	work", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"a doubted clock has to run evenly", "storage/membership/clock.go",
@@ -52,24 +52,29 @@ var rules = []rule{
 		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
-		"one process reads the stage wherever the engine has rows of it", "storage/waiting_listed.go",
-		"	if !s.opts.Shared {\n		l := numberList{t: engine.Stage", "	if false {\n		l := numberList{t: engine.Stage", "TestPauses",
-	},
-	{
-		"one process reads pending rows wherever the engine has any", "storage/waiting_listed.go",
-		"	if !s.opts.Shared {\n		l := numberList{t: engine.Pending", "	if false {\n		l := numberList{t: engine.Pending", "TestPauses",
-	},
-	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
 		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
 	},
 	{
-		"check lists the stage itself", "storage/check_stage.go",
-		"	maps.Copy(all, listed)\n", "	_ = listed\n", "TestCheckNamesStagedSamplesThatNobodyReads",
+		"late samples are listed", "storage/commit.go",
+		"		old = append(old, g.At())\n", "		_ = old\n", "TestStagedListAtEachStep|TestSharedProtocol|TestFollow.*|TestLate.*",
 	},
 	{
-		"late samples have pending rows", "storage/commit.go",
-		"		old = append(old, oldStream{g, hour})\n", "		_ = hour\n", "TestSharedProtocol|TestSharedConcurrent|TestFollow.*|TestLate.*",
+		"units of staged slots are listed", "storage/staged_list.go",
+		"	return l.listMissing(ctx, slices.Collect(maps.Keys(units)))", "	return nil", "TestStagedListAtEachStep",
+	},
+	{
+		"a closing row doesn't list for writers", "storage/staged_list.go",
+		"func(r listedRow) bool { return !r.isClosing }", "func(r listedRow) bool { return true }", "TestStagedListAtEachStep",
+	},
+	{
+		"a listed slot is closed before it is found empty", "storage/destroy.go",
+		"Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp", "Clustering: format.StagedKey(n, newID(), format.StagedClosing), Timestamp",
+		"TestStagedListAtEachStep",
+	},
+	{
+		"a slot stays listed for two days", "storage/waiting.go",
+		"s.period.SlotEnd(slot) > format.YoungMS", "s.period.SlotEnd(slot) > 0", "TestYoungSlotsAreListedOnce",
 	},
 	{
 		"hidden for a week before it is dropped", "storage/horizon.go",
@@ -271,10 +276,6 @@ var rules = []rule{
 	{
 		"a checkpoint has its logs as they were when it had the list of its tables", "storage/pebble/checkpoint.go",
 		"; ok && isLog(name) {", "; ok && isLog(name) && false {", "TestCheckpointIsOneMoment",
-	},
-	{
-		"a doubted clock of several stages nothing", "storage/membership/clock.go",
-		"	if c.doubt == nil {\n		until", "	if true {\n		until", "TestClockFarAhead.*",
 	},
 	{
 		"a directory with any file of a store is never opened as a new one", "storage/pebble/existing.go",

@@ -46,7 +46,7 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	}
 	running.Wait()
 	// Time for cancelled writes that are still on their way.
-	write(t, e, engine.Low, plainKey(engine.Low.Partition), put(plainKey(engine.Low.Clustering), "last"))
+	write(t, e, engine.Shards, plainKey(engine.Shards.Partition), put(plainKey(engine.Shards.Clustering), "last"))
 	for w := range writers {
 		left := scanPartition(t, e, engine.Stage, engine.Key{engine.Int(-2), engine.Int(int64(w))})
 		require.Empty(t, left, "rows that were taken back came to be")

@@ -18,7 +18,7 @@ func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
 	}
-	for _, table := range []*engine.Table{engine.Stage, engine.Raw, engine.R5m, engine.Catalog, engine.Sealed, engine.Low} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Raw, engine.R5m, engine.Catalog, engine.Sealed, engine.Shards} {
 		bounds := clearBounds(table)
 		for i, bound := range bounds {
 			partition, other := plainKey(table.Partition), plainKey(table.Partition)
@@ -157,7 +157,7 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 		}{plainBatch(table, clearRange(key, later)), engine.ErrBadWrite}
 	}
 	for name, r := range refused {
-		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Low), r.batch, plainBatch(engine.Windows)})
+		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch, plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)
 		r.batch.Mutations = append([]engine.Mutation{put(plainKey(r.batch.Table.Clustering), "v")}, r.batch.Mutations...)
 		require.ErrorIs(t, e.Write(context.Background(), []engine.Batch{r.batch}), r.err, name)

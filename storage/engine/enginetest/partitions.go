@@ -20,7 +20,7 @@ type listed struct {
 func listedTables() []listed {
 	return []listed{
 		{engine.Stage, func(i int) engine.Key { return engine.Key{engine.Int(int64(i*i*i) - 1000), engine.Int(int64(i % 3))} }, engine.Key{id(1), engine.Int(1)}},
-		{engine.Pending, func(i int) engine.Key { return engine.Key{engine.Int(int64(i % 3)), engine.Int(int64(-i * i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
+		{engine.Staged, func(i int) engine.Key { return engine.Key{engine.Int(int64(i % 3)), engine.Int(int64(-i * i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
 		{engine.Sealed, func(i int) engine.Key {
 			return engine.Key{engine.Int(int64(i % 3)), engine.Text(fmt.Sprint("t\x00", i))}
 		}, engine.Key{engine.Int(1), engine.Int(1), id(1)}},

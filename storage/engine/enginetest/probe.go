@@ -21,7 +21,7 @@ func testProber(t *testing.T, e engine.Engine) {
 		row   engine.Key
 	}{
 		{engine.Stage, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Int(3)} }, engine.Key{id(1), engine.Int(1)}},
-		{engine.Pending, func(i int) engine.Key { return engine.Key{engine.Int(3), engine.Int(int64(-i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
+		{engine.Staged, func(i int) engine.Key { return engine.Key{engine.Int(3), engine.Int(int64(-i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
 		{engine.Sealed, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Text("t")} }, engine.Key{engine.Int(1), engine.Int(1), id(1)}},
 	} {
 		const n = 200

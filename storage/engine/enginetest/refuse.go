@@ -56,7 +56,7 @@ func refused() map[string]struct {
 		"range with no end":   {stage(engine.Mutation{Op: engine.DeleteRange, Clustering: row(id(1), engine.Int(1))}), engine.ErrBadKey},
 		"no table":            {engine.Batch{}, engine.ErrBadWrite},
 		"conditional table":   {plainBatch(engine.Store), engine.ErrBadWrite},
-		"delete converging":   {plainBatch(engine.Low, remove(plainKey(engine.Low.Clustering))), engine.ErrBadWrite},
+		"delete converging":   {plainBatch(engine.Shards, remove(plainKey(engine.Shards.Clustering))), engine.ErrBadWrite},
 		"delete range of ids": {plainBatch(engine.Raw, removeRange(plainKey(engine.Raw.Clustering), plainKey(engine.Raw.Clustering))), engine.ErrBadWrite},
 	}
 }
@@ -78,7 +78,7 @@ func testRefused(t *testing.T, e engine.Engine) {
 // testRefusedLeavesNothing puts good batches before and after the bad one.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
 	for name, r := range refused() {
-		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Low), r.batch, plainBatch(engine.Windows)})
+		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch, plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)
 	}
 	for _, table := range engine.Tables {

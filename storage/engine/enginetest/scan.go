@@ -90,7 +90,7 @@ func testTablesApart(t *testing.T, e engine.Engine) {
 }
 
 func testBounds(t *testing.T, e engine.Engine) {
-	for _, table := range []*engine.Table{engine.Stage, engine.Pending, engine.Raw, engine.Catalog} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Staged, engine.Raw, engine.Catalog} {
 		partition := plainKey(table.Partition)
 		rows := edgeRows(table, 60)
 		writeShuffled(t, e, table, partition, rows)
@@ -112,7 +112,7 @@ func testBounds(t *testing.T, e engine.Engine) {
 }
 
 func testLimitAndKeysOnly(t *testing.T, e engine.Engine) {
-	for _, table := range []*engine.Table{engine.Raw, engine.Low} {
+	for _, table := range []*engine.Table{engine.Raw, engine.Shards} {
 		partition := plainKey(table.Partition)
 		rows := edgeRows(table, 20)
 		writeShuffled(t, e, table, partition, rows)

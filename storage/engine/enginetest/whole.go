@@ -49,7 +49,7 @@ func testCompareAndSet(t *testing.T, e engine.Engine) {
 	require.True(t, ok, "rows are set one by one")
 	require.Len(t, scanPartition(t, e, engine.Store, partition), 2)
 
-	_, _, err = e.CompareAndSet(ctx, engine.Low, plainKey(engine.Low.Partition), plainKey(engine.Low.Clustering), nil, []byte("z"))
+	_, _, err = e.CompareAndSet(ctx, engine.Shards, plainKey(engine.Shards.Partition), plainKey(engine.Shards.Clustering), nil, []byte("z"))
 	require.ErrorIs(t, err, engine.ErrBadWrite)
 	_, _, err = e.CompareAndSet(ctx, engine.Store, nil, key, nil, []byte("z"))
 	require.ErrorIs(t, err, engine.ErrBadKey)
@@ -168,7 +168,7 @@ func testDropAll(t *testing.T, e engine.Engine) {
 }
 
 func testWriteAfterDrop(t *testing.T, e engine.Engine) {
-	for _, table := range []*engine.Table{engine.Sealed, engine.Low} {
+	for _, table := range []*engine.Table{engine.Sealed, engine.Shards} {
 		partition, key := plainKey(table.Partition), plainKey(table.Clustering)
 		for _, value := range []string{"z", "a"} {
 			write(t, e, table, partition, put(key, value))
@@ -222,21 +222,21 @@ func writeAndLook(e engine.Engine, partition engine.Key, writer engine.Value, ro
 func testDurable(t *testing.T, e engine.Engine, reopen Reopener, drops bool) {
 	ctx := context.Background()
 	stage, raw := plainKey(engine.Stage.Partition), plainKey(engine.Raw.Partition)
-	low, store := plainKey(engine.Low.Partition), plainKey(engine.Store.Partition)
+	low, store := plainKey(engine.Shards.Partition), plainKey(engine.Store.Partition)
 	rows := edgeRows(engine.Stage, 30)
 	writeShuffled(t, e, engine.Stage, stage, rows)
 	writeShuffled(t, e, engine.Raw, raw, edgeRows(engine.Raw, 30))
 	ring := durableClear(t, e)
 	mark := func(timestamp int64, value string) {
-		m := put(plainKey(engine.Low.Clustering), value)
+		m := put(plainKey(engine.Shards.Clustering), value)
 		m.Timestamp = timestamp
-		write(t, e, engine.Low, low, m)
+		write(t, e, engine.Shards, low, m)
 	}
 	look := func(value string) {
 		requireRows(t, rows, scanPartition(t, e, engine.Stage, stage), "stage")
 		requireRows(t, ring, scanPartition(t, e, engine.R5m, plainKey(engine.R5m.Partition)), "r5m")
 		require.Equal(t, drops, len(scanPartition(t, e, engine.Raw, raw)) == 0, "raw")
-		requireRows(t, []row{{plainKey(engine.Low.Clustering), value}}, scanPartition(t, e, engine.Low, low), "low")
+		requireRows(t, []row{{plainKey(engine.Shards.Clustering), value}}, scanPartition(t, e, engine.Shards, low), "low")
 		requireRows(t, []row{{plainKey(engine.Store.Clustering), "set"}}, scanPartition(t, e, engine.Store, store), "store")
 	}
 	mark(20, "newer")

@@ -37,7 +37,7 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 		key := engine.Key{id(1), engine.Int(slot)}
 		batches = append(batches,
 			engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(0)}, Mutations: []engine.Mutation{put(key, value)}},
-			engine.Batch{Table: engine.Pending, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
+			engine.Batch{Table: engine.Staged, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
 				Mutations: []engine.Mutation{put(append(engine.Key{engine.Int(slot)}, key...), "")}})
 	}
 	require.NoError(t, e.Write(context.Background(), batches))
@@ -45,7 +45,7 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 		partition := engine.Key{engine.Int(slot), engine.Int(0)}
 		key := engine.Key{id(1), engine.Int(slot)}
 		requireRows(t, []row{{key, value}}, scanPartition(t, e, engine.Stage, partition), "slot %d", slot)
-		requireRows(t, []row{{append(engine.Key{engine.Int(slot)}, key...), ""}}, scanPartition(t, e, engine.Pending, partition), "slot %d", slot)
+		requireRows(t, []row{{append(engine.Key{engine.Int(slot)}, key...), ""}}, scanPartition(t, e, engine.Staged, partition), "slot %d", slot)
 	}
 }
 
@@ -95,7 +95,7 @@ func testEmptyValue(t *testing.T, e engine.Engine) {
 }
 
 func testDelete(t *testing.T, e engine.Engine) {
-	for _, table := range []*engine.Table{engine.Stage, engine.Pending, engine.Sealed, engine.Raw} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Staged, engine.Sealed, engine.Raw} {
 		partition := plainKey(table.Partition)
 		rows := edgeRows(table, 60)
 		writeShuffled(t, e, table, partition, rows)
@@ -170,18 +170,18 @@ func testConverging(t *testing.T, e engine.Engine) {
 	n := int64(0)
 	permute(len(versions), func(order []int) {
 		n++
-		partition, key := engine.Key{engine.Int(n)}, engine.Key{engine.Text("mark")}
+		partition, key := engine.Key{engine.Int(n), engine.Text("t")}, engine.Key{engine.Text("mark")}
 		best := -1
 		for _, i := range order {
 			m := versions[i]
 			m.Clustering = key
-			write(t, e, engine.Low, partition, m)
+			write(t, e, engine.Shards, partition, m)
 			best = max(best, i)
 			if n%10 == 0 {
-				requireRows(t, []row{{key, string(versions[best].Value)}}, scanPartition(t, e, engine.Low, partition), "order %v, at %d", order, i)
+				requireRows(t, []row{{key, string(versions[best].Value)}}, scanPartition(t, e, engine.Shards, partition), "order %v, at %d", order, i)
 			}
 		}
-		requireRows(t, []row{{key, "a\x00"}}, scanPartition(t, e, engine.Low, partition), "order %v", order)
+		requireRows(t, []row{{key, "a\x00"}}, scanPartition(t, e, engine.Shards, partition), "order %v", order)
 	})
 }
 
@@ -207,17 +207,17 @@ func permute(n int, do func([]int)) {
 }
 
 func testConvergingInOneBatch(t *testing.T, e engine.Engine) {
-	partition, key := engine.Key{engine.Int(1)}, engine.Key{engine.Text("mark")}
+	partition, key := engine.Key{engine.Int(1), engine.Text("t")}, engine.Key{engine.Text("mark")}
 	newer, older := put(key, "newer"), put(key, "older")
 	newer.Timestamp++
-	write(t, e, engine.Low, partition, older, newer, older)
-	requireRows(t, []row{{key, "newer"}}, scanPartition(t, e, engine.Low, partition), "one batch")
+	write(t, e, engine.Shards, partition, older, newer, older)
+	requireRows(t, []row{{key, "newer"}}, scanPartition(t, e, engine.Shards, partition), "one batch")
 }
 
 // testBatchIsAtomic looks at a partition while batches replace all of its rows.
 func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 	const rows, rounds = 10, 100
-	partition := engine.Key{engine.Int(3)}
+	partition := engine.Key{engine.Int(3), engine.Text("t")}
 	batch := func(round int) []engine.Mutation {
 		mutations := make([]engine.Mutation, rows)
 		for i := range mutations {
@@ -226,13 +226,13 @@ func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 		}
 		return mutations
 	}
-	write(t, e, engine.Low, partition, batch(0)...)
+	write(t, e, engine.Shards, partition, batch(0)...)
 	var writer sync.WaitGroup
 	done := make(chan error, 1)
 	writer.Go(func() {
 		defer close(done)
 		for round := 1; round <= rounds; round++ {
-			if err := e.Write(context.Background(), []engine.Batch{{Table: engine.Low, Partition: partition, Mutations: batch(round)}}); err != nil {
+			if err := e.Write(context.Background(), []engine.Batch{{Table: engine.Shards, Partition: partition, Mutations: batch(round)}}); err != nil {
 				done <- err
 				return
 			}
@@ -245,12 +245,12 @@ func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 			running = false
 		default:
 		}
-		got := scanPartition(t, e, engine.Low, partition)
+		got := scanPartition(t, e, engine.Shards, partition)
 		require.Len(t, got, rows)
 		for _, r := range got {
 			require.Equal(t, got[0].value, r.value, "half of a batch: %v", got)
 		}
 	}
 	writer.Wait()
-	require.Equal(t, fmt.Sprint(rounds), scanPartition(t, e, engine.Low, partition)[0].value)
+	require.Equal(t, fmt.Sprint(rounds), scanPartition(t, e, engine.Shards, partition)[0].value)
 }

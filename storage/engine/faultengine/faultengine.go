@@ -2,8 +2,8 @@
 // from an operation to the action that is taken with it:
 //
 //	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
-//		if op.Kind == faultengine.Write && op.Table == engine.Pending && op.N == 3 {
-//			return faultengine.Lose(nil) // the third pending row is written, its writer doesn't learn it
+//		if op.Kind == faultengine.Write && op.Table == engine.Staged && op.N == 3 {
+//			return faultengine.Lose(nil) // the third row of the list is written, its writer doesn't learn it
 //		}
 //		return faultengine.Pass()
 //	})

@@ -39,13 +39,13 @@ func (e probing) Occupied(ctx context.Context, t *engine.Table, partitions []eng
 var ctx = context.Background()
 
 func mark(partition int64, value string) engine.Batch {
-	return engine.Batch{Table: engine.Low, Partition: engine.Key{engine.Int(partition)},
+	return engine.Batch{Table: engine.Shards, Partition: engine.Key{engine.Int(partition), engine.Text("t")},
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("mark")}, Timestamp: 1, Value: []byte(value)}}}
 }
 
 func values(t *testing.T, e engine.Engine, partition int64) []string {
 	var out []string
-	for r, err := range e.Scan(ctx, engine.Range{Table: engine.Low, Partition: engine.Key{engine.Int(partition)}}) {
+	for r, err := range e.Scan(ctx, engine.Range{Table: engine.Shards, Partition: engine.Key{engine.Int(partition), engine.Text("t")}}) {
 		require.NoError(t, err)
 		out = append(out, string(r.Value))
 	}
@@ -56,7 +56,7 @@ func TestFates(t *testing.T) {
 	own := errors.New("own")
 	inner := memory.New()
 	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
-		if op.Kind != faultengine.Write || op.Table != engine.Low {
+		if op.Kind != faultengine.Write || op.Table != engine.Shards {
 			return faultengine.Pass()
 		}
 		switch op.N {
@@ -160,7 +160,7 @@ func TestScanBreaksOff(t *testing.T) {
 			require.NoError(t, e.Write(ctx, []engine.Batch{b}))
 		}
 		rows, failures := 0, 0
-		for r, err := range e.Scan(ctx, engine.Range{Table: engine.Low, Partition: b.Partition}) {
+		for r, err := range e.Scan(ctx, engine.Range{Table: engine.Shards, Partition: b.Partition}) {
 			if err == nil {
 				rows++
 				continue
@@ -188,7 +188,7 @@ func TestDropAndCompareAndSet(t *testing.T) {
 	}
 
 	next = faultengine.Withhold(nil)
-	require.ErrorIs(t, e.Drop(ctx, engine.Low, nil), faultengine.ErrFault)
+	require.ErrorIs(t, e.Drop(ctx, engine.Shards, nil), faultengine.ErrFault)
 	_, _, err := set("", "one")
 	require.ErrorIs(t, err, faultengine.ErrFault)
 	require.Len(t, values(t, inner, 1), 1)

@@ -21,16 +21,9 @@ func (e probingWays) ScanSeveral(ctx context.Context, r engine.Range, partitions
 	return faultengine.ScanSeveral(ctx, e, r, partitions)
 }
 
-// waiting lists the work of a round, in three of four rounds what came lately.
+// waiting lists the work of a round.
 func (p *waysProcess) waiting(ctx context.Context, partition int) (work []Work, err error) {
-	if partition == 0 {
-		p.rounds++
-	}
-	list := p.Staged
-	if p.r.lately && p.rounds%4 > 0 {
-		list = p.StagedLately
-	}
-	staged, err := list(ctx, partition, protocolSettle.Milliseconds())
+	staged, err := p.Staged(ctx, partition, protocolSettle.Milliseconds())
 	for _, s := range staged {
 		work = append(work, s.Work)
 	}

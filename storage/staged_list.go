@@ -1,0 +1,236 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/panics"
+)
+
+// stagedList is the list of the slots of a shared store whose stage may hold blobs: rows by partition and unit of slots, and rows of the units.
+//
+//	writer: blobs, and rows of young slots that it hasn't listed ─► clock ─┬─► young: acknowledged
+//	                                                                       └─► old: reads the rows; none, or closing: writes one ─► acknowledged
+//	sealer: of old slots: closing ─► lists the stage ─► empty: deletes exactly the rows that it found
+//
+// A row is named by a generation that is never used again, so no write is conditional. TestStagingModel explores the protocol and removes each
+// rule; decisions/060 has the reasons.
+type stagedList struct {
+	eng     engine.Engine
+	now     func() time.Time
+	isOld   func(slot int64) bool
+	workers int
+
+	mu sync.Mutex
+	// known are young slots, and units, that this process has listed.
+	known map[listedItem]bool
+}
+
+// maxKnown is from how many items on those of old slots are forgotten.
+const maxKnown = 4096
+
+// listedItem is a slot of a partition, or a unit of slots.
+type listedItem struct {
+	partition int
+	isUnit    bool
+	number    int64
+}
+
+// listedRow is a row that lists a slot, or a unit. If it is closing, writers don't count it.
+type listedRow struct {
+	generation string
+	isClosing  bool
+	since      time.Time
+}
+
+func newStagedList(s *Store) *stagedList {
+	if !s.opts.Shared {
+		return nil
+	}
+	return &stagedList{eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.distance().listWorkers), known: map[listedItem]bool{}}
+}
+
+// list is the partition key of the rows of an item.
+func (i listedItem) list() engine.Key {
+	if i.isUnit {
+		return format.StagedUnits(i.partition)
+	}
+	return format.StagedPartition(i.partition, format.UnitOf(i.number))
+}
+
+// unit is that of a slot.
+func (i listedItem) unit() listedItem {
+	return listedItem{partition: i.partition, isUnit: true, number: format.UnitOf(i.number)}
+}
+
+// row writes a row that lists an item.
+func (l *stagedList) row(i listedItem) engine.Batch {
+	return engine.Batch{Table: engine.Staged, Partition: i.list(), Mutations: []engine.Mutation{{
+		Clustering: format.StagedKey(i.number, newID(), format.StagedListed), Timestamp: format.StageTimestamp,
+		Value: binary.AppendVarint(nil, l.now().UnixMilli()),
+	}}}
+}
+
+// add appends rows for those young slots of a commit, and their units, that this process hasn't listed, and returns what they list. Old slots
+// are listed once their blobs are durable: see ensure.
+func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range streams {
+		at := g.At()
+		slot := listedItem{partition: at.Partition, number: at.Slot}
+		if l.known[slot] || l.isOld(at.Slot) {
+			continue
+		}
+		added = append(added, slot)
+		if unit := slot.unit(); !l.known[unit] && !slices.Contains(added, unit) {
+			added = append(added, unit)
+		}
+	}
+	for _, i := range added {
+		rows = append(rows, l.row(i))
+	}
+	return rows, added
+}
+
+// remember notes items whose rows are durable. A row whose outcome is unknown isn't among them: it may never be there.
+func (l *stagedList) remember(added []listedItem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range added {
+		l.known[i] = true
+	}
+	if len(l.known) <= maxKnown {
+		return
+	}
+	for i := range l.known {
+		if !i.isUnit && l.isOld(i.number) || i.isUnit && l.isOld(format.LastOfUnit(i.number)) {
+			delete(l.known, i)
+		}
+	}
+	if len(l.known) > maxKnown {
+		clear(l.known) // They are listed once more.
+	}
+}
+
+// ensure returns once each of some slots is listed, and so is its unit, by rows that aren't closing. What this process has listed doesn't
+// count: a sealer may have unlisted it. The slots' blobs must be durable.
+func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	items, units := make([]listedItem, 0, len(slots)), map[listedItem]bool{}
+	for _, at := range slots {
+		items = append(items, listedItem{partition: at.Partition, number: at.Slot})
+		units[items[len(items)-1].unit()] = true
+	}
+	if err := l.listMissing(ctx, items); err != nil {
+		return err
+	}
+	return l.listMissing(ctx, slices.Collect(maps.Keys(units))) // Now that the slots are listed: a sealer may have found the unit empty.
+}
+
+// listMissing reads the rows of items, and writes one for each that has none that counts.
+func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error {
+	type listName struct {
+		partition int
+		unit      int64
+		isUnit    bool
+	}
+	lists := map[listName][]listedItem{}
+	for _, i := range items {
+		name := listName{partition: i.partition, isUnit: i.isUnit}
+		if !i.isUnit {
+			name.unit = format.UnitOf(i.number)
+		}
+		lists[name] = append(lists[name], i)
+	}
+	var mu sync.Mutex
+	var rows []engine.Batch
+	g, scanning := errgroup.WithContext(ctx)
+	g.SetLimit(l.workers)
+	for _, list := range lists {
+		g.Go(panics.AsError("reading the list of staged slots", func() error {
+			slices.SortFunc(list, func(a, b listedItem) int { return cmp.Compare(a.number, b.number) })
+			found, err := l.read(scanning, engine.Range{
+				Partition: list[0].list(), From: engine.Key{engine.Int(list[0].number)}, To: engine.Key{engine.Int(list[len(list)-1].number)},
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range list {
+				if !slices.ContainsFunc(found[i.number], func(r listedRow) bool { return !r.isClosing }) {
+					rows = append(rows, l.row(i))
+				}
+			}
+			return err
+		}))
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return l.eng.Write(ctx, rows)
+}
+
+// read reads rows of a list, by slot or unit.
+func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]listedRow, error) {
+	r.Table = engine.Staged
+	found := map[int64][]listedRow{}
+	for row, err := range l.eng.Scan(ctx, r) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the list of staged slots of partition %d: %w", r.Partition[0].Int, err)
+		}
+		number, generation, isClosing := row.Clustering[0].Int, row.Clustering[1].Text, row.Clustering[2].Int == format.StagedClosing
+		list := found[number]
+		if n := len(list); isClosing && n > 0 && list[n-1].generation == generation {
+			list[n-1].isClosing = true
+			continue
+		}
+		since, _ := binary.Varint(row.Value)
+		found[number] = append(list, listedRow{generation: strings.Clone(generation), isClosing: isClosing, since: time.UnixMilli(since)})
+	}
+	return found, nil
+}
+
+// units reads which units of a partition are listed.
+func (l *stagedList) units(ctx context.Context, partition int) (map[int64][]listedRow, error) {
+	return l.read(ctx, engine.Range{Partition: format.StagedUnits(partition)})
+}
+
+// slots reads which slots of a partition are listed.
+func (l *stagedList) slots(ctx context.Context, partition int) (map[int64][]listedRow, error) {
+	units, err := l.units(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	all := map[int64][]listedRow{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(l.workers)
+	for unit := range units {
+		g.Go(panics.AsError("listing staged slots", func() error {
+			found, err := l.read(ctx, engine.Range{Partition: format.StagedPartition(partition, unit)})
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(all, found)
+			return err
+		}))
+	}
+	return all, g.Wait()
+}
+
+// arrivalOf returns when the first blob came that rows list.
+func arrivalOf(rows []listedRow) time.Time {
+	return slices.MinFunc(rows, func(a, b listedRow) int { return a.since.Compare(b.since) }).since
+}
