@@ -366,7 +366,11 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: x.Expires(w, tenant), Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
+		until, err := x.Expires(ctx, w, tenant)
+		if err != nil {
+			return err
+		}
+		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
 			x.c.Expired = append(x.c.Expired, e)
 		}
 	}
