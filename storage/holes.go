@@ -119,7 +119,7 @@ func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
 }
 
 // BesideGaps cuts a span of time at the edges of holes, for callers that ask for all there is: a query over a
-// hole is answered as if all before its end were lacking (decisions/035).
+// hole is answered as if all before its end were lacking (decisions/061).
 func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {

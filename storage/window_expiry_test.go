@@ -353,3 +353,21 @@ func TestExpiryInDoubt(t *testing.T) {
 	_, _, err = parseExpiry("t", engine.Row{Clustering: engine.Key{engine.Text("0/1")}})
 	require.ErrorIs(t, err, engine.ErrCorrupt)
 }
+
+// TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry: its rows expire with those, and in the
+// next window they are kept in full.
+func TestExpiryOfANewClass(t *testing.T) {
+	t.Parallel()
+	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 60*day })
+	window := ts.period.RawWindowAt(ts.now.UnixMilli())
+	shared, err := ts.sharedExpiry(t.Context(), "t", window)
+	require.NoError(t, err)
+	ts.opts.Classes, ts.opts.AddClasses = []Class{classOfJob("audit", "audit", Keep{90 * day, 90 * day, 90 * day})}, true
+	ts.reopen()
+	expires, err := ts.expiryOf(t.Context(), "t", 1, window)
+	require.NoError(t, err)
+	require.Equal(t, shared, expires)
+	expires, err = ts.expiryOf(t.Context(), "t", 1, window+1)
+	require.NoError(t, err)
+	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+expireGrace).Seconds()), expires)
+}
