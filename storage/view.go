@@ -138,6 +138,11 @@ func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, er
 	return v.s.deletesOf(ctx, tenant)
 }
 
+// LaterRetentions is Store.LaterRetentions.
+func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
+	return v.s.LaterRetentions(ctx)
+}
+
 // HiddenByLowering is Store.HiddenByLowering.
 func (v View) HiddenByLowering(ctx context.Context) ([]HorizonChange, error) {
 	return v.s.HiddenByLowering(ctx)

@@ -370,4 +370,14 @@ func TestExpiryOfANewClass(t *testing.T) {
 	expires, err = ts.expiryOf(t.Context(), "t", 1, window+1)
 	require.NoError(t, err)
 	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+expireGrace).Seconds()), expires)
+	later, err := ts.LaterRetentions(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, later, "nothing is sealed of the tenant")
+	ts.write("t", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	later, err = ts.LaterRetentions(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, LaterRetention{
+		Tenant: "t", Class: "audit", Resolution: rollup.Raw, Expire: time.Unix(shared, 0).UTC(), From: time.UnixMilli(ts.period.WindowEnd(window)).UTC(),
+	}, later[0])
 }

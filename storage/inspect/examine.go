@@ -74,6 +74,8 @@ type Condition struct {
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
 	Hidden []storage.HorizonChange
+	// Later are retentions that count in full from later windows on.
+	Later []storage.LaterRetention
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
 	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
@@ -217,6 +219,9 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 // hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
 func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
+		return err
+	}
+	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
 		return err
 	}
 	tenants, err := x.Tenants(ctx)
