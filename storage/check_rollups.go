@@ -160,8 +160,8 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		switch {
 		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
 			// So many chunks there were before those of another class went.
-		case len(stored) > 0 && stored[0].version > have.version && c.mayHaveVanished(at.slot):
-			// So many there were before those went that a process with a shorter retention had written.
+		case len(stored) > 0 && stored[0].version > have.version && c.s.wasRestored(rollup.Raw, at.slot, tenant, have.class):
+			// It has buckets of samples that were dropped before these were imported.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
@@ -341,12 +341,4 @@ func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, t
 		}
 	}
 	return false
-}
-
-// mayHaveVanished reports whether some raw rows of a slot may have vanished by themselves, and others not: of those that were sealed
-// under a retention that was in force for less than a week nothing is remembered (decisions/017), and they live for a week after their
-// window's end at least.
-func (c *checker) mayHaveVanished(slot int64) bool {
-	end := c.s.period.WindowEnd(c.s.period.WindowOfSlot(rollup.Raw, slot))
-	return c.s.expiring && c.s.opts.Now().UnixMilli()-end >= expireGrace.Milliseconds()
 }

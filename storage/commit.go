@@ -231,12 +231,12 @@ func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.now().Add(membership.TailLife).Unix()
 	for gens := range slices.Chunk(c.head.Streams(), piece) {
-		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}}
+		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}, Expires: expires}
 		for _, g := range gens {
 			at, seq := g.At(), g.LastSeq()
 			b.Mutations = append(b.Mutations, engine.Mutation{
 				Clustering: engine.Key{engine.Int(at.Slot), engine.Int(int64(at.Partition))},
-				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
+				Timestamp:  seq, Value: binary.AppendVarint(nil, seq),
 			})
 		}
 		rows = append(rows, b)

@@ -96,9 +96,9 @@ func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, clas
 	at := wantedAt(now, s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
-		at = max(at, s.hiddenAt(now, h), h.vanished(s.outlived(res), minT, maxT))
+		at = max(at, s.hiddenAt(now, h))
 	}
-	return max(at, t.lacking(class, res))
+	return max(at, t.lacking(class, res), s.holeEnd(t, class, res, minT, maxT))
 }
 
 // hiddenAt returns HiddenMS, or up to where the retention that it goes by hides at a time of the clock's, if that is less.
@@ -121,12 +121,28 @@ func (s *Store) droppedAhead(now time.Time, t *tenantHorizons, class int64) int6
 	return never
 }
 
-// isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
-// process has read: see horizonsOf. Where rows expire by themselves it also goes by the flags.
+// isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this process has read: see
+// horizonsOf, fixSlot.
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	end := s.period.WindowEnd(s.period.WindowOfSlot(res, slot))
+	window, t := s.period.WindowOfSlot(res, slot), s.horizonMemory.get(tenant)
+	if s.expiring {
+		return s.hasExpired(t, tenant, class, window)
+	}
+	if t == nil {
+		return false
+	}
+	h := t.of(class, res)
+	return h != nil && h.lacks(s.period.WindowEnd(window))
+}
+
+// wasRestored reports whether rollups of a window may be of rows that were dropped, though others were imported since.
+func (s *Store) wasRestored(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	t := s.horizonMemory.get(tenant)
-	return end <= t.lacking(class, res) || s.hasVanished(t, class, s.period.WindowOfSlot(res, slot)) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
+	if t == nil {
+		return false
+	}
+	h := t.of(class, res)
+	return h != nil && h.RestoredMS != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= h.RestoredMS
 }
 
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.

@@ -57,7 +57,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 			return fromRollup // Its window has expired just now.
 		}
 	}
-	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
+	if len(found) == len(r.own) && !listed.unread && !x.s.wasRestored(rollup.Raw, in.slot, x.tenant, r.class) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
 		return fromTask
 	}
 	return fromChunks

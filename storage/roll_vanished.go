@@ -8,11 +8,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
-// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's. It does so, too, where chunks
-// of the slot can't be read.
+// keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that were dropped before others of the slot were
+// imported, and gives them a version that is higher than the stored one's. It also does so where chunks of the slot can't be read.
 func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
-	if !r.unread && (!x.s.expiring || !x.isGone(rollup.Raw, r.class)) {
+	if !r.unread && !x.s.wasRestored(rollup.Raw, x.day.slot, x.tenant, r.class) {
 		return nil
 	}
 	kept, _, version, err := x.stored(in.fineRollup(), r)
@@ -66,10 +65,10 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones, 
 	return &there, nil
 }
 
-// keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
-// themselves and others of the day were written with a longer time to live, or where these can't be read.
+// keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these may be missing, or can't
+// be read.
 func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
-	if !r.unread && (!x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class)) {
+	if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {
 		return nil
 	}
 	kept, _, version, err := x.stored(x.hourRollup(), r)

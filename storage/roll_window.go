@@ -79,6 +79,14 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
+				expired, err := s.sharedExpired(ctx, tenant, w)
+				if err != nil {
+					return nil, err
+				}
+				if expired { // Raw rows stand longer where the retention was raised: they answer.
+					byWindow[w] = raw
+					continue
+				}
 				if byWindow[w], err = s.marksBetween(ctx, tenant, w, from, to); err != nil {
 					return nil, err
 				}
@@ -178,16 +186,12 @@ func (x *windowRoller) listWindows() error {
 
 // mark marks a slot as having the rollups that it lacked.
 func (x *windowRoller) mark(m markAt) error {
-	into := x.slots[m.slot].into
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.id) {
 		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
 	}
 	for _, res := range list {
-		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id, format.CommitMaintenance)}); err != nil {
-			return fmt.Errorf("storage: marking slot %d of tenant %q as rolled up: %w", m.slot, x.tenant, err)
-		}
-		if err := x.s.stayListed(x.ctx, x.tenant, into[res].window); err != nil {
+		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []markAt{m}); err != nil {
 			return err
 		}
 	}

@@ -34,11 +34,12 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 	return into
 }
 
-func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string, reason format.CommitReason) engine.Batch {
-	return engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
-		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: format.AppendCommitReason(reason),
-	}}}
+// markRow returns what writes a mark.
+func markRow(at destination, m markAt, reason format.CommitReason) engine.Mutation {
+	return engine.Mutation{
+		Clustering: engine.Key{engine.Int(m.slot), engine.Int(int64(m.partition)), engine.Text(m.id)},
+		Timestamp:  at.end * 1000, Value: format.AppendCommitReason(reason),
+	}
 }
 
 // collected is a series with what the generations hold of it.

@@ -90,8 +90,8 @@ func (b *beats) beat(ctx context.Context) error {
 
 // write writes a row of this process.
 func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
-	return b.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(list), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Expires: now.Add(ProcessLife).Unix(), Value: value,
+	return b.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
 	}}}})
 }
 
