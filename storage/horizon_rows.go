@@ -36,9 +36,8 @@ type tenantHorizons struct {
 	// broken is true if the row can't be read: flags decide up to where rows are hidden, and nothing is dropped.
 	broken bool
 	read   time.Time
-	// expiries are those of windows that the boundaries show, as they were read at listed, and fixed those of classes' rows, in order; nil: they weren't
-	// read, or nothing expires by itself. firstExpiry is the first of fixed; 0: none expires.
-	expiries    map[windowClass]int64
+	// fixed are the expiries of the windows that the boundaries show, in order, as they were read at listed; zero: they weren't, or nothing expires by
+	// itself. firstExpiry is the first of them; 0: none expires.
 	fixed       []fixedExpiry
 	firstExpiry int64
 	listed      time.Time
@@ -74,7 +73,7 @@ func (t *tenantHorizons) lacking(class int64, res rollup.Resolution) int64 {
 // changed them.
 func (s *Store) horizonsOf(ctx context.Context, tenant string) (*tenantHorizons, error) {
 	known := s.horizonMemory.get(tenant)
-	if known != nil && (!s.expiring || known.expiries != nil) && (!s.opts.Shared || membership.Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
+	if known != nil && (!s.expiring || !known.listed.IsZero()) && (!s.opts.Shared || membership.Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
 		return known, nil
 	}
 	return s.readHorizons(ctx, tenant, known)

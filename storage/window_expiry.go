@@ -265,12 +265,14 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 	}
 	last, known := int64(0), false
 	for _, of := range []int64{class, sharedClass} {
-		expires, ok := s.expiries.get(expiryAt{tenant, of, window})
-		if !ok && t != nil {
-			expires, ok = t.expiries[windowClass{window, of}]
-		}
-		if ok {
+		if expires, ok := s.expiries.get(expiryAt{tenant, of, window}); ok {
 			last, known = earlier(last, expires), true
+		}
+	}
+	if !known && t != nil {
+		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
+		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
+			last, known = t.fixed[i].expires, t.fixed[i].class == class
 		}
 	}
 	if !known {
@@ -287,7 +289,8 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 	if !s.expiring {
 		return nil
 	}
-	t.expiries, t.fixed, t.firstExpiry, t.listed = map[windowClass]int64{}, nil, 0, s.opts.Now()
+	t.fixed, t.firstExpiry, t.listed = nil, 0, s.opts.Now()
+	found := map[windowClass]int64{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		shown := int64(format.MaxTime)
 		for class := range s.classes.count() {
@@ -313,17 +316,20 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 				s.corrupt(engine.Store, err)
 				continue
 			}
-			t.expiries[windowClass{at.window, at.class}] = expires
+			if now := s.opts.Now().UnixMilli(); s.period.WindowEnd(at.window) > now { // It is written most.
+				s.expiries.set(at, expires)
+			}
+			found[windowClass{at.window, at.class}] = expires
 		}
 	}
-	for of, expires := range t.expiries {
+	for of, expires := range found {
 		if of.class == sharedClass {
 			continue
 		}
 		if h := t.of(of.class, format.ResolutionOf(of.window)); h != nil && s.period.WindowEnd(of.window) <= h.HiddenMS {
 			continue
 		}
-		expires = earlier(expires, t.expiries[windowClass{of.window, sharedClass}])
+		expires = earlier(expires, found[windowClass{of.window, sharedClass}])
 		t.fixed = append(t.fixed, fixedExpiry{of, expires})
 		t.firstExpiry = earlier(t.firstExpiry, expires)
 	}
@@ -333,8 +339,8 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 
 // takeExpiries takes the expiries that were read before, or reads them: after an hour, or where the boundaries have changed.
 func (s *Store) takeExpiries(ctx context.Context, tenant string, t, known *tenantHorizons) error {
-	if known != nil && known.expiries != nil && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, s.opts.Now()) < expiriesFresh {
-		t.expiries, t.fixed, t.firstExpiry, t.listed = known.expiries, known.fixed, known.firstExpiry, known.listed
+	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, s.opts.Now()) < expiriesFresh {
+		t.fixed, t.firstExpiry, t.listed = known.fixed, known.firstExpiry, known.listed
 		return nil
 	}
 	return s.readExpiries(ctx, tenant, t)
