@@ -174,20 +174,6 @@ func (s *Store) Damaged() int {
 	return len(s.gaps.seen) + len(s.damage.rows)
 }
 
-// scanAll scans rows whose loss is named, and hinders nobody: each row to row, which must keep copies.
-func (s *Store) scanAll(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
-	rows.Damaged = func(d engine.Damage) { s.noteGap(s.gapOf(&rows, d)) }
-	for rw, err := range s.rows.Scan(ctx, rows) {
-		if err != nil {
-			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
-		}
-		if err := row(rw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // anything stands for more gaps than are named: those of any rows may be among them.
 func (e *DamagedRowsError) anything() *DamagedRowsError {
 	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), kept: e.kept}
