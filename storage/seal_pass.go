@@ -399,7 +399,8 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	var err error
 	if all.Expires, err = s.sharedExpiry(ctx, tenant, window); err != nil {
-		if errors.Is(err, ErrWindowExpired) && res > rollup.Raw { // Raw rows stand longer than rollups where the retention was raised.
+		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to expire need no maintenance.
+		if errors.Is(err, ErrWindowExpired) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}
 		return err
