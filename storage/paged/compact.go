@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -317,6 +318,7 @@ func (x *compactor) join(interval int64, chunks []compacted) (m engine.Mutation,
 		}
 	}
 	parts := x.parts[from:]
+	m.Timestamp = math.MinInt64 // Those of windows before 1970 are negative.
 	for _, p := range parts {
 		m.Timestamp = max(m.Timestamp, x.Timestamp(p.Start, p.Version))
 	}
