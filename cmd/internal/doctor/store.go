@@ -264,7 +264,7 @@ func later(c *inspect.Condition) (found []Finding) {
 		if l.Class != "" {
 			of += fmt.Sprintf(", class %q,", l.Class)
 		}
-		found = append(found, ok("the retention of %s applies in full from %s; the rows before that expire as fixed when their window was first written, those of the present one on %s",
+		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
 			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
 	}
 	return found
