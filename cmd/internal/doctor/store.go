@@ -114,9 +114,9 @@ func processes(c *inspect.Condition) (found []Finding) {
 		return append(found, Finding{Warning, "no running process was found", "no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
 	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
-	for target, misses := range map[string]string{"write": "no process accepts samples", "read": "no process answers queries", "downsample": "no slots are sealed, so samples stay in memory and in the staging log"} {
+	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries", "downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
-			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", misses, "start `cassia serve --target=" + target + "`"})
+			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", "no process " + misses, "start `cassia serve --target=" + target + "`"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
@@ -264,7 +264,7 @@ func later(c *inspect.Condition) (found []Finding) {
 		if l.Class != "" {
 			of += fmt.Sprintf(", class %q,", l.Class)
 		}
-		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written; the present window expires on %s",
+		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
 			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
 	}
 	return found
