@@ -263,12 +263,8 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 	if !s.expiring {
 		return false
 	}
-	last, known := int64(0), false
-	for _, of := range []int64{class, sharedClass} {
-		if expires, ok := s.expiries.get(expiryAt{tenant, of, window}); ok {
-			last, known = earlier(last, expires), true
-		}
-	}
+	shared, _ := s.expiries.get(expiryAt{tenant, sharedClass, window})
+	last, known := s.expiries.get(expiryAt{tenant, class, window})
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
 		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
@@ -278,7 +274,7 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 	if !known {
 		last = s.wantedExpiry(t, expiryAt{tenant, class, window})
 	}
-	return s.isPast(last)
+	return s.isPast(earlier(last, shared))
 }
 
 // windowClass names the rows of a class in a window.
