@@ -348,8 +348,8 @@ type fixedExpiry struct {
 	expires int64
 }
 
-// fixAhead fixes the expiries of the windows that begin within a day, so that the turn of a day costs no inserts: each tenant at an hour of its own. Of
-// classes it takes those that have one in the present window.
+// fixAhead fixes the expiries of the windows that begin within a day, so that the turn of a day costs no inserts: each tenant at an hour of its own, if this
+// process has written to its present window. Of classes it takes those that have an expiry there.
 func (s *Store) fixAhead(ctx context.Context, tenant string) error {
 	if !s.expiring || s.clock.MayRemove() != nil {
 		return nil
@@ -358,7 +358,7 @@ func (s *Store) fixAhead(ctx context.Context, tenant string) error {
 	lead := time.Hour + time.Duration(xxhash.Sum64String(tenant)%uint64(22*time.Hour))
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		window, next := s.period.WindowAt(res, now.UnixMilli()), s.period.WindowAt(res, now.Add(lead).UnixMilli())
-		if next == window {
+		if _, ok := s.windows.get(tenantWindow{tenant, window}); next == window || !ok {
 			continue
 		}
 		for class := int64(sharedClass); class < s.classes.count(); class++ {

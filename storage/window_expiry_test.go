@@ -381,3 +381,25 @@ func TestExpiryOfANewClass(t *testing.T) {
 		Tenant: "t", Class: "audit", Resolution: rollup.Raw, Expire: time.Unix(shared, 0).UTC(), From: time.UnixMilli(ts.period.WindowEnd(window)).UTC(),
 	}, later[0])
 }
+
+// TestExpiriesAhead fixes expiries of the next day's windows for a tenant that was written to today, and none for one that is idle.
+func TestExpiriesAhead(t *testing.T) {
+	t.Parallel()
+	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
+	fixed := func(window int64) bool {
+		_, ok, err := ts.fixedExpiry(t.Context(), expiryAt{"t", classDefault, window})
+		require.NoError(t, err)
+		return ok
+	}
+	next := ts.period.RawWindowAt(ts.now.UnixMilli()) + 1
+	ts.write("t", labelsOfMetric(), sample{ts.now.UnixMilli() - 1000, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = time.UnixMilli(ts.period.WindowEnd(next - 1)).Add(-time.Minute)
+	_, err := ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.True(t, fixed(next))
+	ts.now = ts.now.Add(day)
+	_, err = ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.False(t, fixed(next+1))
+}
