@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -402,4 +403,22 @@ func TestExpiriesAhead(t *testing.T) {
 	_, err = ts.Expire(t.Context())
 	require.NoError(t, err)
 	require.False(t, fixed(next+1))
+}
+
+// TestShortLivedRowsOfASlowClock has a process whose clock is hours behind the engine's write: rows that expire after an hour do so by the engine's clock.
+func TestShortLivedRowsOfASlowClock(t *testing.T) {
+	t.Parallel()
+	r := &expiryRig{clockRig: &clockRig{t: t, shared: true}}
+	r.memory = memory.NewExpiring(r.now)
+	r.eng = &expiringClocked{clockedEngine{r.memory, r.now}}
+	m := r.start(-5*time.Hour, keeping(10*day, 0, 0))
+	require.NoError(t, m.write(r.now().Add(-5*time.Hour), 1))
+	tails := 0
+	for _, b := range r.memory.All() {
+		if b.Table == engine.Tails {
+			tails++
+			require.Equal(t, r.now().Add(membership.TailLife).Unix(), b.Expires)
+		}
+	}
+	require.Equal(t, 1, tails)
 }
