@@ -160,8 +160,6 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		switch {
 		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
 			// So many chunks there were before those of another class went.
-		case len(stored) > 0 && stored[0].version > have.version && c.s.wasRestored(rollup.Raw, at.slot, tenant, have.class):
-			// It has buckets of samples that were dropped before these were imported.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:

@@ -34,8 +34,6 @@ type horizon struct {
 	// Holes are ranges after LackingMS of which rows may be missing as well: an import has brought back what lies between, see restore. They are used where
 	// rows don't expire by themselves; elsewhere expiries tell, see window_expiry.go.
 	Holes []hole `json:"holes,omitempty"`
-	// RestoredMS is up to where rollups may be of rows that were dropped, though others were imported since; 0: nothing was.
-	RestoredMS int64 `json:"restored_ms,omitempty"`
 	// KeptMS is the retention that it goes by; 0: forever. BeforeMS is the longest that was in force in the week before SinceMS, of observed uptime, when it
 	// was lowered last; SinceMS is 0 if it wasn't.
 	KeptMS   int64 `json:"kept_ms"`
@@ -173,7 +171,6 @@ func (h *horizon) restore(start, end int64) bool {
 	if len(next) > maxHoles {
 		return false
 	}
-	h.RestoredMS = max(h.RestoredMS, end, h.DroppedMS)
 	h.Holes, h.LackingMS = next, min(h.LackingMS, start)
 	h.DroppedMS = min(h.DroppedMS, h.LackingMS)
 	h.HiddenMS = max(h.LackingMS, h.stepped(len(h.Steps)))
@@ -248,7 +245,7 @@ func (r *horizonRow) clone() horizonRow {
 func (r *horizonRow) equal(other *horizonRow) bool {
 	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.RestoredMS == b.RestoredMS && a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
+			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
 			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Holes, b.Holes)
 	})
 }

@@ -266,8 +266,8 @@ func (s *Store) boundariesToKeep(ctx context.Context, tenant string) (*tenantHor
 }
 
 // importsWithoutRaw reports whether an import makes only rollups of a slot: its raw window has expired, or its retention hides it. Where rows
-// don't expire by themselves, a window that the retention shows again, and that had imported rows only, gets raw rows again: one whose sealed samples were dropped
-// would show the imported samples, and hide the others. One that it hides gets none: then it is
+// don't expire by themselves, a window that the retention shows again takes raw rows if it has no rows at all: one that has rollups
+// would show the imported samples, and hide that others are missing. One that the retention hides gets none: then it is
 // stored that they are lacking, so that a longer retention doesn't look for them; where older raw rows of the tenant stand, or older samples wait to be
 // sealed, those of the slot are made as well, and are dropped with them.
 func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
@@ -303,12 +303,12 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		}
 		next := before.clone()
 		if h := next.at(class, rollup.Raw); missing {
-			sealed, err := s.wasSealed(ctx, tenant, window)
+			rolled, err := s.wasRolledUp(ctx, tenant, window)
 			if err != nil {
 				return false, err
 			}
 			s.aimLonger(tenant, h)
-			if sealed || !h.restore(start, end) {
+			if rolled || !h.restore(start, end) {
 				return true, nil
 			}
 		} else {
@@ -320,18 +320,21 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 	}
 }
 
-// wasSealed reports whether samples of a raw window were sealed, and not only imported, by the commit records of its rollups.
-func (s *Store) wasSealed(ctx context.Context, tenant string, window int64) (bool, error) {
+// wasRolledUp reports whether a raw window has, or is about to get, rollups.
+func (s *Store) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
 	start, end := s.period.WindowSpan(window)
 	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
-	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Sealed, Partition: format.SealedPartition(s.period.WindowOfSlot(rollup.OneHour, from), tenant),
-		From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)},
-	}) {
-		if err != nil {
-			return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
-		}
-		if format.CommitReasonOf(row) == format.CommitSeal {
+	if s.head.HoldsBetween(from, to) {
+		return true, nil
+	}
+	for _, res := range rollup.Resolutions {
+		for _, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Sealed, Partition: format.SealedPartition(s.period.WindowOfSlot(res, from), tenant),
+			From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
+		}) {
+			if err != nil {
+				return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+			}
 			return true, nil
 		}
 	}

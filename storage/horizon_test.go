@@ -81,7 +81,6 @@ func TestRestoredWindows(t *testing.T) {
 	require.True(t, h.restore(99*day, 100*day))
 	require.True(t, h.restore(5*day, 6*day))
 	require.Equal(t, []hole{{6 * day, 10 * day}, {12 * day, 20 * day}, {21 * day, 99 * day}}, h.Holes)
-	require.Equal(t, 100*day, h.RestoredMS)
 	for end, lacks := range map[int64]bool{5: true, 6: false, 7: true, 10: true, 11: false, 12: false, 13: true, 20: true, 21: false, 99: true, 100: false, 101: false} {
 		require.Equal(t, lacks, h.lacks(end*day), end)
 	}
@@ -97,7 +96,7 @@ func TestRestoredWindows(t *testing.T) {
 }
 
 // horizonsGolden is a row as FORMAT.md shows it.
-const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"restored_ms":1777161600000,"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestHorizonRows(t *testing.T) {
 	r, err := parseHorizons([]byte(horizonsGolden))
@@ -105,7 +104,7 @@ func TestHorizonRows(t *testing.T) {
 	require.Equal(t, horizonRow{Horizons: []horizon{
 		{
 			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, BeforeMS: 86400000, SinceMS: 31532400000,
-			Holes: []hole{{1777075200000, 1777161600000}}, RestoredMS: 1777161600000,
+			Holes: []hole{{1777075200000, 1777161600000}},
 			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: never, LackingMS: never, DroppedMS: never},

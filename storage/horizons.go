@@ -135,16 +135,6 @@ func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class i
 	return h != nil && h.lacks(s.period.WindowEnd(window))
 }
 
-// wasRestored reports whether rollups of a window may be of rows that were dropped, though others were imported since.
-func (s *Store) wasRestored(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	t := s.horizonMemory.get(tenant)
-	if t == nil {
-		return false
-	}
-	h := t.of(class, res)
-	return h != nil && h.RestoredMS != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= h.RestoredMS
-}
-
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.
 type expirer interface{ ExpiresRows() bool }
 

@@ -57,7 +57,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 			return fromRollup // Its window has expired just now.
 		}
 	}
-	if len(found) == len(r.own) && !listed.unread && !x.s.wasRestored(rollup.Raw, in.slot, x.tenant, r.class) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
+	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
 		return fromTask
 	}
 	return fromChunks
@@ -160,7 +160,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	if from == fromTask {
 		return nil
 	}
-	if err := x.keepVanished(in, r, shards, b); err != nil {
+	if err := x.keepUnread(in, r, shards, b); err != nil {
 		return err
 	}
 	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
