@@ -88,7 +88,7 @@ func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) (
 	if len(gaps) == 0 {
 		return nil, nil
 	}
-	now, _ := s.clock.Times()
+	now, _ := s.shownBy()
 	for class := range hidden {
 		hidden[class].At[rollup.Raw] = s.shownAfter(now, t, tenant, int64(class), rollup.Raw, format.MaxTime, format.MaxTime)
 	}

@@ -36,7 +36,7 @@ type tenantHorizons struct {
 	// broken is true if the row can't be read: flags decide up to where rows are hidden, and nothing is dropped.
 	broken bool
 	read   time.Time
-	// fixed are the expiries of the windows that the boundaries show, in order, as they were read at listed; zero: they weren't, or nothing expires by
+	// fixed are the expiries of the windows that may matter, see firstListed, in order, as they were read at listed; zero: they weren't, or nothing expires by
 	// itself. firstExpiry is the first of them; 0: none expires.
 	fixed       []fixedExpiry
 	firstExpiry int64

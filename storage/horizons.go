@@ -74,7 +74,7 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	now, later := s.clock.Bounds()
+	now, later := s.shownBy()
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
 		list[class].Class = 1 << class
@@ -87,6 +87,16 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 		}
 	}
 	return list, later, nil
+}
+
+// shownBy returns the clock's times by which samples are shown, see membership.CheckedClock.Bounds. Where rows expire by themselves, a clock that isn't trusted,
+// and may be far behind, doesn't count: hidden rows may have expired.
+func (s *Store) shownBy() (now, later time.Time) {
+	now, later = s.clock.Bounds()
+	if _, doubted := s.clock.Off(); doubted && s.expiring {
+		now = s.clock.EngineTime()
+	}
+	return now, later
 }
 
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.

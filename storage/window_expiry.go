@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,25 +281,36 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 // windowClass names the rows of a class in a window.
 type windowClass struct{ window, class int64 }
 
-// readExpiries reads the expiries of a tenant that may matter to what its boundaries show: those of windows after the earliest of them.
+// firstListed returns the first window of a class of which the fixed expiry may matter: all that its boundary shows, and those before that would still
+// stand if their expiry were fixed now. The others count as expired, see hasExpired.
+func (s *Store) firstListed(t *tenantHorizons, tenant string, class int64, res rollup.Resolution) int64 {
+	h := t.of(class, res)
+	if h == nil || h.HiddenMS == never {
+		return format.FirstWindow(res)
+	}
+	for first := s.period.WindowAt(res, h.HiddenMS+1); ; first-- {
+		switch expires := s.wantedExpiry(t, expiryAt{tenant, class, first - 1}); {
+		case expires == 0:
+			return format.FirstWindow(res)
+		case s.isPast(expires):
+			return first
+		}
+	}
+}
+
+// readExpiries reads the expiries of a tenant that may matter, see firstListed.
 func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizons) error {
 	if !s.expiring {
 		return nil
 	}
 	t.fixed, t.firstExpiry, t.listed = nil, 0, s.opts.Now()
 	found := map[windowClass]int64{}
+	var from [resolutions][]int64 // the first windows of the classes
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		shown := int64(format.MaxTime)
+		first := int64(math.MaxInt64)
 		for class := range s.classes.count() {
-			if h := t.of(class, res); h != nil {
-				shown = min(shown, h.HiddenMS)
-			} else {
-				shown = never
-			}
-		}
-		first := format.FirstWindow(res)
-		if shown > never {
-			first = s.period.WindowAt(res, shown+1)
+			from[res] = append(from[res], s.firstListed(t, tenant, class, res))
+			first = min(first, from[res][class])
 		}
 		for row, err := range s.eng.Scan(ctx, engine.Range{
 			Table: engine.Store, Partition: expiryPartition(tenant),
@@ -322,7 +334,7 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 		if of.class == sharedClass {
 			continue
 		}
-		if h := t.of(of.class, format.ResolutionOf(of.window)); h != nil && s.period.WindowEnd(of.window) <= h.HiddenMS {
+		if first := from[format.ResolutionOf(of.window)]; of.class >= int64(len(first)) || of.window < first[of.class] {
 			continue
 		}
 		expires = earlier(expires, found[windowClass{of.window, sharedClass}])
