@@ -22,18 +22,21 @@ type expiryRig struct {
 	memory *memory.Engine
 }
 
-// eachExpiryRig runs a test over an engine whose rows expire by themselves, and over one whose don't.
+// newExpiryRig returns a rig over an engine whose rows expire by themselves, or over one whose don't.
+func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
+	t.Parallel()
+	r := &expiryRig{clockRig: &clockRig{t: t, eng: memory.New(), shared: expiring}}
+	if expiring {
+		r.memory = memory.NewExpiring(r.now)
+		r.eng = &expiringClocked{clockedEngine{r.memory, r.now}}
+	}
+	return r
+}
+
+// eachExpiryRig runs a test over both.
 func eachExpiryRig(t *testing.T, test func(t *testing.T, r *expiryRig, expiring bool)) {
 	for _, expiring := range []bool{true, false} {
-		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) {
-			t.Parallel()
-			r := &expiryRig{clockRig: &clockRig{t: t, shared: expiring}}
-			if r.eng, r.memory = memory.New(), nil; expiring {
-				r.memory = memory.NewExpiring(r.now)
-				r.eng = &expiringClocked{clockedEngine{r.memory, r.now}}
-			}
-			test(t, r, expiring)
-		})
+		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) { test(t, newExpiryRig(t, expiring), expiring) })
 	}
 }
 
@@ -126,28 +129,24 @@ func (r *expiryRig) requireTogether() {
 // TestExpiryIsTheLongestOfProcesses (a) has three processes at 30 days, and a fourth at 10 days for a month, which writes, seals and expires like the others:
 // nothing is kept shorter, and nothing is hidden.
 func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
-	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
-		if !expiring {
-			t.Skip("one process has the engine")
-		}
-		var all []*clockMachine
-		for range 3 {
-			all = append(all, r.start(0, keeping(30*day, 0, 0)))
-		}
-		all = append(all, r.start(0, keeping(10*day, 60*day, 90*day)))
-		r.passes(12*time.Hour, all...)
-		for i := range 28 {
-			m := all[(i+3)%len(all)]
-			require.NoError(t, m.write(r.now(), float64(i)))
-			require.NoError(t, m.SealAll(t.Context()))
-			require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
-			r.passes(day, all...)
-		}
-		for _, m := range all {
-			require.Equal(t, 28, m.visible())
-		}
-		r.requireTogether()
-	})
+	r := newExpiryRig(t, true)
+	var all []*clockMachine
+	for range 3 {
+		all = append(all, r.start(0, keeping(30*day, 0, 0)))
+	}
+	all = append(all, r.start(0, keeping(10*day, 60*day, 90*day)))
+	r.passes(12*time.Hour, all...)
+	for i := range 28 {
+		m := all[(i+3)%len(all)]
+		require.NoError(t, m.write(r.now(), float64(i)))
+		require.NoError(t, m.SealAll(t.Context()))
+		require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
+		r.passes(day, all...)
+	}
+	for _, m := range all {
+		require.Equal(t, 28, m.visible())
+	}
+	r.requireTogether()
 }
 
 // TestRaisedThenImported (b, b2) keeps raw samples for 30 days, raises that to a year and imports older history, which is kept for the year. Where rows expire by
@@ -255,71 +254,63 @@ func TestLoweredByMistake(t *testing.T) {
 // TestRowsOfAWindowExpireTogether (e) has processes with different retentions write into the same windows: late, imported and rewritten for deletes, before and
 // after the retention is raised, and by a process that was paused.
 func TestRowsOfAWindowExpireTogether(t *testing.T) {
-	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
-		if !expiring {
-			t.Skip("rows don't expire by themselves")
-		}
-		one, other := r.start(0, keeping(10*day, 20*day, 90*day)), r.start(0, keeping(10*day, 20*day, 90*day))
-		r.passes(12*time.Hour, one, other)
-		first := r.now()
-		require.NoError(t, one.write(first, 1))
-		require.NoError(t, one.SealAll(t.Context()))
-		paused := other
-		r.pass(time.Hour)
-		one.stop()
-		one = r.start(0, keeping(200*day, 0, 0))
-		require.NoError(t, one.write(first.Add(time.Minute), 2))
-		require.NoError(t, one.SealAll(t.Context()))
-		one.brings(first.Add(-time.Hour), 30, time.Minute)
-		require.NoError(t, one.Delete(t.Context(), "t", first.Add(-50*time.Minute).UnixMilli(), first.Add(-40*time.Minute).UnixMilli(), ofMetric()...))
-		require.NoError(t, one.CleanTombstones(t.Context(), "t"))
-		require.NoError(t, paused.member.Beat(t.Context()))
-		require.NoError(t, paused.write(first.Add(2*time.Minute), 3))
-		require.NoError(t, paused.SealAll(t.Context()))
-		r.requireTogether()
-		require.Equal(t, 10*day+expireGrace, one.keptFor(rollup.Raw, first))
-		r.passes(day, one, paused)
-		require.NoError(t, one.write(r.now(), 4))
-		require.NoError(t, one.SealAll(t.Context()))
-		require.Equal(t, 200*day+expireGrace, one.keptFor(rollup.Raw, r.now()))
-		r.requireTogether()
-	})
+	r := newExpiryRig(t, true)
+	one, other := r.start(0, keeping(10*day, 20*day, 90*day)), r.start(0, keeping(10*day, 20*day, 90*day))
+	r.passes(12*time.Hour, one, other)
+	first := r.now()
+	require.NoError(t, one.write(first, 1))
+	require.NoError(t, one.SealAll(t.Context()))
+	paused := other
+	r.pass(time.Hour)
+	one.stop()
+	one = r.start(0, keeping(200*day, 0, 0))
+	require.NoError(t, one.write(first.Add(time.Minute), 2))
+	require.NoError(t, one.SealAll(t.Context()))
+	one.brings(first.Add(-time.Hour), 30, time.Minute)
+	require.NoError(t, one.Delete(t.Context(), "t", first.Add(-50*time.Minute).UnixMilli(), first.Add(-40*time.Minute).UnixMilli(), ofMetric()...))
+	require.NoError(t, one.CleanTombstones(t.Context(), "t"))
+	require.NoError(t, paused.member.Beat(t.Context()))
+	require.NoError(t, paused.write(first.Add(2*time.Minute), 3))
+	require.NoError(t, paused.SealAll(t.Context()))
+	r.requireTogether()
+	require.Equal(t, 10*day+expireGrace, one.keptFor(rollup.Raw, first))
+	r.passes(day, one, paused)
+	require.NoError(t, one.write(r.now(), 4))
+	require.NoError(t, one.SealAll(t.Context()))
+	require.Equal(t, 200*day+expireGrace, one.keptFor(rollup.Raw, r.now()))
+	r.requireTogether()
 }
 
 // TestMistypedAtTheTurnOfAWindow (f) has all processes start with retentions of two hours around the turn of a window of 1h rollups, and in the first minutes of
 // a store: nothing of it shortens what the next month keeps.
 func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
-	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
-		if !expiring {
-			t.Skip("rows don't expire by themselves")
-		}
-		const wrong = 2 * time.Hour
-		m := r.start(0, keeping(wrong, wrong, wrong))
-		require.NoError(t, m.write(r.now(), 1))
-		require.NoError(t, m.SealAll(t.Context()))
-		for res, floor := range map[rollup.Resolution]time.Duration{rollup.FiveMinutes: 14 * day, rollup.OneHour: 35 * day} {
-			require.Equal(t, floor, m.keptFor(res, r.now()), "a new store, %s", res)
-		}
-		m.stop()
-		right := keeping(30*day, 365*day, 5*365*day)
-		m = r.start(0, right)
-		r.passes(12*time.Hour, m)
-		require.NoError(t, m.write(r.now(), 2))
-		require.NoError(t, m.SealAll(t.Context()))
-		turn := time.UnixMilli(m.period.WindowEnd(m.period.WindowAt(rollup.OneHour, r.now().UnixMilli())))
-		r.passes(turn.Sub(r.now())-26*time.Hour, m)
-		m.stop()
-		r.pass(turn.Sub(r.now()) - time.Minute)
-		m = r.start(0, keeping(wrong, wrong, wrong))
-		r.passes(3*time.Minute, m)
-		require.NoError(t, m.write(r.now(), 3))
-		require.NoError(t, m.SealAll(t.Context()))
-		m.stop()
-		m = r.start(0, right)
-		require.Equal(t, 5*365*day+expireGrace, m.keptFor(rollup.OneHour, r.now()))
-		require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.FiveMinutes, r.now()))
-		require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
-	})
+	r := newExpiryRig(t, true)
+	const wrong = 2 * time.Hour
+	m := r.start(0, keeping(wrong, wrong, wrong))
+	require.NoError(t, m.write(r.now(), 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	for res, floor := range map[rollup.Resolution]time.Duration{rollup.FiveMinutes: 14 * day, rollup.OneHour: 35 * day} {
+		require.Equal(t, floor, m.keptFor(res, r.now()), "a new store, %s", res)
+	}
+	m.stop()
+	right := keeping(30*day, 365*day, 5*365*day)
+	m = r.start(0, right)
+	r.passes(12*time.Hour, m)
+	require.NoError(t, m.write(r.now(), 2))
+	require.NoError(t, m.SealAll(t.Context()))
+	turn := time.UnixMilli(m.period.WindowEnd(m.period.WindowAt(rollup.OneHour, r.now().UnixMilli())))
+	r.passes(turn.Sub(r.now())-26*time.Hour, m)
+	m.stop()
+	r.pass(turn.Sub(r.now()) - time.Minute)
+	m = r.start(0, keeping(wrong, wrong, wrong))
+	r.passes(3*time.Minute, m)
+	require.NoError(t, m.write(r.now(), 3))
+	require.NoError(t, m.SealAll(t.Context()))
+	m.stop()
+	m = r.start(0, right)
+	require.Equal(t, 5*365*day+expireGrace, m.keptFor(rollup.OneHour, r.now()))
+	require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.FiveMinutes, r.now()))
+	require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
 }
 
 // losing is an engine that loses the answer of the next insert of an expiry.
@@ -409,10 +400,7 @@ func TestExpiriesAhead(t *testing.T) {
 
 // TestShortLivedRowsOfASlowClock has a process whose clock is hours behind the engine's write: rows that expire after an hour do so by the engine's clock.
 func TestShortLivedRowsOfASlowClock(t *testing.T) {
-	t.Parallel()
-	r := &expiryRig{clockRig: &clockRig{t: t, shared: true}}
-	r.memory = memory.NewExpiring(r.now)
-	r.eng = &expiringClocked{clockedEngine{r.memory, r.now}}
+	r := newExpiryRig(t, true)
 	m := r.start(-5*time.Hour, keeping(10*day, 0, 0))
 	require.NoError(t, m.write(r.now().Add(-5*time.Hour), 1))
 	tails := 0

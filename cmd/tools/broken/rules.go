@@ -49,7 +49,7 @@ var rules = []rule{
 	},
 	{
 		"answers show what is accepted by the later clock", "storage/horizons.go",
-		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
+		"	now, later = s.clock.Bounds()\n", "	now, later = s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
@@ -276,6 +276,22 @@ var rules = []rule{
 	{
 		"a window takes no rows in the last day before its expiry", "storage/window_expiry.go",
 		"	if err == nil && s.isPast(expires) {", "	if err == nil && false {", "TestRaisedThenImported",
+	},
+	{
+		"rows of a class expire before those that classes share", "storage/window_expiry.go",
+		"	return s.isPast(earlier(last, shared))", "	return s.isPast(cmp.Or(shared, last))", "TestProtocolRegressions",
+	},
+	{
+		"expiries are fixed ahead for tenants that were written to", "storage/window_expiry.go",
+		"next == window || !ok {", "next == window || !ok && false {", "TestExpiriesAhead",
+	},
+	{
+		"short-lived rows expire by the engine's clock", "storage/commit.go",
+		"c.env.engineTime().Add(", "c.env.now().Add(", "TestShortLivedRowsOfASlowClock",
+	},
+	{
+		"a clock that isn't trusted doesn't show rows that may have expired", "storage/horizons.go",
+		"doubted && s.expiring {", "doubted && s.expiring && false {", "TestProtocolRegressions",
 	},
 	{
 		"a query is told of holes", "storage/holes.go",
