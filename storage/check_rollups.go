@@ -207,7 +207,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 			return err
 		}
 		known := map[format.SeriesID]bool{}
-		for at := range c.s.places(shards) {
+		for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
 			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
 				return err
 			}
@@ -329,7 +329,8 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 // isGone reports whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
 // any other class may be.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	return c.s.isGone(res, slot, tenant, class)
+	err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, c.s.period.WindowOfSlot(res, slot)})
+	return err != nil || c.s.isGone(res, slot, tenant, class)
 }
 
 func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, than int64) bool {

@@ -194,7 +194,7 @@ func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, 
 		return err
 	}
 	builder := labels.NewScratchBuilder(16)
-	for at := range s.places(shards) {
+	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: format.TableOf(format.ResolutionOf(window)), Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},

@@ -285,7 +285,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for at := range t.s.places(shards) {
+		for at := range t.s.standingPlaces(tenantWindow{t.tenant, window}, shards) {
 			unread := false
 			for _, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,

@@ -345,9 +345,6 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	r.version, r.unread = 0, unread
 	chunks := all[:0]
 	for _, c := range all {
-		if x.s.expiring && x.isGone(rollup.FiveMinutes, c.class) {
-			continue // It stands for less than a day: deletes are no longer applied to it.
-		}
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
 			x.s.noteOnce(engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err))

@@ -25,7 +25,7 @@ type markAt struct {
 	id        string
 }
 
-// marksIn reads the marks of a tenant's window of any resolution.
+// marksIn reads the marks of a tenant's window of any resolution; none where they count as expired.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
@@ -33,6 +33,9 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
+	if expired, err := s.sharedExpired(ctx, tenant, window); err != nil || expired {
+		return found, err
+	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)

@@ -73,7 +73,7 @@ func newSealedSlot(ctx context.Context, s *Store, slot int64) *sealedSlot {
 func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
-	for in := range x.s.placesOf(s.ID(), shards) {
+	for in := range x.s.placesOf(tenantWindow{s.Tenant(), at.window}, s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key,
 		}) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -69,6 +70,8 @@ type expiryRow struct {
 type expiryMemory struct {
 	mu sync.Mutex
 	of map[expiryAt]int64
+	// learned are the windows whose expiries were read: one that isn't in of was fixed later, if it is at all.
+	learned map[tenantWindow]bool
 }
 
 func (m *expiryMemory) get(at expiryAt) (expires int64, ok bool) {
@@ -78,13 +81,32 @@ func (m *expiryMemory) get(at expiryAt) (expires int64, ok bool) {
 	return expires, ok
 }
 
+func (m *expiryMemory) hasLearned(in tenantWindow) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.learned[in]
+}
+
 func (m *expiryMemory) set(at expiryAt, expires int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.of == nil || len(m.of) >= maxExpiries {
-		m.of = map[expiryAt]int64{}
-	}
+	m.bound()
 	m.of[at] = expires
+}
+
+// learn caches all expiries of a window.
+func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bound()
+	maps.Copy(m.of, found)
+	m.learned[in] = true
+}
+
+func (m *expiryMemory) bound() {
+	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
+		m.of, m.learned = map[expiryAt]int64{}, map[tenantWindow]bool{}
+	}
 }
 
 func expiryPartition(tenant string) engine.Key { return engine.Key{engine.Text("expiry/" + tenant)} }
@@ -156,18 +178,38 @@ func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (expires int64, ok
 	if expires, ok = s.expiries.get(at); ok {
 		return expires, true, nil
 	}
-	key := expiryKey(at.window, at.class)
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: expiryPartition(at.tenant), From: key, To: key}) {
+	if err := s.readExpiriesOf(ctx, tenantWindow{at.tenant, at.window}); err != nil {
+		return 0, false, err
+	}
+	expires, ok = s.expiries.get(at)
+	return expires, ok, nil
+}
+
+// learnExpiries reads the expiries of a window, so that hasExpired is exact: also for windows that are hidden, which a longer retention may show again.
+func (s *Store) learnExpiries(ctx context.Context, in tenantWindow) error {
+	if !s.expiring || s.expiries.hasLearned(in) {
+		return nil
+	}
+	return s.readExpiriesOf(ctx, in)
+}
+
+func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
+	found, prefix := map[expiryAt]int64{}, expiryPrefix(in.window)
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
+	}) {
+		var at expiryAt
+		var expires int64
 		if err == nil {
-			_, expires, err = parseExpiry(at.tenant, row)
+			at, expires, err = parseExpiry(in.tenant, row)
 		}
 		if err != nil {
-			return 0, false, fmt.Errorf("storage: reading the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
+			return fmt.Errorf("storage: reading the expiries of window %d of tenant %q: %w", in.window, in.tenant, err)
 		}
-		s.expiries.set(at, expires)
-		return expires, true, nil
+		found[at] = expires
 	}
-	return 0, false, nil
+	s.expiries.learn(in, found)
+	return nil
 }
 
 // fixExpiry is fixedExpiry that fixes it where it isn't. An insert whose outcome is unknown is repeated, which reads the inserted one.
@@ -266,6 +308,9 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 	}
 	shared, _ := s.expiries.get(expiryAt{tenant, sharedClass, window})
 	last, known := s.expiries.get(expiryAt{tenant, class, window})
+	if !known && s.expiries.hasLearned(tenantWindow{tenant, window}) {
+		return s.isPast(shared) // Its rows come later, if at all.
+	}
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
 		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
