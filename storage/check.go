@@ -173,6 +173,9 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 // metric checks the shards of a metric.
 func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
+	if err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, window}); err != nil {
+		return err
+	}
 	value, err := c.s.shardsValue(c.ctx, window, tenant, metric, c.missed)
 	if err != nil {
 		return err
@@ -183,7 +186,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 	}
 	sealed, gaps := map[slotSeries]*slotChunks{}, c.gaps
-	for at := range c.s.places(shards) {
+	for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		if err := c.shard(tenant, window, metric, at, values, sealed); err != nil {
 			return err
 		}

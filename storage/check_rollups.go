@@ -160,8 +160,6 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		switch {
 		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
 			// So many chunks there were before those of another class went.
-		case len(stored) > 0 && stored[0].version > have.version && c.mayHaveVanished(at.slot):
-			// So many there were before those went that a process with a shorter retention had written.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
@@ -209,7 +207,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 			return err
 		}
 		known := map[format.SeriesID]bool{}
-		for at := range c.s.places(shards) {
+		for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
 			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
 				return err
 			}
@@ -331,7 +329,8 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 // isGone reports whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
 // any other class may be.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	return c.s.isGone(res, slot, tenant, class)
+	err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, c.s.period.WindowOfSlot(res, slot)})
+	return err != nil || c.s.isGone(res, slot, tenant, class)
 }
 
 func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, than int64) bool {
@@ -341,12 +340,4 @@ func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, t
 		}
 	}
 	return false
-}
-
-// mayHaveVanished reports whether some raw rows of a slot may have vanished by themselves, and others not: of those that were sealed
-// under a retention that was in force for less than a week nothing is remembered (decisions/017), and they live for a week after their
-// window's end at least.
-func (c *checker) mayHaveVanished(slot int64) bool {
-	end := c.s.period.WindowEnd(c.s.period.WindowOfSlot(rollup.Raw, slot))
-	return c.s.expiring && c.s.opts.Now().UnixMilli()-end >= expireGrace.Milliseconds()
 }

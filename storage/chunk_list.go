@@ -40,6 +40,8 @@ type metricChunks struct {
 	first, last    int64
 }
 
+func (c *metricChunks) at() tenantWindow { return tenantWindow{c.tenant, c.window} }
+
 // seriesChunks are some series of a metric whose chunks are read.
 type seriesChunks struct {
 	metricChunks
@@ -50,7 +52,7 @@ type seriesChunks struct {
 func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunkList) error {
 	var all []paged.Wanted
 	for _, of := range list {
-		for at, ids := range s.byPlace(of.series, of.shards) {
+		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {
 			w := s.wantedChunks(engine.Raw, of.metricChunks, at, ids)
 			w.KeysOnly = true
 			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
@@ -88,7 +90,7 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 	var all []paged.Wanted
 	var places []format.ClassShard
 	for _, of := range list {
-		for at, ids := range s.byPlace(of.series, of.shards) {
+		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {
 			w := s.wantedChunks(engine.R5m, of.metricChunks, at, ids)
 			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
@@ -115,12 +117,12 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 	return nil
 }
 
-// byPlace returns where rows of some series may be, and of which of them, in the order of ids.
-func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]string {
+// byPlace returns where rows of some series may be in a window, and of which of them, in the order of ids.
+func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
 	places := map[format.ClassShard][]string{}
 	for _, x := range series {
 		id := x.IDText()
-		for at := range s.placesOf(x.ID(), shards) {
+		for at := range s.placesOf(in, x.ID(), shards) {
 			ids := places[at]
 			if ids == nil {
 				ids = make([]string, 0, len(series)/int(shards)+1)
@@ -148,10 +150,26 @@ func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
 	}
 }
 
-// placesOf yields those in which a series may have rows.
-func (s *Store) placesOf(id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+// standingPlaces is places without those of classes whose rows count as expired, see learnExpiries: nothing is computed from them, or removed from them.
+func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
+		t := s.horizonMemory.get(in.tenant)
+		for at := range s.places(shards) {
+			if !s.hasExpired(t, in.tenant, at.Class(), in.window) && !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// placesOf yields those in which a series may have rows that don't count as expired.
+func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+	return func(yield func(format.ClassShard) bool) {
+		t := s.horizonMemory.get(in.tenant)
 		for class := range s.classes.count() {
+			if s.hasExpired(t, in.tenant, class, in.window) {
+				continue
+			}
 			for shard := range format.ShardsOf(id, shards) {
 				if !yield(format.ClassShardOf(class, shard)) {
 					return

@@ -214,12 +214,15 @@ func (c *classes) writable(class, now int64) int64 {
 
 // keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to.
 func (c *classes) keep(tenant string, class int64) Keep {
-	return c.keepBy(c.others.Load(), tenant, class)
-}
-
-// keepBy is keep as others were heard of at some moment; nil: none was.
-func (c *classes) keepBy(others *[]statedKeep, tenant string, class int64) Keep {
-	return c.longestStated(others, c.ownKeep(tenant, class), tenant, class)
+	keep, others := c.ownKeep(tenant, class), c.others.Load()
+	if others == nil {
+		return keep
+	}
+	name := c.nameOf(class)
+	for i := range *others {
+		keep = keep.longest((*others)[i].keep(tenant, name))
+	}
+	return keep
 }
 
 // ownKeep returns how long this process is configured to keep them. Of a class that isn't configured any more: as long

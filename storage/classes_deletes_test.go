@@ -141,10 +141,13 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 	r.start()
 	defer r.stop()
 	r.pass(17*time.Hour + 58*time.Minute)
-	r.line(strings.Fields("delete 1 240h 232h"))
+	r.line(strings.Fields("import 1 188h 9")) // It fixes when the window's rows expire.
+	r.beat()
+	r.pass(24 * time.Hour)
+	r.line(strings.Fields("delete 1 216h 208h"))
 	require.Empty(t, r.problem)
 
-	midnight := r.base.Truncate(day).Add(day)
+	midnight := r.base.Truncate(day).Add(2 * day)
 	require.Less(t, midnight.Sub(r.now()), 2*time.Minute)
 	r.eng.Engine = faultengine.Wrap(unclosed{r.expiring}, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.Table == engine.R1h && r.now().Before(midnight) {
@@ -152,7 +155,7 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 		}
 		return r.eng.rule(op)
 	})
-	words := strings.Fields("import 1 236h 9")
+	words := strings.Fields("import 1 212h 9")
 	_, times, v := r.samples(words)
 	samples := &chunk.Samples{}
 	for _, at := range times {

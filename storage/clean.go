@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -136,7 +136,13 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 // cleanWindow rewrites the chunks of a window of raw rows.
 func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
-		c := newCleaner(s, tenant, window, part, at.Class())
+		c, err := s.newCleaner(ctx, tenant, window, part, at.Class())
+		if errors.Is(err, ErrWindowExpired) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		c.unread = unread
 		left := s.unread(engine.Raw, part, func(u paged.Unreadable) {
 			for id, x := range series {
@@ -154,9 +160,6 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 			slot := s.period.SlotOf(row.Clustering[1].Int + 1)
 			id := row.Clustering[2].Text
 			if err := c.row(row, slot, series[id].deletes.InSlot(s.period, slot)); err != nil {
-				return err
-			}
-			if err := c.explain(ctx, id, series[id].labels); err != nil {
 				return err
 			}
 			if err := c.flushAt(ctx, engine.MaxBatch/2); err != nil {
@@ -191,7 +194,7 @@ func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, 
 		return err
 	}
 	builder := labels.NewScratchBuilder(16)
-	for at := range s.places(shards) {
+	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: format.TableOf(format.ResolutionOf(window)), Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
@@ -225,121 +228,20 @@ type deletedSeries struct {
 
 // cleaner rewrites chunks of one partition.
 type cleaner struct {
-	s       *Store
-	tenant  string
-	window  int64
-	batch   engine.Batch
-	bytes   int
-	expires int64
-	// rows is how many there were of the batch when explain looked, and explained are the series that it has written labels of.
-	rows      int
-	explained map[string]bool
-	others    *[]statedKeep // see rowWriter
-	horizons  *tenantHorizons
-	// slots are those of which rows of raw were rewritten, and whether they have marks that live as long.
-	slots  map[int64]bool
+	s      *Store
+	tenant string
+	window int64
+	batch  engine.Batch
+	bytes  int
 	unread unreadDeletes
 }
 
-func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
-	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant)
+// newCleaner returns ErrWindowExpired where the rows are about to expire anyway.
+func (s *Store) newCleaner(ctx context.Context, tenant string, window int64, part engine.Key, class int64) (*cleaner, error) {
+	expires, err := s.expiryOf(ctx, tenant, class, window)
 	return &cleaner{
-		others: others, horizons: horizons, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part},
-		expires: s.expiresAfter(window, s.lives(horizons, others, tenant, class)), explained: map[string]bool{},
-		slots: map[int64]bool{},
-	}
-}
-
-// explain writes the labels and names of a series again whose row was rewritten, where rows vanish by themselves: rewritten rows
-// may live longer than they.
-func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) error {
-	grown := len(c.batch.Mutations) > c.rows
-	c.rows = len(c.batch.Mutations)
-	if !c.s.expiring || !grown || c.explained[id] {
-		return nil
-	}
-	id = strings.Clone(id)
-	c.explained[id] = true
-	res := format.ResolutionOf(c.window)
-	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
-	c.rows = len(c.batch.Mutations)
-	x := c.s.namer(ctx, c.tenant, c.others, c.horizons)
-	x.names(head.MetricOf(c.tenant, c.batch.Partition[3].Text).Series(format.SeriesID{}, ls), c.window)
-	return x.writeNames()
-}
-
-// cleanedID returns the id of marks of a window's slots that live as long as rows which are written now.
-func (s *Store) cleanedID(window int64, tenant string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "cleaned %d", s.expires(window, tenant)))
-	return string(sum[:engine.IDLen])
-}
-
-// markAgain marks those slots of a window once more whose chunks have a start: the marks live as long as rows that are written now. A page of these chunks is
-// rewritten; the rows that outdo its entries may have been written before, by another process, with marks that vanish sooner.
-func (s *Store) markAgain(ctx context.Context, tenant string, window, start int64) error {
-	of, id := format.ResolutionOf(window), s.cleanedID(window, tenant)
-	there, err := s.marksIn(ctx, tenant, window)
-	if err != nil {
-		return err
-	}
-	slots := map[int64]bool{}
-	for m := range there {
-		if s.destinationsOf(m.slot)[of].start == start && !there[markAt{m.slot, 0, id}] {
-			slots[m.slot] = true
-		}
-	}
-	for slot := range slots {
-		if err := s.markSlot(ctx, tenant, slot, id, of); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// markSlot marks a slot in the windows of all resolutions down to one, the coarsest first.
-func (s *Store) markSlot(ctx context.Context, tenant string, slot int64, id string, least rollup.Resolution) error {
-	for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes, rollup.Raw} {
-		if res < least {
-			break
-		}
-		if err := s.listWindow(ctx, tenant, s.period.WindowOfSlot(res, slot)); err != nil {
-			return err
-		}
-		if err := s.mark(ctx, tenant, res, format.CommitMaintenance, []markAt{{slot, 0, id}}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// namer returns what writes names of a tenant's series that live as long as rows of these retentions and horizons.
-func (s *Store) namer(ctx context.Context, tenant string, others *[]statedKeep, horizons *tenantHorizons) *rowWriter {
-	return &rowWriter{s: s, ctx: ctx, others: others, horizons: map[string]*tenantHorizons{tenant: horizons}}
-}
-
-// nameAgain writes the names of series of a metric again, which have these labels rows: they live as long as rows that are written now.
-func (x *rowWriter) nameAgain(tenant, metric string, window int64, rows [][]byte) error {
-	of, builder := head.MetricOf(tenant, metric), labels.NewScratchBuilder(16)
-	for _, row := range rows {
-		ls, err := format.ParseLabels(row, metric, &builder)
-		if err != nil {
-			continue // Readers name it.
-		}
-		x.names(of.Series(format.SeriesID{}, ls), window)
-	}
-	return x.writeNames()
-}
-
-// writeNames writes the names of series that are cleaned, or whose neighbours are.
-func (x *rowWriter) writeNames() error {
-	if len(x.catalog) == 0 {
-		return nil
-	}
-	if err := x.s.eng.Write(x.ctx, x.catalog); err != nil {
-		return fmt.Errorf("storage: writing names of cleaned rows: %w", err)
-	}
-	x.s.catalog.add(x.named)
-	return nil
+		s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part, Expires: expires},
+	}, err
 }
 
 // row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and so do the deletes that it isn't
@@ -355,9 +257,6 @@ func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	}
 	if err != nil || len(ds) == 0 {
 		return nil
-	}
-	if _, ok := c.slots[slot]; !ok {
-		c.slots[slot] = false
 	}
 	cleaned := format.RawChunk{Exempt: raw.Exempt.Union(ds.IDs()), Cleaned: true, Data: left}
 	k := row.Clustering
@@ -385,7 +284,7 @@ func restOf(row engine.Row, ds format.Tombstones) (raw format.RawChunk, left []b
 }
 
 func (c *cleaner) put(key engine.Key, timestamp int64, value []byte) {
-	c.batch.Mutations = append(c.batch.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: c.expires, Value: value})
+	c.batch.Mutations = append(c.batch.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Value: value})
 	c.bytes += len(value) + 128
 }
 
@@ -400,33 +299,10 @@ func (c *cleaner) flush(ctx context.Context) error {
 	if len(c.batch.Mutations) == 0 {
 		return nil
 	}
-	if err := c.mark(ctx); err != nil {
-		return err
-	}
 	if err := c.s.rows.WriteRows(ctx, []engine.Batch{c.batch}); err != nil {
 		return fmt.Errorf("storage: writing cleaned rows: %w", err)
 	}
-	c.batch.Mutations, c.bytes, c.rows = nil, 0, 0
-	return nil
-}
-
-// mark writes marks of the slots that are rewritten, where rows vanish by themselves. Rewritten rows may live longer than the marks of
-// the slot's seals, and by its marks a slot is found: a later delete works off the slots that have any. The rollups include all that is
-// rewritten. A mark's id follows from how long it lives, so that cleaning again writes the same.
-func (c *cleaner) mark(ctx context.Context) error {
-	if !c.s.expiring {
-		return nil
-	}
-	id := c.s.cleanedID(c.window, c.tenant)
-	for slot, marked := range c.slots {
-		if marked {
-			continue
-		}
-		if err := c.s.markSlot(ctx, c.tenant, slot, id, rollup.Raw); err != nil {
-			return err
-		}
-		c.slots[slot] = true
-	}
+	c.batch.Mutations, c.bytes = nil, 0
 	return nil
 }
 

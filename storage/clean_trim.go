@@ -285,7 +285,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for at := range t.s.places(shards) {
+		for at := range t.s.standingPlaces(tenantWindow{t.tenant, window}, shards) {
 			unread := false
 			for _, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
@@ -302,7 +302,13 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 
 // partition trims the chunks of one partition.
 func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
-	c := newCleaner(t.s, t.tenant, t.window, part, at.Class())
+	c, err := t.s.newCleaner(t.ctx, t.tenant, t.window, part, at.Class())
+	if errors.Is(err, ErrWindowExpired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	c.unread = t.unread
 	left := t.s.unread(c.batch.Table, part, func(u paged.Unreadable) { t.left(u, series) })
 	for row, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
@@ -318,9 +324,6 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		}
 		of := t.waiting[start].Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
 		t.buckets(c, row, of)
-		if err := c.explain(t.ctx, id, x.labels); err != nil {
-			return err
-		}
 		if c.bytes < engine.MaxBatch/2 {
 			continue
 		}
@@ -425,12 +428,8 @@ func (t *trim) mark() error {
 		if t.unread[m.id] != nil {
 			continue
 		}
-		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id, format.CommitMaintenance)}); err != nil {
-				return fmt.Errorf("storage: marking slot %d of tenant %q as cleaned: %w", m.slot, t.tenant, err)
-			}
-			if err := t.s.stayListed(t.ctx, t.tenant, into[res].window); err != nil {
+			if err := t.s.mark(t.ctx, t.tenant, res, format.CommitMaintenance, []markAt{m}); err != nil {
 				return err
 			}
 		}

@@ -56,7 +56,9 @@ type commitEnv struct {
 	headBytes, queueBytes int64
 	blobBytes             int
 	now                   func() time.Time
-	metrics               *metrics
+	// engineTime is the time by the clock by which the engine's rows expire.
+	engineTime func() time.Time
+	metrics    *metrics
 	// lock is held by a commit, and by whoever closes generations.
 	lock *sync.Mutex
 	// write makes rows durable.
@@ -74,7 +76,7 @@ func (s *Store) commitEnv() commitEnv {
 		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
 		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
 		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
-		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, isOld: s.isOld, listed: s.listed,
+		engineTime: s.clock.EngineTime, mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, isOld: s.isOld, listed: s.listed,
 	}
 }
 
@@ -229,14 +231,14 @@ func (c *committer) listOld(ctx context.Context) error {
 // streamPositions appends the rows that show other processes how far the streams of this commit go.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
-	expires := c.env.now().Add(membership.TailLife).Unix()
+	expires := c.env.engineTime().Add(membership.TailLife).Unix()
 	for gens := range slices.Chunk(c.head.Streams(), piece) {
-		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}}
+		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}, Expires: expires}
 		for _, g := range gens {
 			at, seq := g.At(), g.LastSeq()
 			b.Mutations = append(b.Mutations, engine.Mutation{
 				Clustering: engine.Key{engine.Int(at.Slot), engine.Int(int64(at.Partition))},
-				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
+				Timestamp:  seq, Value: binary.AppendVarint(nil, seq),
 			})
 		}
 		rows = append(rows, b)

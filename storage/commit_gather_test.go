@@ -28,7 +28,7 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 	rig := &gatherRig{t: t}
 	rig.committer = newCommitter(commitEnv{
 		head: head.New(1, period, nil), period: period, writer: "w", shared: true, gathers: gathers,
-		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
+		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, engineTime: time.Now, metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
 		write: func(context.Context, []engine.Batch) error {
 			rig.commits++
 			time.Sleep(commit)

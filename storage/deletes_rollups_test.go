@@ -170,7 +170,9 @@ func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	into := ts.destinationsOf(slot)
 	id := newID()
 	for _, res := range rollup.Resolutions {
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", into[res], slot, 0, id, format.CommitSeal)}))
+		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{
+			Table: engine.Sealed, Partition: format.SealedPartition(into[res].window, "default"), Mutations: []engine.Mutation{markRow(into[res], markAt{slot, 0, id}, format.CommitSeal)},
+		}}))
 	}
 	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, format.MaxTime, equal("job", "api")))
 	ts.vanish(slot, "batch")
@@ -190,102 +192,6 @@ func (ts *testStore) vanish(slot int64, job string) {
 	}
 	require.NotEmpty(ts.t, batch.Mutations)
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
-}
-
-// TestDeletesInAGapOfVanishedRows raises a retention between two writes to a slot, so that what came first vanishes by itself, and
-// what came later stands. Deletes of either are heeded, and nothing else is lost.
-func TestDeletesInAGapOfVanishedRows(t *testing.T) {
-	t.Parallel()
-	for _, corrupt := range []bool{false, true} {
-		t.Run(fmt.Sprint("corrupt=", corrupt), func(t *testing.T) {
-			t.Parallel()
-			ts := openExpiring(t, func(o *Options) {
-				if o.Retention, o.seams.still = 2*day, true; corrupt {
-					rowsOnly(o)
-				}
-			})
-			at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
-			for _, job := range []string{"api", "batch"} {
-				ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
-			}
-			require.NoError(t, ts.SealAll(t.Context()))
-			ts.expire(0)
-			ts.keeping(90*day, 0, 0)
-			ts.expire(0)
-			for _, job := range []string{"api", "new"} {
-				ts.write("default", jobLabels(job), every(at.Add(time.Hour+time.Minute), 5*time.Minute, 12)...)
-			}
-			require.NoError(t, ts.SealAll(t.Context()))
-			require.Equal(t, map[string]int{"api": 72, "batch": 60, "new": 12}, ts.bucketsOf("default", rollup.FiveMinutes))
-			ts.expire(12 * day)
-			require.Equal(t, map[string]int{"api": 72, "batch": 60, "new": 12}, ts.bucketsOf("default", rollup.FiveMinutes))
-			api, fresh := 62, 11
-			if corrupt { // Its rollups of 5m can't be read, and stay as they are; those of 1h can't be made anew, and are cut by whole buckets.
-				ts.corruptRollup(ts.period.SlotOf(at.Add(time.Minute).UnixMilli()), "api")
-				api = 72
-			} else {
-				require.NoError(t, ts.Delete(t.Context(), "default", at.UnixMilli()+1, at.Add(10*time.Minute).UnixMilli(), equal("job", "api")))
-			}
-			from := at.Add(time.Hour + 20*time.Second) // Inside of a bucket.
-			require.NoError(t, ts.Delete(t.Context(), "default", from.UnixMilli(), from.Add(time.Minute).UnixMilli(), equal("job", "new")))
-			if ts.damaged = corrupt; corrupt {
-				require.NoError(t, ts.Delete(t.Context(), "default", at.UnixMilli()+1, at.Add(10*time.Minute).UnixMilli(), equal("job", "api")))
-			}
-			require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
-			for _, when := range []string{"worked off", "cleaned", "started anew"} {
-				switch when {
-				case "cleaned":
-					require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
-				case "started anew":
-					ts.reopen()
-				}
-				for _, res := range rollup.Resolutions {
-					want := map[string]int{"api": api, "batch": 60, "new": fresh}
-					if corrupt && res == rollup.FiveMinutes {
-						delete(want, "api")
-					}
-					require.Equal(t, want, ts.bucketsOf("default", res), "%s, %s", res, when)
-				}
-			}
-		})
-	}
-}
-
-// TestDeleteAfterCleaningRaisedTheTTL raises the retention of raw samples after a delete was applied and before it is cleaned. The rewritten rows outlive
-// the commit records that were there, and the next delete still removes single samples from the rollups.
-func TestDeleteAfterCleaningRaisedTheTTL(t *testing.T) {
-	t.Parallel()
-	ts := openExpiring(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
-	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
-	remove := func(minute int) { // Eight minutes: a whole bucket and a part of one.
-		t.Helper()
-		start := at.Add(time.Duration(minute) * time.Minute)
-		require.NoError(t, ts.Delete(t.Context(), "default", start.UnixMilli()+1, start.Add(8*time.Minute).UnixMilli(), equal("job", "api")))
-		require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
-	}
-	check := func(when string, left int) {
-		t.Helper()
-		for _, res := range rollup.Resolutions {
-			require.Equal(t, map[string]int{"api": left}, ts.bucketsOf("default", res), "%s, %s", res, when)
-		}
-	}
-	ts.write("default", jobLabels("api"), every(at.Add(time.Minute), time.Minute, 60)...)
-	require.NoError(t, ts.SealAll(t.Context()))
-	remove(0)
-	check("worked off", 52)
-	ts.expire(0)
-	ts.keeping(90*day, 0, 0)
-	ts.expire(0)
-	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
-	check("cleaned", 52)
-	ts.expire(12 * day)
-	check("after the first TTL", 52)
-	remove(20)
-	check("worked off again", 44)
-	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
-	check("cleaned again", 44)
-	ts.reopen()
-	check("after a restart", 44)
 }
 
 // TestLateSamplesBesideADamagedRollup brings samples of history that is rollups only into a slot whose rollup of the series can't be read:
@@ -321,8 +227,8 @@ func (ts *testStore) corruptRollup(slot int64, job string) {
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
 }
 
-// TestDeleteInADayOfVanishedBuckets raises a retention of buckets of 5 minutes within a day, so that those of its first slot vanish by
-// themselves and those of a later slot stand, and deletes an hour of that slot. The hours of the first slot stay.
+// TestDeleteInADayOfVanishedBuckets raises a retention of buckets of 5 minutes within a day: all of the day's expire as fixed with the first. It deletes an hour
+// of a later slot. The hours of the first slot stay.
 func TestDeleteInADayOfVanishedBuckets(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = day, 2*day, true })
@@ -337,7 +243,7 @@ func TestDeleteInADayOfVanishedBuckets(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.expire(25 * day)
 	require.Equal(t, map[string]int{"api": 240}, ts.bucketsOf("default", rollup.OneHour))
-	require.Equal(t, 1, ts.chunksAt(rollup.FiveMinutes, at.UnixMilli(), classDefault, "default"))
+	require.Zero(t, ts.chunksAt(rollup.FiveMinutes, at.UnixMilli(), classDefault, "default"))
 	require.NoError(t, ts.Delete(t.Context(), "default", late.UnixMilli()+1, late.Add(time.Hour).UnixMilli(), equal("job", "api")))
 	for _, when := range []string{"asked for", "worked off", "cleaned", "started anew"} {
 		switch when {

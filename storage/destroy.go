@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ import (
 //	compact       r5m, r1h    chunks that a long chunk stands for, written at once with it
 //	replaceCounts catalog     counts of a window's series in a state in which it isn't any more, when those of its state are written
 //
-// Besides, rows expire by themselves on engines that do so, at the time that they were written with: see expiresAfter.
+// Besides, rows expire by themselves on engines that do so, at the time that is fixed for their window: see window_expiry.go.
 
 // perTenant are the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
@@ -162,7 +163,7 @@ func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) erro
 					return err
 				}
 			}
-			now = append(now, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: part})
+			now = append(now, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: part, Expires: b.Expires})
 			n += len(part)
 		}
 	}
@@ -259,21 +260,16 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 		ids[id] = true
 	}
 	window, class, tenant := partition[0].Int, partition[1].Int, partition[2].Text
-	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant) // One look: what explains a page lives as long as the page.
-	expires := s.expiresAfter(window, s.lives(horizons, others, tenant, class))
-	as := paged.Rewriting{
-		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
-		Explains:  s.explains(window, expires), Expires: expires,
+	expires, err := s.expiryOf(ctx, tenant, class, window)
+	if errors.Is(err, ErrWindowExpired) {
+		return nil
 	}
-	if s.expiring {
-		as.Explain = func(start int64, rows [][]byte) error {
-			if err := s.markAgain(ctx, tenant, window, start); err != nil {
-				return err
-			}
-			return s.namer(ctx, tenant, others, horizons).nameAgain(tenant, partition[3].Text, window, rows)
-		}
+	if err != nil {
+		return err
 	}
-	err := s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, as)
+	err = s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, paged.Rewriting{
+		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) }, Expires: expires,
+	})
 	if err != nil {
 		return fmt.Errorf("storage: removing rewritten data from pages of %s: %w", format.TableOf(res), err)
 	}
@@ -281,8 +277,8 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 }
 
 // replaceCounts writes rows of counts of a window's series, and removes those of other states, all at once.
-func (s *Store) replaceCounts(ctx context.Context, u *OverWindow, others []string, rows []engine.Mutation) error {
-	batch := engine.Batch{Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
+func (s *Store) replaceCounts(ctx context.Context, u *OverWindow, others []string, rows []engine.Mutation, expires int64) error {
+	batch := engine.Batch{Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
 	for _, key := range others {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
 			Op: engine.Delete, Clustering: engine.Key{engine.Text(key)}, Timestamp: s.period.WindowEnd(u.Window) * 1000,

@@ -114,7 +114,8 @@
 //   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
 //   - State of a window: a hash of the version of its rows, and of the classes that are dropped or about to be.
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
-//     (decisions/017). Gap of a horizon: windows whose rows were written with a shorter time to live, and have vanished.
+//     (decisions/017). Hole: windows of which rows are missing though older ones are there.
+//   - Expiry: when the rows of a class in a window expire by themselves; fixed before the first of them (decisions/061).
 //   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name
 //     it. Uncleaned: a slot whose rollups were made without a tombstone that touches it. Cleaned: a chunk that was rewritten.
 //   - Gap of a query: rows that can't be read, because the engine's files are damaged there.

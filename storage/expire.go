@@ -90,6 +90,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			}
 			failed = errors.Join(failed, err)
 		}
+		failed = errors.Join(failed, s.fixAhead(ctx, tenant))
 	}
 	expired, err := s.expired(ctx, tenants, of)
 	if err != nil {
@@ -105,6 +106,11 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	}
 	if err := s.clock.MayRemove(); err != nil { // Rollups may have taken long.
 		return 0, err
+	}
+	for _, tenant := range tenants { // An import may have restored windows.
+		if of[tenant], err = s.horizonsOf(ctx, tenant); err != nil {
+			return 0, errors.Join(failed, err)
+		}
 	}
 	// A seal may have brought a window rows of a tenant that keeps them longer.
 	if expired, err = s.expired(ctx, tenants, of); err != nil {

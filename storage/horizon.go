@@ -20,28 +20,25 @@ import (
 //	               retention      of one more window
 //	               shows them
 //
-// All three are ends of windows, milliseconds, up to which it is so; never: nothing is.
+// All three are ends of windows, milliseconds, up to which it is so; never: nothing is. Where rows expire by themselves, lacking stays never, and dropped is
+// only up to where the windows of steps were looked through.
 type horizon struct {
 	Class      int64             `json:"class"`
 	Resolution rollup.Resolution `json:"resolution"`
 	// HiddenMS goes back when the retention is raised, but never before LackingMS.
 	HiddenMS int64 `json:"hidden_ms"`
-	// LackingMS never goes back: rows may be missing, for they were dropped or never made.
+	// LackingMS goes back where an import restores a window: rows may be missing, for they were dropped or never made.
 	LackingMS int64 `json:"lacking_ms"`
-	// DroppedMS never goes back: rows are dropped wherever they are found.
+	// DroppedMS goes back with LackingMS: rows are dropped wherever they are found.
 	DroppedMS int64 `json:"dropped_ms"`
-	// KeptMS is the retention that it went by last; 0: for ever. SinceMS is what the store had seen of time when that
-	// changed; 0: it always was so, as far as is known.
-	KeptMS  int64 `json:"kept_ms"`
-	SinceMS int64 `json:"since_ms,omitempty"`
-	// Raised is true if it came to KeptMS by a longer retention, so that Wrote has all that was written before.
-	Raised bool `json:"raised,omitempty"`
-	// BeforeMS is, over such an engine, the retention that was in force before those of the last week that didn't count: rows that were
-	// written with it stand. 0: for ever, or there were none.
+	// Holes are ranges after LackingMS of which rows may be missing as well: an import has brought back what lies between, see restore. They are used where
+	// rows don't expire by themselves; elsewhere expiries tell, see window_expiry.go.
+	Holes []hole `json:"holes,omitempty"`
+	// KeptMS is the retention that it goes by; 0: forever. BeforeMS is the longest that was in force in the week before SinceMS, of observed uptime, when it
+	// was lowered last; SinceMS is 0 if it wasn't.
+	KeptMS   int64 `json:"kept_ms"`
 	BeforeMS int64 `json:"before_ms,omitempty"`
-	// Wrote are the windows whose rows were written with shorter retentions before it, over an engine whose rows vanish by
-	// themselves.
-	Wrote []wroteUnder `json:"wrote,omitempty"`
+	SinceMS  int64 `json:"since_ms,omitempty"`
 	// Steps are those in which HiddenMS went ahead and that aren't dropped, in order.
 	Steps []hidingStep `json:"steps,omitempty"`
 }
@@ -52,6 +49,12 @@ type hidingStep struct {
 	SeenMS int64 `json:"seen_ms"`
 	// Was is there where it was hidden because the retention was lowered: what that was before.
 	Was *keptBefore `json:"lowered,omitempty"`
+}
+
+// hole is a range of windows, from one end of a window to another, of which rows may be missing.
+type hole struct {
+	FromMS int64 `json:"from_ms"`
+	ToMS   int64 `json:"to_ms"`
 }
 
 // keptBefore is a retention before it was lowered, and up to where was hidden then.
@@ -65,8 +68,8 @@ const (
 	never = -format.MaxTime
 	// maxSteps bounds the steps of a horizon. A week has eight ends of days.
 	maxSteps = 32
-	// maxWrote bounds the ranges of windows that were written with shorter retentions.
-	maxWrote = 32
+	// maxHoles bounds the holes of a horizon.
+	maxHoles = 32
 )
 
 // aim hides up to target, or shows again what lies after it.
@@ -88,6 +91,7 @@ func (h *horizon) aimLowered(target, seenMS int64, was *keptBefore) {
 		}
 	}
 	h.HiddenMS = max(target, h.LackingMS)
+	h.DroppedMS = min(h.DroppedMS, h.HiddenMS)
 }
 
 // hiddenSince returns how much time the store had seen when a window with this end was hidden; ok is false if it isn't, or
@@ -122,18 +126,83 @@ func (h *horizon) due(seenMS int64) int64 {
 	return to
 }
 
-// drop notes that rows up to a time are dropped from now on.
-func (h *horizon) drop(to int64) {
+// drop notes that rows up to a time are dropped from now on. Where they expire by themselves, expiries alone decide which rows are lacking.
+func (h *horizon) drop(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
-	h.lack(h.DroppedMS)
+	if !expiring {
+		h.lack(h.DroppedMS)
+	}
 	h.Steps = slices.DeleteFunc(h.Steps, func(s hidingStep) bool { return s.ToMS <= to })
 }
 
 // lack notes that rows up to a time may be missing.
 func (h *horizon) lack(to int64) {
 	h.LackingMS = max(h.LackingMS, to)
+	for len(h.Holes) > 0 && h.Holes[0].FromMS <= h.LackingMS {
+		h.LackingMS = max(h.LackingMS, h.Holes[0].ToMS)
+		h.Holes = h.Holes[1:]
+	}
 	h.HiddenMS = max(h.HiddenMS, h.LackingMS)
-	h.Wrote = slices.DeleteFunc(h.Wrote, func(w wroteUnder) bool { return w.ToMS <= h.LackingMS })
+}
+
+// lacks reports whether rows of the window with this end may be missing.
+func (h *horizon) lacks(end int64) bool {
+	return end <= h.LackingMS || slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
+}
+
+// restore notes that a window, of which rows may be missing, is about to get rows again. It returns false if there would be too many holes.
+func (h *horizon) restore(start, end int64) bool {
+	holes := h.Holes
+	if end <= h.LackingMS {
+		holes = append([]hole{{start, h.LackingMS}}, holes...)
+	}
+	var next []hole
+	for _, o := range holes {
+		if end <= o.FromMS || start >= o.ToMS {
+			next = append(next, o)
+			continue
+		}
+		for _, part := range []hole{{o.FromMS, start}, {end, o.ToMS}} {
+			if part.FromMS < part.ToMS {
+				next = append(next, part)
+			}
+		}
+	}
+	if len(next) > maxHoles {
+		return false
+	}
+	h.Holes, h.LackingMS = next, min(h.LackingMS, start)
+	h.DroppedMS = min(h.DroppedMS, h.LackingMS)
+	h.HiddenMS = max(h.LackingMS, h.stepped(len(h.Steps)))
+	return true
+}
+
+// longerKept reports whether one retention in milliseconds is longer than another; 0 is forever.
+func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
+
+// keep notes that it goes by another retention from now on.
+func (h *horizon) keep(keptMS, seenMS int64) {
+	if h.KeptMS == keptMS {
+		return
+	}
+	if before := h.living(h.KeptMS, seenMS); longerKept(before, keptMS) {
+		h.BeforeMS, h.SinceMS = before, max(seenMS, 1)
+	} else {
+		h.BeforeMS, h.SinceMS = 0, 0
+	}
+	h.KeptMS = keptMS
+}
+
+// living returns the longest of a retention, of that which the horizon goes by, which may not have been lowered yet, and, for a week of observed uptime after
+// it was lowered, of the one before.
+func (h *horizon) living(keptMS, seenMS int64) int64 {
+	if longerKept(h.KeptMS, keptMS) {
+		keptMS = h.KeptMS
+	}
+	if h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seenMS-h.SinceMS < expireGrace.Milliseconds() {
+		keptMS = h.BeforeMS
+	}
+	return keptMS
 }
 
 // horizonRow holds the horizons of a tenant, in the order of classes and resolutions.
@@ -168,7 +237,7 @@ func (r *horizonRow) clone() horizonRow {
 	out := horizonRow{Horizons: slices.Clone(r.Horizons)}
 	for i := range out.Horizons {
 		out.Horizons[i].Steps = slices.Clone(out.Horizons[i].Steps)
-		out.Horizons[i].Wrote = slices.Clone(out.Horizons[i].Wrote)
+		out.Horizons[i].Holes = slices.Clone(out.Horizons[i].Holes)
 	}
 	return out
 }
@@ -176,8 +245,8 @@ func (r *horizonRow) clone() horizonRow {
 func (r *horizonRow) equal(other *horizonRow) bool {
 	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Raised == b.Raised && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
-			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Wrote, b.Wrote)
+			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
+			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Holes, b.Holes)
 	})
 }
 
@@ -189,10 +258,15 @@ func parseHorizons(value []byte) (r horizonRow, err error) {
 	}
 	for i := range r.Horizons {
 		h := &r.Horizons[i]
-		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.LackingMS || h.LackingMS > h.HiddenMS ||
+		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS || h.LackingMS > h.HiddenMS ||
 			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
 			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)
 		}
 	}
 	return r, nil
+}
+
+// keptMS returns how long rows of a horizon's class and resolution are to be kept, milliseconds; 0: for ever.
+func (s *Store) keptMS(tenant string, h *horizon) int64 {
+	return s.classes.keep(tenant, h.Class).Of(h.Resolution).Milliseconds()
 }

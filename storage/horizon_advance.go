@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -69,8 +70,6 @@ func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, 
 			if !known {
 				h.KeptMS = kept.Milliseconds()
 			}
-			h.lack(before.lacking(class, res))
-			h.lackVanished(s.outlived(res))
 			if res == rollup.Raw {
 				target = roll(h, target)
 			}
@@ -79,7 +78,7 @@ func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, 
 				was = &keptBefore{KeptMS: before, HiddenMS: h.HiddenMS}
 			}
 			h.aimLowered(target, seen, was)
-			h.keep(kept.Milliseconds(), seen, s.writtenUntilNow(ctx, tenant, h))
+			h.keep(kept.Milliseconds(), seen)
 		}
 	}
 }
@@ -204,7 +203,7 @@ func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, ro
 			}
 		}
 		if to > h.DroppedMS {
-			h.drop(to)
+			h.drop(to, s.expiring)
 		}
 	}
 	return failed
@@ -237,33 +236,126 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 	return nil
 }
 
-// importsWithoutRaw reports whether an import makes only rollups of a slot: its raw rows may be gone, or nobody wants them any
-// more. Then it is stored that they are lacking, so that a higher retention doesn't look for them. Where older raw rows of
-// the tenant stand, or older samples wait to be sealed, those of the slot are made, too, and go with them.
-func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
+// boundariesToKeep returns the boundaries of a tenant, of all its classes: from then on they hold what retention is in force, also before Expire has first run.
+func (s *Store) boundariesToKeep(ctx context.Context, tenant string) (*tenantHorizons, error) {
 	for try := 1; ; try++ {
-		before, err := s.noteKept(ctx, tenant)
+		t, err := s.horizonsOf(ctx, tenant)
+		if err != nil || t.broken {
+			return t, err
+		}
+		next := t.clone()
+		for class := range s.classes.count() {
+			for res := rollup.Raw; res <= rollup.OneHour; res++ {
+				if t.of(class, res) == nil {
+					h := next.at(class, res)
+					h.KeptMS = s.keptMS(tenant, h)
+					h.aim(s.targetOf(h), s.clock.SeenMS())
+				}
+			}
+		}
+		if len(next.Horizons) == len(t.Horizons) {
+			return t, nil
+		}
+		switch t, err := s.changeHorizons(ctx, tenant, t, next); {
+		case err == nil:
+			return t, nil
+		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
+			return nil, err
+		}
+	}
+}
+
+// importsWithoutRaw reports whether an import makes only rollups of a slot: its raw window has expired, or its retention hides it. Where rows
+// don't expire by themselves, a window that the retention shows again takes raw rows if it has no rows at all: one that has rollups
+// would show the imported samples, and hide that others are missing. One that the retention hides gets none: then it is
+// stored that they are lacking, so that a longer retention doesn't look for them; where older raw rows of the tenant stand, or older samples wait to be
+// sealed, those of the slot are made as well, and are dropped with them.
+func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
+	window := s.period.WindowOfSlot(rollup.Raw, slot)
+	if s.expiring {
+		_, err := s.expiryOf(ctx, tenant, class, window)
+		if errors.Is(err, ErrWindowExpired) {
+			return true, nil
+		}
+		return false, err
+	}
+	start, end := s.startOf(window), s.period.WindowEnd(window)
+	for try := 1; ; try++ {
+		before, err := s.boundariesToKeep(ctx, tenant)
 		if err != nil {
 			return false, err
 		}
-		window, lacking := s.period.WindowOfSlot(rollup.Raw, slot), before.lacking(class, rollup.Raw)
+		hidden := s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class))
+		h := before.of(class, rollup.Raw)
+		missing := h != nil && h.lacks(end)
 		switch {
-		case s.period.WindowEnd(window) <= lacking, s.hasVanished(before, class, window):
-			return true, nil
-		case !s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class)):
-			return false, nil
 		case before.broken:
-			return s.expiring, nil
-		case !s.expiring:
-			older, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, lacking+1), window)
-			if err != nil || len(older) > 0 || s.head.HoldsBetween(s.period.SlotOf(lacking+1), slot) {
+			return false, nil
+		case missing && hidden:
+			return true, nil
+		case !missing && !hidden:
+			return false, nil
+		case !missing:
+			older, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, before.lacking(class, rollup.Raw)+1), window)
+			if err != nil || len(older) > 0 || s.head.HoldsBetween(s.period.SlotOf(before.lacking(class, rollup.Raw)+1), slot) {
 				return false, err
 			}
 		}
 		next := before.clone()
-		next.at(class, rollup.Raw).lack(s.period.WindowEnd(window))
+		if h := next.at(class, rollup.Raw); missing {
+			rolled, err := s.wasRolledUp(ctx, tenant, window)
+			if err != nil {
+				return false, err
+			}
+			s.aimLonger(tenant, h)
+			if rolled || !h.restore(start, end) {
+				return true, nil
+			}
+		} else {
+			h.lack(end)
+		}
 		if _, err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
-			return err == nil, err
+			return err == nil && !missing, err
 		}
 	}
+}
+
+// wasRolledUp reports whether a raw window has, or is about to get, rollups.
+func (s *Store) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
+	start, end := s.period.WindowSpan(window)
+	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
+	if s.head.HoldsBetween(from, to) {
+		return true, nil
+	}
+	for _, res := range rollup.Resolutions {
+		for _, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Sealed, Partition: format.SealedPartition(s.period.WindowOfSlot(res, from), tenant),
+			From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
+		}) {
+			if err != nil {
+				return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+			}
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// aimLonger has a horizon go by a longer retention that Expire hasn't heard of yet.
+func (s *Store) aimLonger(tenant string, h *horizon) {
+	keptMS := s.keptMS(tenant, h)
+	if !longerKept(keptMS, h.KeptMS) {
+		return
+	}
+	seen := s.clock.SeenMS()
+	h.keep(keptMS, seen)
+	h.aim(min(s.targetOf(h), h.HiddenMS), seen)
+}
+
+// targetOf returns up to where the retention that a horizon goes by hides whole windows.
+func (s *Store) targetOf(h *horizon) int64 {
+	if h.KeptMS == 0 {
+		return never
+	}
+	return s.startOf(s.period.WindowAt(h.Resolution, s.wanted(time.Duration(h.KeptMS)*time.Millisecond)+1))
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -34,13 +33,14 @@ const maxHorizonMemory = 1 << 16
 type tenantHorizons struct {
 	horizonRow
 	value []byte // as stored; nil: there is no row
-	// broken is true if the row can't be read: flags and missing decide up to where rows are hidden, and nothing is dropped.
+	// broken is true if the row can't be read: flags decide up to where rows are hidden, and nothing is dropped.
 	broken bool
-	// missing are the ends of the newest windows that have no rows, though coarser ones have: see Store.missing.
-	missing [2]int64
-	// looked is true once these were looked for.
-	looked bool
 	read   time.Time
+	// fixed are the expiries of the windows that may matter, see firstListed, in order, as they were read at listed; zero: they weren't, or nothing expires by
+	// itself. firstExpiry is the first of them; 0: none expires.
+	fixed       []fixedExpiry
+	firstExpiry int64
+	listed      time.Time
 }
 
 func (m *horizonMemory) get(tenant string) *tenantHorizons {
@@ -58,26 +58,22 @@ func (m *horizonMemory) set(tenant string, h *tenantHorizons) {
 	m.of[tenant] = h
 }
 
-// lacking returns up to where rows of a class may be missing, of a resolution; nil: of none.
+// lacking returns up to where rows of a class may be missing, of a resolution; never: of none.
 func (t *tenantHorizons) lacking(class int64, res rollup.Resolution) int64 {
 	if t == nil {
 		return never
 	}
-	to := int64(never)
-	if int(res) < len(t.missing) {
-		to = t.missing[res]
-	}
 	if h := t.of(class, res); h != nil {
-		to = max(to, h.LackingMS)
+		return h.LackingMS
 	}
-	return to
+	return never
 }
 
 // horizonsOf returns the horizons of a tenant; those that were read a while ago are read again where others may have
 // changed them.
 func (s *Store) horizonsOf(ctx context.Context, tenant string) (*tenantHorizons, error) {
 	known := s.horizonMemory.get(tenant)
-	if known != nil && known.looked && (!s.opts.Shared || membership.Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
+	if known != nil && (!s.expiring || !known.listed.IsZero()) && (!s.opts.Shared || membership.Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
 		return known, nil
 	}
 	return s.readHorizons(ctx, tenant, known)
@@ -95,7 +91,7 @@ func (s *Store) recallHorizons(ctx context.Context) error {
 		if err != nil {
 			continue // Whoever asks for it reports it.
 		}
-		s.horizonMemory.set(tenant, &tenantHorizons{horizonRow: r, value: slices.Clone(row.Value), missing: [2]int64{never, never}, read: s.opts.Now()})
+		s.horizonMemory.set(tenant, &tenantHorizons{horizonRow: r, value: slices.Clone(row.Value), read: s.opts.Now()})
 	}
 	return nil
 }
@@ -103,7 +99,7 @@ func (s *Store) recallHorizons(ctx context.Context) error {
 // readHorizons reads them; known are those that were read before, nil if none were.
 func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHorizons) (*tenantHorizons, error) {
 	item := engine.Key{engine.Text(tenant)}
-	t := &tenantHorizons{missing: [2]int64{never, never}, read: s.opts.Now()}
+	t := &tenantHorizons{read: s.opts.Now()}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: horizonsPartition, From: item, To: item}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the retention boundaries of tenant %q: %w", tenant, err)
@@ -117,96 +113,11 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 			t.horizonRow, t.broken = horizonRow{}, true
 		}
 	}
-	if known != nil && known.looked {
-		t.missing, t.looked = known.missing, true
-	} else if err := s.findMissing(ctx, tenant, t); err != nil {
+	if err := s.takeExpiries(ctx, tenant, t, known); err != nil {
 		return nil, err
 	}
 	s.horizonMemory.set(tenant, t)
 	return t, nil
-}
-
-// findMissing looks, once in a process, for windows that an earlier release has dropped, or never made rows in, without
-// a row of horizons for it: those that are not listed, though rollups of them are marked. A seal lists the windows of all
-// resolutions before it marks any.
-func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizons) error {
-	t.looked = true
-	for res := rollup.Raw; res <= rollup.FiveMinutes; res++ {
-		unread := false
-		finer, err := s.windowsAround(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), func(e *DamagedRowsError) {
-			unread = true
-			s.noteGap(e)
-		})
-		if err != nil {
-			return err
-		}
-		if unread { // What isn't listed may stand there.
-			continue
-		}
-		coarser, err := s.windowsOf(ctx, tenant, format.FirstWindow(res+1), format.LastWindow(res+1))
-		if err != nil {
-			return err
-		}
-		listed := make(map[int64]bool, len(finer))
-		for _, w := range finer {
-			listed[w] = true
-		}
-		from := t.lacking(classDefault, res)
-		for _, w := range slices.Backward(coarser) {
-			if s.period.WindowEnd(w) <= from {
-				break
-			}
-			if to, ok, err := s.missingIn(ctx, tenant, t, w, res, listed); err != nil || ok {
-				if err != nil {
-					return err
-				}
-				t.missing[res] = to
-				break
-			}
-		}
-	}
-	return nil
-}
-
-// missingIn returns the end of the newest window of a resolution that isn't listed, of which a coarser window has marks.
-func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons, coarser int64, res rollup.Resolution, listed map[int64]bool) (to int64, ok bool, err error) {
-	end := s.period.WindowEnd(coarser)
-	whole := true
-	for at := end; at > s.startOf(coarser); { // From the newest window on.
-		w := s.period.WindowAt(res, at)
-		whole = whole && listed[w]
-		at = s.startOf(w)
-	}
-	if whole {
-		return 0, false, nil
-	}
-	marks, err := s.marksIn(ctx, tenant, coarser)
-	if err != nil {
-		return 0, false, err
-	}
-	for m := range marks {
-		w := s.period.WindowOfSlot(res, m.slot)
-		if listed[w] || ok && s.period.WindowEnd(w) <= to || s.hasVanished(t, classDefault, w) {
-			continue
-		}
-		if listed[w], err = s.standsNow(ctx, tenant, w); err != nil {
-			return 0, false, err
-		}
-		if !listed[w] {
-			to, ok = s.period.WindowEnd(w), true
-		}
-	}
-	return to, ok, nil
-}
-
-// standsNow reports whether a window isn't missing though it wasn't listed a moment ago: it was sealed since, or, over Cassandra,
-// an earlier release has unlisted it while its rows stood on. Expire lists it again then.
-func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (bool, error) {
-	l, err := s.listingOf(ctx, tenantWindow{tenant, window})
-	if err != nil || l.Counts() {
-		return true, err
-	}
-	return s.hasRows(ctx, tenant, window)
 }
 
 // startOf returns when a window of any resolution begins, milliseconds.
@@ -233,7 +144,11 @@ func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenan
 		s.horizonMemory.forget(tenant)
 		return nil, errHorizonsChanged
 	}
-	t := &tenantHorizons{horizonRow: next, value: value, missing: before.missing, looked: before.looked, read: s.opts.Now()}
+	t := &tenantHorizons{horizonRow: next, value: value, read: s.opts.Now()}
+	if err := s.readExpiries(ctx, tenant, t); err != nil {
+		s.horizonMemory.forget(tenant)
+		return nil, err
+	}
 	s.horizonMemory.set(tenant, t)
 	return t, nil // Not from the memory: who fails to change them meanwhile clears that.
 }

@@ -209,17 +209,15 @@ func changedHorizon(was, is *horizon) bool {
 	return is.HiddenMS < was.HiddenMS || longerKept(was.KeptMS, is.KeptMS)
 }
 
-// tellRaised logs up to where rows go on to vanish as a shorter retention has it that they were written with.
+// tellRaised logs from when a longer retention counts in full, where rows expire by themselves.
 func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
-	if !longerKept(h.KeptMS, was.KeptMS) || len(h.Wrote) == 0 || slices.Equal(h.Wrote, was.Wrote) {
+	if !s.expiring || !longerKept(h.KeptMS, was.KeptMS) {
 		return
 	}
-	last := h.Wrote[len(h.Wrote)-1]
-	kept := time.Duration(last.KeptMS) * time.Millisecond
-	x.tell(s, slog.LevelInfo, "a longer retention applies to samples written from now on; existing rows expire with the TTL they were written with, "+
-		"after which their time is answered from rollups, with an info annotation",
-		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
-		"written until", s.instantOf(last.ToMS), "last expire", s.instantOf(last.ToMS).Add(kept+expireGrace))
+	next := s.period.WindowEnd(s.period.WindowAt(h.Resolution, s.opts.Now().UnixMilli()))
+	x.tell(s, slog.LevelInfo, "a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
+		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(time.Duration(was.KeptMS)*time.Millisecond),
+		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", s.instantOf(next))
 }
 
 // tell logs what has changed, up to a bound.

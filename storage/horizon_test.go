@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func TestHorizonSteps(t *testing.T) {
 	require.Equal(t, int64(5*format.DayMS), h.due(week), "what stayed hidden")
 	require.Equal(t, int64(11*format.DayMS), h.due(week+3*format.DayMS))
 	// Dropped windows are never shown again.
-	h.drop(5 * format.DayMS)
+	h.drop(5*format.DayMS, false)
 	h.aim(never, 4*format.DayMS)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
 	require.Empty(t, h.Steps)
@@ -47,92 +46,65 @@ func TestHorizonSteps(t *testing.T) {
 	require.Greater(t, h.Steps[0].ToMS, int64(6*format.DayMS))
 }
 
-// TestHorizonOfShorterLives raises retentions over an engine whose rows vanish by themselves.
-func TestHorizonOfShorterLives(t *testing.T) {
-	now := int64(100 * format.DayMS)
-	outlived := func(keptMS int64) int64 { return now - keptMS - 7*format.DayMS }
-	h := horizon{KeptMS: 30 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
-	written := func() []wroteUnder {
-		return []wroteUnder{{FromMS: 10 * format.DayMS, ToMS: 20 * format.DayMS}, {FromMS: 60 * format.DayMS, ToMS: now}}
-	}
-	h.keep(365*format.DayMS, 50*format.DayMS, written)
-	require.Equal(t, []wroteUnder{{10 * format.DayMS, 20 * format.DayMS, 30 * format.DayMS}, {60 * format.DayMS, now, 30 * format.DayMS}}, h.Wrote)
-	vanished := func(from, to int64) int64 { return h.vanished(outlived, from*format.DayMS, to*format.DayMS) }
-	require.Equal(t, now-37*format.DayMS, vanished(0, 100))
-	now += 50 * format.DayMS
-	require.Equal(t, int64(100*format.DayMS), vanished(0, 200), "not what was written later")
-	require.Equal(t, int64(100*format.DayMS), vanished(100, 101))
-	require.Equal(t, int64(never), vanished(101, 200))
-	require.Equal(t, int64(never), vanished(30, 60), "nor what was written between")
-	require.Equal(t, int64(20*format.DayMS), vanished(0, 60))
-	require.Equal(t, int64(never), vanished(0, 10))
-	// The lacking range takes up the gaps that it touches.
-	h.lackVanished(outlived)
-	require.Equal(t, int64(never), h.LackingMS)
-	h.lack(15 * format.DayMS)
-	h.lackVanished(outlived)
-	require.Equal(t, int64(20*format.DayMS), h.LackingMS)
-	h.lack(61 * format.DayMS)
-	h.lackVanished(outlived)
-	require.Equal(t, int64(100*format.DayMS), h.LackingMS)
-	require.Empty(t, h.Wrote)
-	// A retention that was raised a moment ago and is raised once more: rows of that moment, too.
-	twice := horizon{KeptMS: 30 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
-	twice.keep(60*format.DayMS, 50*format.DayMS, written)
-	twice.keep(365*format.DayMS, 51*format.DayMS, written)
-	require.Len(t, twice.Wrote, 4)
-	// One start with a wrong flag doesn't count, but the retention in force before it does, also once it was taken back.
-	for _, by := range [][]int64{{30, 365}, {30, 60, 365}, {30, 20, 45, 60, 0}} {
-		wrong := horizon{KeptMS: 60 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
-		for i, kept := range by {
-			require.Empty(t, wrong.Wrote)
-			wrong.keep(kept*format.DayMS, (50+int64(i))*format.DayMS, written)
-		}
-		require.Equal(t, []wroteUnder{{10 * format.DayMS, 20 * format.DayMS, 60 * format.DayMS}, {60 * format.DayMS, now, 60 * format.DayMS}}, wrong.Wrote)
-		require.True(t, wrong.Raised)
-		require.Zero(t, wrong.BeforeMS)
-	}
-	h.keep(30*format.DayMS, 51*format.DayMS, written)
-	h.keep(365*format.DayMS, 52*format.DayMS, written)
-	require.Empty(t, h.Wrote)
-	h.keep(30*format.DayMS, 60*format.DayMS, nil)
-	h.keep(0, 70*format.DayMS, nil)
-	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
-	require.Zero(t, h.BeforeMS)
-	// Where the windows could not be listed: all that is older.
-	h.Wrote = []wroteUnder{{ToMS: 140 * format.DayMS, KeptMS: 3 * format.DayMS}}
-	require.Equal(t, int64(140*format.DayMS), vanished(110, 120))
-	h.lackVanished(outlived)
-	require.Equal(t, int64(140*format.DayMS), h.LackingMS)
+// TestKeptBefore lowers a retention, by mistake and for good, and raises it.
+func TestKeptBefore(t *testing.T) {
+	const day = int64(format.DayMS)
+	h := horizon{KeptMS: 60 * day}
+	h.keep(30*day, 50*day)
+	h.keep(10*day, 53*day)
+	require.Equal(t, 60*day, h.living(day, 59*day), "within a week of the last step")
+	require.Equal(t, 10*day, h.living(day, 60*day))
+	require.Equal(t, 90*day, h.living(90*day, 54*day), "another process keeps more")
+	h.keep(45*day, 54*day)
+	require.Equal(t, 60*day, h.living(45*day, 55*day), "taken back in part")
+	h.keep(0, 55*day)
+	require.Zero(t, h.living(day, 100*day))
+	h.keep(day, 200*day)
+	require.Zero(t, h.living(day, 206*day), "forever, for a week")
+	require.Equal(t, day, h.living(day, 207*day))
+	h.keep(365*day, 300*day)
+	require.Zero(t, h.SinceMS)
+	require.Equal(t, 365*day, h.living(day, 300*day))
 }
 
-// TestManyShorterLives has more ranges than a horizon keeps: those that are near to each other become one, which has all of them.
-func TestManyShorterLives(t *testing.T) {
+// TestRestoredWindows has windows brought back that were dropped: what lies between and after them lacks rows, until the boundary passes it.
+func TestRestoredWindows(t *testing.T) {
+	const day = int64(format.DayMS)
 	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
-	for i := range int64(2 * maxWrote) {
-		h.keep(format.DayMS+i, (100+20*i)*format.DayMS, nil)
-		h.keep(2*format.DayMS, (110+20*i)*format.DayMS, func() []wroteUnder {
-			return []wroteUnder{{FromMS: 100 * i * format.DayMS, ToMS: (100*i + 1) * format.DayMS}, {FromMS: (100*i + 3) * format.DayMS, ToMS: (100*i + 4) * format.DayMS}}
-		})
+	h.aim(100*day, 0)
+	h.drop(100*day, false)
+	require.True(t, h.restore(10*day, 11*day))
+	require.Equal(t, []int64{10 * day, 10 * day, 10 * day}, []int64{h.HiddenMS, h.LackingMS, h.DroppedMS})
+	require.Equal(t, []hole{{11 * day, 100 * day}}, h.Holes)
+	require.True(t, h.restore(11*day, 12*day))
+	require.True(t, h.restore(20*day, 21*day))
+	require.True(t, h.restore(99*day, 100*day))
+	require.True(t, h.restore(5*day, 6*day))
+	require.Equal(t, []hole{{6 * day, 10 * day}, {12 * day, 20 * day}, {21 * day, 99 * day}}, h.Holes)
+	for end, lacks := range map[int64]bool{5: true, 6: false, 7: true, 10: true, 11: false, 12: false, 13: true, 20: true, 21: false, 99: true, 100: false, 101: false} {
+		require.Equal(t, lacks, h.lacks(end*day), end)
 	}
-	require.Len(t, h.Wrote, maxWrote)
-	for i := range int64(2 * maxWrote) {
-		for _, end := range []int64{(100*i + 1) * format.DayMS, (100*i + 4) * format.DayMS} {
-			require.True(t, slices.ContainsFunc(h.Wrote, func(w wroteUnder) bool { return end > w.from() && end <= w.ToMS && w.KeptMS <= format.DayMS+i }), "%d", end)
-		}
+	h.drop(15*day, false)
+	require.Equal(t, 20*day, h.LackingMS)
+	require.Equal(t, []hole{{21 * day, 99 * day}}, h.Holes)
+	many := horizon{HiddenMS: 1000 * day, LackingMS: 1000 * day, DroppedMS: 1000 * day}
+	restored := 0
+	for i := int64(999); i > 0 && many.restore(i*day, i*day+day/2); i-- {
+		restored++
 	}
+	require.Equal(t, maxHoles, restored, "the number of holes is bounded")
 }
 
 // horizonsGolden is a row as FORMAT.md shows it.
-const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"raised":true,"wrote":[{"from_ms":1777420800000,"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestHorizonRows(t *testing.T) {
 	r, err := parseHorizons([]byte(horizonsGolden))
 	require.NoError(t, err)
 	require.Equal(t, horizonRow{Horizons: []horizon{
 		{
-			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, SinceMS: 31532400000,
-			Raised: true, Wrote: []wroteUnder{{1777420800000, 1777593600000, 86400000}},
+			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, BeforeMS: 86400000, SinceMS: 31532400000,
+			Holes: []hole{{1777075200000, 1777161600000}},
 			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: never, LackingMS: never, DroppedMS: never},
@@ -172,32 +144,6 @@ func TestDamagedHorizons(t *testing.T) {
 	ts.setHorizons("default", []byte(`{"horizons":[]}`))
 	ts.reopen()
 	require.Positive(t, ts.passes(ts.now.Add(8*day)))
-}
-
-// TestStoreWithoutHorizons opens a store that has no row of horizons, of which raw windows were dropped: it is found out,
-// and a higher retention doesn't look for them.
-func TestStoreWithoutHorizons(t *testing.T) {
-	t.Parallel()
-	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
-	begin := ts.now
-	for d := range time.Duration(4) {
-		ts.now = begin.Add(d * day)
-		ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
-	}
-	require.NoError(t, ts.SealAll(t.Context()))
-	first := ts.period.RawWindowAt(begin.UnixMilli())
-	_, err := ts.dropWindow(t.Context(), first, []string{"default"})
-	require.NoError(t, err)
-	ts.opts.Retention = 0
-	ts.reopen()
-	h, err := ts.horizonsOf(t.Context(), "default")
-	require.NoError(t, err)
-	require.Nil(t, h.value)
-	require.Equal(t, ts.period.WindowEnd(first), h.lacking(classDefault, rollup.Raw))
-	require.Equal(t, int64(never), h.lacking(classDefault, rollup.FiveMinutes))
-	all, err := ts.horizons(t.Context(), "default", -format.MaxTime, format.MaxTime)
-	require.NoError(t, err)
-	require.Equal(t, ts.period.WindowEnd(first), all[0].At[rollup.Raw])
 }
 
 // imports imports samples of one series.

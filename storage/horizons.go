@@ -74,7 +74,7 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	now, later := s.clock.Bounds()
+	now, later := s.shownBy()
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
 		list[class].Class = 1 << class
@@ -89,6 +89,16 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 	return list, later, nil
 }
 
+// shownBy returns the clock's times by which samples are shown, see membership.CheckedClock.Bounds. Where rows expire by themselves, a clock that isn't trusted,
+// and may be far behind, doesn't count: hidden rows may have expired.
+func (s *Store) shownBy() (now, later time.Time) {
+	now, later = s.clock.Bounds()
+	if _, doubted := s.clock.Off(); doubted && s.expiring {
+		now = s.clock.EngineTime()
+	}
+	return now, later
+}
+
 // shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.
 // Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more. It hides less while the clock is
 // behind the one by which HiddenMS was stored: what a batch accepts is shown, and all rows after LackingMS stand.
@@ -96,9 +106,9 @@ func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, clas
 	at := wantedAt(now, s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
-		at = max(at, s.hiddenAt(now, h), h.vanished(s.outlived(res), minT, maxT))
+		at = max(at, s.hiddenAt(now, h))
 	}
-	return max(at, t.lacking(class, res))
+	return max(at, t.lacking(class, res), s.holeEnd(t, class, res, minT, maxT))
 }
 
 // hiddenAt returns HiddenMS, or up to where the retention that it goes by hides at a time of the clock's, if that is less.
@@ -121,12 +131,18 @@ func (s *Store) droppedAhead(now time.Time, t *tenantHorizons, class int64) int6
 	return never
 }
 
-// isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
-// process has read: see horizonsOf. Where rows expire by themselves it also goes by the flags.
+// isGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this process has read: see
+// horizonsOf, fixSlot.
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	end := s.period.WindowEnd(s.period.WindowOfSlot(res, slot))
-	t := s.horizonMemory.get(tenant)
-	return end <= t.lacking(class, res) || s.hasVanished(t, class, s.period.WindowOfSlot(res, slot)) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
+	window, t := s.period.WindowOfSlot(res, slot), s.horizonMemory.get(tenant)
+	if s.expiring {
+		return s.hasExpired(t, tenant, class, window)
+	}
+	if t == nil {
+		return false
+	}
+	h := t.of(class, res)
+	return h != nil && h.lacks(s.period.WindowEnd(window))
 }
 
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.

@@ -33,7 +33,7 @@ type ImportStats struct {
 	// LeftOut of RollupsOnly weren't added to the rollups: their bucket of 5 minutes exists, its raw samples are gone, and these samples lie
 	// between its oldest and newest, so they may be in it already.
 	LeftOut int
-	// RawGone of RollupsOnly are within the retention of raw samples, but raw samples of their time and of earlier times may have been removed before.
+	// RawGone of RollupsOnly are within the retention of raw samples, but there are rollups of their day without raw samples, or rows of that day have expired.
 	RawGone int
 	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
 	// stored at all, for their series' labels or their own sake. None of these was taken.

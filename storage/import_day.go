@@ -202,17 +202,17 @@ func (d *importDay) lock() (unlock func()) {
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()
 	slot := d.s.period.SlotOf(d.start + 1)
-	if _, err := d.s.horizonsOf(d.ctx, d.tenant.Name()); err != nil {
-		return nil, nil, err
-	}
 	for _, c := range d.list {
 		c.class = d.s.classes.writable(c.series.Class(), now)
 		if err := d.checkBegun(c, slot); err != nil {
 			return nil, nil, err
 		}
+		if err := d.s.fixSlot(d.ctx, d.tenant.Name(), c.class, slot); err != nil {
+			return nil, nil, err
+		}
 		keep := d.s.classes.keep(d.tenant.Name(), c.class)
 		past := func(res rollup.Resolution) bool {
-			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || d.s.isOutlived(res, slot, keep)
+			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || !d.s.expiring && d.s.isOutlived(res, slot, keep)
 		}
 		if past(rollup.Raw) && past(rollup.FiveMinutes) { // No horizon moves for what isn't taken.
 			d.stats.Expired += c.samples.Len()

@@ -120,15 +120,15 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 }
 
 // stayListed makes sure that a window is listed in which a mark was just written: another process may have unlisted it
-// since it was listed. As long as the mark is there, nobody does.
-func (s *Store) stayListed(ctx context.Context, tenant string, window int64) error {
+// since it was listed. As long as the mark is there, nobody does; expires is when it expires.
+func (s *Store) stayListed(ctx context.Context, tenant string, window, expires int64) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.get(at); ok && until > now {
 		return nil
 	}
 	until := int64(math.MaxInt64)
-	if expires := s.expires(window, tenant); expires != 0 {
-		until = expires - int64(expireGrace.Seconds()) // So much clocks may differ.
+	if expires != 0 {
+		until = expires - int64(expiryMargin.Seconds()) // So much clocks may differ.
 	}
 	defer s.windows.lock(tenant)()
 	return s.list(ctx, at, until)

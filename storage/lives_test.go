@@ -8,7 +8,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -23,58 +22,33 @@ type livesEngine struct {
 // Write implements engine.Engine.
 func (e *livesEngine) Write(ctx context.Context, batches []engine.Batch) error {
 	for _, b := range batches {
-		for _, m := range b.Mutations {
-			e.row(b.Table, b.Partition, m)
-		}
+		e.batch(b)
 	}
 	return e.Engine.Write(ctx, batches)
 }
 
-func (e *livesEngine) row(t *engine.Table, partition engine.Key, m engine.Mutation) {
+func (e *livesEngine) batch(b engine.Batch) {
 	var want Keep
-	switch t {
+	switch b.Table {
 	case engine.Raw, engine.R5m, engine.R1h:
-		e.series++
-		want = [...]Keep{keepLong, keepShort, keepLonger}[partition[1].Int]
-		if partition[1].Int == classDefault && partition[2].Text == "brief" {
+		e.series += len(b.Mutations)
+		want = [...]Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
+		if b.Partition[1].Int == classDefault && b.Partition[2].Text == "brief" {
 			want = e.of.opts.TenantRetention["brief"]
 		}
-	case engine.Sealed, engine.Catalog, engine.Shards:
+	case engine.Sealed, engine.Catalog:
 		e.shared++
 		want = keepLonger
 	default:
 		return
 	}
-	window := partition[0].Int
-	kept := want.Of(format.ResolutionOf(window))
+	window := b.Partition[0].Int
+	res := format.ResolutionOf(window)
+	kept := want.Of(res)
 	if kept == 0 {
-		require.Equal(e.t, rollup.OneHour, format.ResolutionOf(window))
-		require.Zero(e.t, m.Expires)
+		require.Equal(e.t, rollup.OneHour, res)
+		require.Zero(e.t, b.Expires)
 		return
 	}
-	require.Equal(e.t, (e.of.period.WindowEnd(window)+(kept+expireGrace).Milliseconds())/1000, m.Expires, "%s %v", t, partition)
-}
-
-// TestLabelsLiveAsLongAsChunksWhoeverIsHeard has a process that keeps rows longer be heard of between labels and a chunk of one seal: both
-// live equally long.
-func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
-	t.Parallel()
-	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
-	ts.expiring = true
-	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	series := head.MetricOf("default", jobLabels("web").Get("__name__")).Series(format.SeriesID{}, jobLabels("web"))
-	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
-		x, at := newRowWriter(t.Context(), ts.Store, Work{Slot: slot}), ts.destinationsOf(slot)[rollup.Raw]
-		c := &collected{series: series}
-		x.label(c, rollup.Raw, at.window)
-		ts.classes.others.Store(&others)
-		x.put(c, rollup.Raw, at.window, 1, format.ChunkKey(series.ID().String(), 0, series.ID().String()), []byte{1})
-		x.names(series, at.window)
-		rows := x.puts
-		require.Len(t, rows, 2)
-		require.Equal(t, rows[0].Expires, rows[1].Expires)
-		for _, b := range x.catalog {
-			require.Equal(t, rows[0].Expires, b.Mutations[0].Expires)
-		}
-	}
+	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+expireGrace, expiryFloors[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -134,26 +135,33 @@ func (k *metadataKeeper) write() {
 func (k *metadataKeeper) writeGroup(batch []noted) error {
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
-	rows := make([]engine.Batch, len(batch))
-	for i, n := range batch {
+	rows := make([]engine.Batch, 0, len(batch))
+	for _, n := range batch {
 		if err := k.s.listWindow(ctx, n.tenant, n.window); err != nil {
 			return err
 		}
-		rows[i] = k.s.metadataRow(n)
+		row := metadataRow(k.s.period, n)
+		var err error
+		if row.Expires, err = k.s.sharedExpiry(ctx, n.tenant, n.window); errors.Is(err, ErrWindowExpired) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
 	}
 	return k.s.eng.Write(ctx, rows)
 }
 
 // metadataRow makes the row of noted metadata.
-func (s *Store) metadataRow(n noted) engine.Batch {
+func metadataRow(p *format.Periods, n noted) engine.Batch {
 	value := format.AppendMetadata(nil, n.Metadata)
 	sum := sha256.Sum256(value)
-	expires := s.expires(n.window, n.tenant)
 	return engine.Batch{
 		Table: engine.Metadata, Partition: engine.Key{engine.Int(n.window), engine.Text(n.tenant)},
 		Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text(n.metric), engine.Text(string(sum[:engine.IDLen]))},
-			Timestamp:  s.explains(n.window, expires), Expires: expires, Value: value,
+			Timestamp:  p.WindowEnd(n.window)*1000 - 1, Value: value,
 		}},
 	}
 }

@@ -62,7 +62,7 @@ func (e *sharedEngine) Write(ctx context.Context, batches []engine.Batch) error 
 		for _, m := range b.Mutations {
 			if mayExpire(b.Table) {
 				row := expiringRow(b.Table, b.Partition, m.Clustering)
-				e.disk.expires[row] = max(e.disk.expires[row], m.Expires-e.ahead())
+				e.disk.expires[row] = max(e.disk.expires[row], b.Expires-e.ahead())
 			}
 		}
 	}

@@ -58,44 +58,6 @@ func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string
 	return names, false, nil
 }
 
-// expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.
-func (s *Store) expiresAfter(window int64, keep Keep) int64 {
-	kept := keep.Of(format.ResolutionOf(window))
-	if kept == 0 {
-		return 0
-	}
-	return (s.period.WindowEnd(window) + kept.Milliseconds() + expireGrace.Milliseconds()) / 1000
-}
-
-// expires is expiresAfter for what a tenant's classes share: names, marks, shards.
-func (s *Store) expires(window int64, tenant string) int64 {
-	return s.expiresAfter(window, s.livesLongest(s.horizonMemory.get(tenant), s.classes.others.Load(), tenant))
-}
-
-// lives returns how long rows of a class live that are written now: as long as they are kept, and where rows vanish by themselves, not less
-// than was in force within the last week. A retention that was lowered can be taken back for a week, also for rows written meanwhile.
-func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, class int64) Keep {
-	if !s.expiring || t == nil { // As it is for most stores: keep below is allocated, once for each row.
-		return s.classes.keepBy(others, tenant, class)
-	}
-	keep := s.classes.keepBy(others, tenant, class)
-	for res, kept := range map[rollup.Resolution]*time.Duration{rollup.Raw: &keep.Raw, rollup.FiveMinutes: &keep.FiveMinutes, rollup.OneHour: &keep.OneHour} {
-		if h := t.of(class, res); h != nil {
-			*kept = time.Duration(h.living(kept.Milliseconds(), s.clock.SeenKept)) * time.Millisecond
-		}
-	}
-	return keep
-}
-
-// livesLongest is lives for what a tenant's classes share.
-func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant string) Keep {
-	keep := s.lives(t, others, tenant, classDefault)
-	for class := int64(1); class < s.classes.count(); class++ {
-		keep = keep.longest(s.lives(t, others, tenant, class))
-	}
-	return keep
-}
-
 // isOutlived reports whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
 // retention and the grace have passed. Rows that aren't made yet needn't be made then; existing ones go by horizons alone.
 func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {

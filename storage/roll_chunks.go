@@ -78,7 +78,7 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 // rollupRows reads all of them, of one start that with the highest version first.
 func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
-	for at := range s.placesOf(series.ID(), shards) {
+	for at := range s.placesOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
 		rows := engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),

@@ -160,7 +160,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	if from == fromTask {
 		return nil
 	}
-	if err := x.keepVanished(in, r, shards, b); err != nil {
+	if err := x.keepUnread(in, r, shards, b); err != nil {
 		return err
 	}
 	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {

@@ -132,7 +132,7 @@ func (s *Store) seriesByClass(ctx context.Context, tenant string, window int64, 
 	of := head.MetricOf(tenant, metric)
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
-	for at := range s.places(shards) {
+	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: table, Partition: format.SeriesPartition(window, tenant, metric, at),
 			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},

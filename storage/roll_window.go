@@ -25,7 +25,7 @@ type markAt struct {
 	id        string
 }
 
-// marksIn reads the marks of a tenant's window of any resolution.
+// marksIn reads the marks of a tenant's window of any resolution; none where they count as expired.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
@@ -33,6 +33,9 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
+	if expired, err := s.sharedExpired(ctx, tenant, window); err != nil || expired {
+		return found, err
+	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
@@ -79,6 +82,14 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
+				expired, err := s.sharedExpired(ctx, tenant, w)
+				if err != nil {
+					return nil, err
+				}
+				if expired { // Raw rows stand longer where the retention was raised: they answer.
+					byWindow[w] = raw
+					continue
+				}
 				if byWindow[w], err = s.marksBetween(ctx, tenant, w, from, to); err != nil {
 					return nil, err
 				}
@@ -178,16 +189,12 @@ func (x *windowRoller) listWindows() error {
 
 // mark marks a slot as having the rollups that it lacked.
 func (x *windowRoller) mark(m markAt) error {
-	into := x.slots[m.slot].into
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.id) {
 		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
 	}
 	for _, res := range list {
-		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id, format.CommitMaintenance)}); err != nil {
-			return fmt.Errorf("storage: marking slot %d of tenant %q as rolled up: %w", m.slot, x.tenant, err)
-		}
-		if err := x.s.stayListed(x.ctx, x.tenant, into[res].window); err != nil {
+		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []markAt{m}); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,9 @@
 package storage
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -31,10 +32,8 @@ type rowWriter struct {
 	remade bool
 	// before is called before rows are written, which it may keep from that; nil: nothing is.
 	before func() error
-	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
-	// row, though another process is heard of, or a retention is changed, between the two.
-	others   *[]statedKeep
-	horizons map[string]*tenantHorizons
+	// failed is the error of a row that couldn't be added: the next write returns it.
+	failed error
 
 	// encoded are values of labels rows, which are the same at all resolutions.
 	encoded map[*Series][]byte
@@ -59,45 +58,30 @@ type seriesLabels struct {
 }
 
 func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
-	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now(), others: s.classes.others.Load()}
+	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now()}
 }
 
-// horizonsOf returns the horizons of a tenant, the same at every call; nil: they aren't known.
-func (x *rowWriter) horizonsOf(tenant string) *tenantHorizons {
-	if !x.s.expiring {
-		return nil
+// takes returns when rows of a series in a window expire. ok is false if the window takes none: rollups of one that has expired are left out, as the raw
+// rows that they would be made of stand longer where the retention was raised; other rows fail the next write.
+func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
+	expires, err := x.s.expiryOf(x.ctx, c.series.Tenant(), c.class, window)
+	if err != nil && (res == rollup.Raw || !errors.Is(err, ErrWindowExpired)) {
+		x.failed = cmp.Or(x.failed, err)
 	}
-	t, known := x.horizons[tenant]
-	if !known {
-		if x.horizons == nil {
-			x.horizons = map[string]*tenantHorizons{}
-		}
-		t = x.s.horizonMemory.get(tenant)
-		x.horizons[tenant] = t
-	}
-	return t
-}
-
-// expires returns when rows of a series vanish.
-func (x *rowWriter) expires(c *collected, window int64) int64 {
-	name := c.series.Tenant()
-	return x.s.expiresAfter(window, x.s.lives(x.horizonsOf(name), x.others, name, c.class))
+	return expires, err == nil
 }
 
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	s := c.series
 	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
-	if x.s.expiring {
-		where.Life = x.s.lifeOf(window, x.expires(c, window))
-	}
 	if s.WrittenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.IDText()), x.labelsRow(s))
+	x.put(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s))
 	x.names(s, window)
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -123,15 +107,19 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 
 // put adds a row of a series to the next write.
 func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) {
+	expires, ok := x.takes(c, res, window)
+	if !ok {
+		return
+	}
 	s, at := c.series, c.at(res)
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at), Expires: expires,
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
-	x.puts = append(x.puts, engine.Mutation{Clustering: x.keep(key), Timestamp: timestamp, Expires: x.expires(c, window), Value: value})
+	x.puts = append(x.puts, engine.Mutation{Clustering: x.keep(key), Timestamp: timestamp, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
 }
@@ -167,14 +155,13 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassS
 type lastNames struct {
 	tenant string
 	window int64
-	life   uint32
 	labels []labels.Label // of each name the last value
 }
 
-// begin forgets the labels unless they are of series of the tenant in the window, and their names live as long.
-func (n *lastNames) begin(tenant string, window int64, life uint32) {
-	if n.tenant != tenant || n.window != window || n.life != life {
-		n.tenant, n.window, n.life, n.labels = tenant, window, life, n.labels[:0]
+// begin forgets the labels unless they are of series of the tenant in the window.
+func (n *lastNames) begin(tenant string, window int64) {
+	if n.tenant != tenant || n.window != window {
+		n.tenant, n.window, n.labels = tenant, window, n.labels[:0]
 	}
 }
 
@@ -194,13 +181,18 @@ func (n *lastNames) take(l labels.Label) (same, named bool) {
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *rowWriter) names(s *Series, window int64) {
 	tenant := s.Tenant()
-	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(tenant), x.others, tenant))
-	life := x.s.lifeOf(window, expires)
-	x.last.begin(tenant, window, life)
+	expires, err := x.s.sharedExpiry(x.ctx, tenant, window)
+	if err != nil {
+		if !errors.Is(err, ErrWindowExpired) {
+			x.failed = cmp.Or(x.failed, err)
+		}
+		return
+	}
+	x.last.begin(tenant, window)
 	add := func(kind int64, label, value string) {
-		if name := x.s.catalog.name(window, life, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
-			x.name(name, engine.Batch{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.explains(window, expires), Expires: expires, Value: []byte{1},
+		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
+			x.name(name, engine.Batch{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), Expires: expires, Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1},
 			}}})
 			x.bytes += len(label) + len(value) + 128
 		}
@@ -240,7 +232,7 @@ func (x *rowWriter) inTime() error {
 
 // write writes the rows that were added.
 func (x *rowWriter) write() error {
-	if err := x.inTime(); err != nil {
+	if err := cmp.Or(x.failed, x.inTime()); err != nil {
 		return err
 	}
 	if len(x.rows) == 0 && len(x.catalog) == 0 {
@@ -301,33 +293,6 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 	w.series.SetWritten(shared)
 }
 
-// Labels, names and metadata explain other rows of their window, and must not go before these. They are written again by
-// every process, and whenever the retention was changed; so of all that are written the one that lives longest must win.
-// Where Cassandra decides between two rows it looks at their timestamps first. Those of rows that explain grow with the time
-// to live, just before the end of the window, so that files of its time hold them:
-//
-//	timestamp   ◄──────── window ────────►
-//	                     │ lives short … long, for ever │ end
-//	                     └── explainSpan, 18 minutes ───┘
-
-// explainSpan is by how much timestamps of rows that explain differ, microseconds: one a second of life.
-const explainSpan = 1 << 30
-
-// explains returns the write timestamp of a row that explains others of a window; expires is when it may vanish, seconds since
-// 1970; 0: never.
-func (s *Store) explains(window, expires int64) int64 {
-	return s.period.WindowEnd(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
-}
-
-// lifeOf returns how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
-// rows are kept may become longer while a process runs, as soon as it hears of another that keeps them so.
-func (s *Store) lifeOf(window, expires int64) uint32 {
-	if expires == 0 {
-		return explainSpan - 1
-	}
-	return uint32(min(max(expires-s.period.WindowEnd(window)/1000, 0), explainSpan-2))
-}
-
 // catalogMemory remembers which catalog rows this process has written, so that a name is written once a
 // window and not once a seal. It is bounded: when full it forgets all.
 type catalogMemory struct {
@@ -342,8 +307,8 @@ const maxCatalogMemory = 1 << 20
 // catalogName stands for a catalog row.
 type catalogName [2]uint64
 
-// name returns what stands for a row that lives so long.
-func (m *catalogMemory) name(window int64, life uint32, tenant string, kind int64, label, value string) catalogName {
+// name returns what stands for a row.
+func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil {
@@ -351,7 +316,6 @@ func (m *catalogMemory) name(window int64, life uint32, tenant string, kind int6
 	}
 	var h maphash.Hash
 	h.SetSeed(m.seed)
-	_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, life))
 	_, _ = h.WriteString(tenant)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(label)

@@ -99,7 +99,7 @@ func (p *sealPass) seal() error {
 
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
 func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
-	if err := p.s.knowKept(p.ctx, tenant); err != nil {
+	if err := p.fixExpiries(tenant, metrics); err != nil {
 		return err
 	}
 	fresh, late, gone := p.byAge(tenant, metrics)
@@ -111,6 +111,22 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 		}
 		if err := newTenantPass(p, tenant, metrics, i == 1).run(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// fixExpiries fixes those of the windows and classes that the metrics' rows are written in.
+func (p *sealPass) fixExpiries(tenant string, metrics []stagedMetric) error {
+	fixed := map[[2]int64]bool{}
+	for _, m := range metrics {
+		for _, st := range m.chunks {
+			if at := [2]int64{p.classOf(st), p.s.period.DayOf(st.At().Slot)}; !fixed[at] {
+				if err := p.s.fixSlot(p.ctx, tenant, at[0], st.At().Slot); err != nil {
+					return err
+				}
+				fixed[at] = true
+			}
 		}
 	}
 	return nil
@@ -376,14 +392,24 @@ func (t *tenantPass) mark() error {
 
 // mark writes marks of one day at a resolution.
 func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []markAt) error {
-	var all engine.Batch
+	if len(marks) == 0 {
+		return nil
+	}
+	window := s.period.WindowOfSlot(res, marks[0].slot)
+	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
+	var err error
+	if all.Expires, err = s.sharedExpiry(ctx, tenant, window); err != nil {
+		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to expire need no maintenance.
+		if errors.Is(err, ErrWindowExpired) && (res > rollup.Raw || reason == format.CommitMaintenance) {
+			return nil
+		}
+		return err
+	}
 	for _, m := range marks {
-		row := s.markRow(tenant, s.destinationsOf(m.slot)[res], m.slot, m.partition, m.id, reason)
-		all.Table, all.Partition = row.Table, row.Partition
-		all.Mutations = append(all.Mutations, row.Mutations...)
+		all.Mutations = append(all.Mutations, markRow(s.destinationsOf(m.slot)[res], m, reason))
 	}
 	if err := s.writeInPieces(ctx, all); err != nil {
 		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)
 	}
-	return s.stayListed(ctx, tenant, all.Partition[0].Int)
+	return s.stayListed(ctx, tenant, window, all.Expires)
 }

@@ -41,7 +41,7 @@ func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Serie
 		for _, s := range series {
 			found[chunkAt{into.start, s.ID()}] = storedChunks{}
 		}
-		for at, ids := range x.s.byPlace(series, chunks.shards) {
+		for at, ids := range x.s.byPlace(chunks.at(), series, chunks.shards) {
 			w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
 			w.PassOver = min(w.PassOver, sealedPassOver)
 			w.Left = x.s.unread(w.Table, w.Partition, func(u paged.Unreadable) {

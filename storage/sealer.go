@@ -34,11 +34,12 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 	return into
 }
 
-func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string, reason format.CommitReason) engine.Batch {
-	return engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
-		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: format.AppendCommitReason(reason),
-	}}}
+// markRow returns what writes a mark.
+func markRow(at destination, m markAt, reason format.CommitReason) engine.Mutation {
+	return engine.Mutation{
+		Clustering: engine.Key{engine.Int(m.slot), engine.Int(int64(m.partition)), engine.Text(m.id)},
+		Timestamp:  at.end * 1000, Value: format.AppendCommitReason(reason),
+	}
 }
 
 // collected is a series with what the generations hold of it.
@@ -72,7 +73,7 @@ func newSealedSlot(ctx context.Context, s *Store, slot int64) *sealedSlot {
 func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
-	for in := range x.s.placesOf(s.ID(), shards) {
+	for in := range x.s.placesOf(tenantWindow{s.Tenant(), at.window}, s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key,
 		}) {

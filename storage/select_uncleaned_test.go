@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
@@ -54,8 +55,9 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				into := ts.destinationsOf(slot)
 				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
-					row := ts.markRow("default", at, slot, 0, newID(), format.CommitSeal)
-					w.batches = append(w.batches, row)
+					w.batches = append(w.batches, engine.Batch{
+						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{markRow(at, markAt{slot, 0, newID()}, format.CommitSeal)},
+					})
 				}
 				w.flush()
 				ask("a seal cut short")

@@ -59,6 +59,9 @@ func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
 // shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
+	if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+		return nil, err
+	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the shards of tenant %q: %w", tenant, err)
@@ -109,6 +112,9 @@ func (s *Store) readShards(ctx context.Context, window int64, tenant, metric str
 
 // shardsAround is readShards; missed is that of shardsValue.
 func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) (int64, error) {
+	if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+		return 0, err
+	}
 	value, err := s.shardsValue(ctx, window, tenant, metric, missed)
 	if err != nil || value == nil {
 		return 1, err

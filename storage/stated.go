@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// statedKeep are the retentions of a process of several, as the others read them. How long rows live, which are hidden and which
-// samples are too old follows the longest of all processes that are there: one that was started with a shorter retention
+// statedKeep are the retentions of a process of several, as the others read them. The expiries of windows, the boundaries and which
+// samples are too old follow the longest of all processes that are there: one that was started with a shorter retention
 // takes nothing from what another promises, until that one has ended (decisions/017).
 type statedKeep struct {
 	All     statedLife            `json:"all"`
@@ -79,18 +79,6 @@ func (k *statedKeep) words() string {
 		}
 	}
 	return text
-}
-
-// longestStated returns the longest of keep and of what others state.
-func (c *classes) longestStated(others *[]statedKeep, keep Keep, tenant string, class int64) Keep {
-	if others == nil {
-		return keep
-	}
-	name := c.nameOf(class)
-	for i := range *others {
-		keep = keep.longest((*others)[i].keep(tenant, name))
-	}
-	return keep
 }
 
 // state returns this process' retentions as a statement for the others.

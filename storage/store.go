@@ -267,8 +267,8 @@ type Store struct {
 	horizonMemory horizonMemory
 	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
 	toldDropped atomic.Bool
-	// noted counts logged changes of retentions besides those that Expire logs.
-	noted expiry
+	// expiries caches when the rows of windows expire.
+	expiries expiryMemory
 	// expiring is true if the engine's rows vanish by themselves, at the time that they were written with.
 	expiring bool
 	deletes  deletes

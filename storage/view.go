@@ -77,9 +77,16 @@ func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, e
 	return v.s.hasRows(ctx, tenant, window)
 }
 
-// Expires returns when the rows of a window may go, by the configured retention; the time 0: never.
-func (v View) Expires(window int64, tenant string) time.Time {
-	return time.Unix(v.s.expires(window, tenant), 0)
+// Expires returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.
+func (v View) Expires(ctx context.Context, window int64, tenant string) (time.Time, error) {
+	at := expiryAt{tenant, sharedClass, window}
+	if v.s.expiring {
+		if expires, ok, err := v.s.fixedExpiry(ctx, at); ok || err != nil {
+			return time.Unix(expires, 0), err
+		}
+	}
+	t, err := v.s.horizonsOf(ctx, tenant)
+	return time.Unix(v.s.wantedExpiry(t, at), 0), err
 }
 
 // DueWindow returns a tenant's newest raw window that should have gone by now: it is dropped, or it has been past the
@@ -130,6 +137,11 @@ func (v View) DroppedAhead(ctx context.Context, tenant string) (time.Time, error
 // Deletes returns a tenant's deletes.
 func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	return v.s.deletesOf(ctx, tenant)
+}
+
+// LaterRetentions is Store.LaterRetentions.
+func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
+	return v.s.LaterRetentions(ctx)
 }
 
 // HiddenByLowering is Store.HiddenByLowering.

@@ -29,7 +29,7 @@ func TestWaysOutOnCassandra(t *testing.T) {
 			h := makeWaysHistory(seed, "expiring")
 			h = h[:min(len(h), waysLinesOnCassandra)]
 			problem := runWaysOver(h, func(now func() time.Time) (engine.Engine, error) {
-				co.Now = now
+				co.ClusterTime = now
 				return cassandra.Open(t.Context(), co)
 			})
 			if problem != "" { // As it is: cutting it short takes a keyspace each time.

@@ -25,6 +25,7 @@ func (r *waysRun) raise() {
 func (r *waysRun) noted() {
 	for _, kept := range r.raised {
 		r.model.gap(r.now().UnixMilli(), kept)
+		r.model.gap(r.now().Add(day).UnixMilli(), kept)
 	}
 	if len(r.raised) == 0 || r.procs[0].Store == nil {
 		return
@@ -52,7 +53,7 @@ func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
 	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
 		p.r.fail("asking for horizons: %v", err)
 	} else if h := t.of(classDefault, res); h != nil {
-		h.gaps(p.outlived(res), func(from, to int64) bool {
+		p.holes(t, classDefault, res, func(from, to int64) bool {
 			edges = append(edges, from, to)
 			return true
 		})

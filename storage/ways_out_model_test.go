@@ -169,6 +169,7 @@ func (m *waysModel) keeps(raw time.Duration) {
 // raised notes that rows were kept so long until now, milliseconds, and are kept for longer from now on.
 func (m *waysModel) raised(kept, now int64) {
 	m.gap(now, kept)
+	m.gap(now+format.DayMS, kept) // It may have been fixed ahead.
 	for _, times := range m.facts {
 		for t := range times {
 			m.gap(t, kept)
@@ -176,10 +177,10 @@ func (m *waysModel) raised(kept, now int64) {
 	}
 }
 
-// gap notes that rows of a time's day may have been written with a retention.
+// gap notes that rows of a time's day may expire by a retention.
 func (m *waysModel) gap(t, kept int64) {
 	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
-	vanish := end + kept + expireGrace.Milliseconds()
+	vanish := end + kept + (expireGrace - expiryMargin).Milliseconds()
 	if was, ok := m.gaps[end]; ok {
 		vanish = min(vanish, was)
 	}

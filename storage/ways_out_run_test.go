@@ -87,18 +87,6 @@ func (e *waysEngine) Write(ctx context.Context, batches []engine.Batch) error {
 			return err
 		}
 	}
-	if off := int64(e.p.off.get() / time.Second); off != 0 && e.p.r.expiring != nil {
-		// As over Cassandra: by the process' clock follows how long a row has to live, and that is counted by the engine's.
-		batches = slices.Clone(batches)
-		for i := range batches {
-			batches[i].Mutations = slices.Clone(batches[i].Mutations)
-			for j := range batches[i].Mutations {
-				if m := &batches[i].Mutations[j]; m.Expires != 0 {
-					m.Expires = max(m.Expires-off, 1)
-				}
-			}
-		}
-	}
 	return e.Engine.Write(ctx, batches)
 }
 

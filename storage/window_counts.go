@@ -396,12 +396,8 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 
 // rows returns the rows of the counts, and of the change, if that was counted, too.
 func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, err error) {
-	expires := c.s.expires(u.Window, u.Tenant)
-	if c.s.expiring {
-		expires = c.s.countsVanish(u.Window).Unix()
-	}
 	put := func(key engine.Key, value []byte) {
-		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.explains(u.Window, expires), Expires: expires, Value: value})
+		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.period.WindowEnd(u.Window)*1000 - 1, Value: value})
 	}
 	if c.whole && !c.tooMany {
 		values, err := format.EncodeCounts(&c.counts)
@@ -435,5 +431,9 @@ func (c *windowCount) store(ctx context.Context, u *OverWindow, found foundCount
 			return cmp.Or(err, errStateChanged)
 		}
 	}
-	return c.s.replaceCounts(ctx, u, found.keys, rows)
+	expires := int64(0)
+	if c.s.expiring {
+		expires = c.s.countsVanish(u.Window).Unix()
+	}
+	return c.s.replaceCounts(ctx, u, found.keys, rows, expires)
 }

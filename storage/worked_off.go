@@ -45,8 +45,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	slices.SortFunc(rows, func(a, b format.StageRow) int {
 		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
 	})
-	batch := engine.Batch{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition)}
-	expires := s.opts.Now().Add(workedOffLife).Unix()
+	batch := engine.Batch{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition), Expires: s.clock.EngineTime().Add(workedOffLife).Unix()}
 	for i := 0; i < len(rows); {
 		j := i + 1
 		for j < len(rows) && rows[j].Writer == rows[i].Writer && rows[j].Seq == rows[j-1].Seq+1 {
@@ -55,7 +54,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 		last := rows[j-1].Seq
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
 			// Of two that begin alike the longer one wins.
-			Clustering: format.SealedRunKey(rows[i].Writer, rows[i].Seq), Timestamp: last, Expires: expires,
+			Clustering: format.SealedRunKey(rows[i].Writer, rows[i].Seq), Timestamp: last,
 			Value: format.AppendSealedRun(last),
 		})
 		i = j

@@ -195,8 +195,8 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 		err = c.compare(ctx, o, stdout)
 	}
 	if n := report.All.RawGone; n > 0 {
-		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store has removed raw samples of "+
-			"this time or of a later one, for example under a shorter retention, and accepts no older raw samples. To store them, import into a new directory", count(n, "sample")))
+		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store contains rollups of "+
+			"this time, for example from a shorter retention, and raw samples of this import alone would hide that others are missing. To store them, import into a new directory", count(n, "sample")))
 	}
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))

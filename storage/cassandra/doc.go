@@ -31,7 +31,8 @@
 // write one row of a converging table with one timestamp and different values, the one whose clock ticked
 // over wins. So such rows should have different timestamps if they have different values.
 //
-// Mutation.Expires becomes a time to live when the row is sent, by Options.Now. Drop does nothing: rows
+// Batch.Expires becomes a time to live when the batch is sent, by the clock of the cluster: a node's was read when the engine was opened, and is
+// read again by each call of Clock. A batch that has expired is refused. Drop does nothing: rows
 // expire by themselves, whole files at a time.
 //
 // # Reads

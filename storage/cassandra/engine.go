@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -28,6 +29,8 @@ type Engine struct {
 	statements map[*engine.Table]*statements
 	metrics    *metrics
 	log        *slog.Logger
+
+	clock atomic.Pointer[clusterClock] // as it was read last
 
 	oneByOne atomic.Bool // several partitions are refused by one request, see ScanSeveral
 
@@ -84,6 +87,9 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e.ctx, e.close = context.WithCancel(context.Background())
+	if _, err := e.Clock(ctx); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
 	return e, nil
 }
 

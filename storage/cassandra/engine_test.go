@@ -68,18 +68,19 @@ func TestTimeToLive(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
 	now := time.Now()
-	o.Now = func() time.Time { return now }
+	o.ClusterTime = func() time.Time { return now }
 	e := open(t, o)
 	defer func() { require.NoError(t, e.Close()) }()
 	const slot = 1001
-	at := func(seq int64, in time.Duration) engine.Mutation {
-		m := mutation(seq, []byte("v"))
-		m.Expires = now.Add(in).Unix()
-		return m
+	at := func(seq int64, in time.Duration) engine.Batch {
+		b := stage(slot, mutation(seq, []byte("v")))
+		b.Expires = now.Add(in).Unix()
+		return b
 	}
-	never := mutation(0, []byte("v"))
-	write(t, e, stage(slot, never, at(1, time.Hour), at(2, 0), at(3, -time.Hour), at(4, 15*365*24*time.Hour), at(5, 2*time.Second)))
-	write(t, e, stage(slot, at(6, -time.Second)))
+	write(t, e, stage(slot, mutation(0, []byte("v"))), at(1, time.Hour), at(4, 15*365*24*time.Hour), at(5, 2*time.Second))
+	for _, past := range []engine.Batch{at(2, 0), at(3, -time.Hour)} {
+		require.ErrorIs(t, e.Write(t.Context(), []engine.Batch{stage(slot, mutation(6, []byte("v"))), past}), engine.ErrExpired)
+	}
 
 	_, _, ttl, ok := cell(t, e, slot, 0)
 	require.True(t, ok)
@@ -90,7 +91,7 @@ func TestTimeToLive(t *testing.T) {
 	require.GreaterOrEqual(t, ttl, 3600-int(time.Since(now).Seconds())-1)
 	for _, seq := range []int64{2, 3, 6} {
 		_, _, _, ok = cell(t, e, slot, seq)
-		require.False(t, ok, "row %d had expired before it was written", seq)
+		require.False(t, ok, "row %d of a refused write is there", seq)
 	}
 	_, _, ttl, ok = cell(t, e, slot, 4)
 	require.True(t, ok)
@@ -98,6 +99,32 @@ func TestTimeToLive(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return len(sizes(t, e, rangeOf(stage(slot)))) == 3
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
+}
+
+// TestTimeToLiveByTheClustersClock has two processes write rows that expire at once, by clocks six hours apart: both rows live equally long.
+func TestTimeToLiveByTheClustersClock(t *testing.T) {
+	base := testOptions(t)
+	t.Parallel()
+	const slot = 1008
+	expires := time.Now().Add(24 * time.Hour).Unix()
+	var until []int64
+	for i, off := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		o := base
+		o.Now = func() time.Time { return time.Now().Add(off) }
+		e := open(t, o)
+		b := stage(slot, mutation(int64(i), []byte("v")))
+		b.Expires = expires
+		write(t, e, b)
+		_, _, ttl, ok := cell(t, e, slot, int64(i))
+		require.True(t, ok)
+		there, err := e.Clock(t.Context())
+		require.NoError(t, err)
+		until = append(until, there.Unix()+int64(ttl))
+		require.NoError(t, e.Close())
+	}
+	for _, at := range until {
+		require.InDelta(t, expires, at, 2, "%v", until)
+	}
 }
 
 func TestTimeToLiveOf(t *testing.T) {
@@ -261,7 +288,7 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, 1.0, requests(e, opScan))
 	count, err := testutil.GatherAndCount(registry, "cassia_cassandra_nodes", "cassia_cassandra_request_seconds")
 	require.NoError(t, err)
-	require.Equal(t, 2+2, count)
+	require.Equal(t, 2+3, count, "nodes up and down; a write, a scan, and the reading of the cluster's clock")
 }
 
 func TestClock(t *testing.T) {

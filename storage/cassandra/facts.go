@@ -184,8 +184,11 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	}
 	var there time.Time
 	err := e.request(ctx, opOther, transient, func(ctx context.Context) (int, error) {
+		before := e.opts.Now()
 		var err error
-		there, err = readClock(ctx, e.session)
+		if there, err = readClock(ctx, e.session); err == nil {
+			e.clock.Store(&clusterClock{there, before.Add(e.opts.Now().Sub(before) / 2)})
+		}
 		return 1, err
 	})
 	return there, e.translate(ctx, "read the coordinator's clock", err)

@@ -58,8 +58,10 @@ type Options struct {
 
 	// Logger gets events for operators.
 	Logger *slog.Logger
-	// Now is the clock by which times to live are computed. Default time.Now.
+	// Now is this process' clock. Default time.Now.
 	Now func() time.Time
+	// ClusterTime is the clock by which times to live are computed. Default nil: that of the nodes.
+	ClusterTime func() time.Time
 
 	// dark is darkTime; tests on a busy machine have more patience.
 	dark time.Duration

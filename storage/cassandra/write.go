@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -27,13 +28,16 @@ const (
 // Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, or a part of one, so it is
 // atomic; all are idempotent, for they carry their timestamps, and are sent again where that may help.
 //
-// A row that has expired already isn't written. One that would expire later than Cassandra can count (2038,
+// A batch that has expired by the cluster's clock is refused with engine.ErrExpired before anything is written. A row that would expire later than Cassandra can count (2038,
 // for its older formats) is kept for ever: too long rather than too short.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
 	if err := checkBatches(batches); err != nil {
+		return err
+	}
+	if err := e.checkExpiry(batches); err != nil {
 		return err
 	}
 	if len(batches) > 1 {
@@ -89,9 +93,39 @@ func checkBatches(batches []engine.Batch) error {
 	return nil
 }
 
+// checkExpiry refuses batches that have expired.
+func (e *Engine) checkExpiry(batches []engine.Batch) error {
+	for i := range batches {
+		if b := &batches[i]; b.Expires != 0 && timeToLive(b.Expires, e.clusterTime().Unix()) < 0 {
+			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, place(b.Table, b.Partition))
+		}
+	}
+	return nil
+}
+
+// clusterClock is a reading of the cluster's clock, and of this process' at the same moment.
+type clusterClock struct{ there, here time.Time }
+
+// clusterTime returns what time it is by the cluster's clock, as far as the last reading of it and this process' elapsed time show.
+func (e *Engine) clusterTime() time.Time {
+	if e.opts.ClusterTime != nil {
+		return e.opts.ClusterTime()
+	}
+	if c := e.clock.Load(); c != nil {
+		return c.there.Add(e.opts.Now().Sub(c.here))
+	}
+	return e.opts.Now()
+}
+
 // writeBatch sends one batch.
 func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
-	entries := e.entries(b)
+	ttl := 0
+	if b.Expires != 0 {
+		if ttl = timeToLive(b.Expires, e.clusterTime().Unix()); ttl < 0 {
+			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, place(b.Table, b.Partition))
+		}
+	}
+	entries := e.entries(b, ttl)
 	if len(entries) == 0 {
 		return nil
 	}
@@ -118,11 +152,10 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	return nil
 }
 
-// entries turns a batch into statements, without those that would write what has expired.
-func (e *Engine) entries(b *engine.Batch) []gocql.BatchEntry {
+// entries turns a batch into statements. Its rows get a time to live; 0: they don't expire.
+func (e *Engine) entries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	entries := make([]gocql.BatchEntry, 0, len(b.Mutations))
 	s, fields := e.statements[b.Table], len(b.Table.Partition)+len(b.Table.Clustering)
-	var now int64
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		entry := gocql.BatchEntry{Args: make([]any, 0, fields+3), Idempotent: true}
@@ -140,18 +173,9 @@ func (e *Engine) entries(b *engine.Batch) []gocql.BatchEntry {
 		entry.Args = bind(entry.Args, b.Table.Clustering, m.Clustering)
 		entry.Args = append(entry.Args, bindValue(m.Value), m.Timestamp)
 		entry.Stmt = s.put
-		if m.Expires != 0 {
-			if now == 0 {
-				now = e.opts.Now().Unix()
-			}
-			ttl := timeToLive(m.Expires, now)
-			if ttl < 0 {
-				continue
-			}
-			if ttl > 0 {
-				entry.Stmt = s.putTTL
-				entry.Args = append(entry.Args, ttl)
-			}
+		if ttl > 0 {
+			entry.Stmt = s.putTTL
+			entry.Args = append(entry.Args, ttl)
 		}
 		entries = append(entries, entry)
 	}

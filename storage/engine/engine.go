@@ -41,6 +41,8 @@ var (
 	ErrClosed = errors.New("engine: closed")
 	// ErrCorrupt means that stored bytes aren't those that were written. The error names where they are.
 	ErrCorrupt = errors.New("engine: stored data is damaged")
+	// ErrExpired means that the time at which the rows of a batch expire has passed; nothing was written.
+	ErrExpired = errors.New("engine: the rows have expired")
 	// ErrUnavailable means that the engine can't answer now; trying again later makes sense.
 	ErrUnavailable = errors.New("engine: unavailable")
 )
@@ -96,6 +98,9 @@ type Batch struct {
 	Table     *Table
 	Partition Key
 	Mutations []Mutation
+	// Expires is when the rows that the batch puts may expire, seconds since 1970; 0: never. Engines that expire rows by themselves return
+	// ErrExpired where it has passed by their clock, and write nothing.
+	Expires int64
 }
 
 // Op is what a mutation does.
@@ -123,10 +128,7 @@ type Mutation struct {
 	To         Key
 	// Timestamp decides between writes to one row, microseconds. At one timestamp a delete wins.
 	Timestamp int64
-	// Expires is when the row may vanish, seconds since 1970; 0: never. Rows of a window share it, so that
-	// what holds them can go as a whole.
-	Expires int64
-	Value   []byte
+	Value     []byte
 }
 
 // Range names the rows of one partition whose clustering keys lie between From and To, both included

@@ -111,7 +111,6 @@ type WrittenRow struct {
 	Window int64
 	At     format.ClassShard
 	Some   bool
-	Life   uint32 // that the row was written with, where rows vanish by themselves
 }
 
 // Written returns where the series' labels rows were last written.

@@ -72,6 +72,8 @@ type Condition struct {
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
 	Hidden []storage.HorizonChange
+	// Later are retentions that count in full from later windows on.
+	Later []storage.LaterRetention
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
 	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
@@ -215,6 +217,9 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 // hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
 func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
+		return err
+	}
+	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
 		return err
 	}
 	tenants, err := x.Tenants(ctx)
@@ -362,7 +367,11 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: x.Expires(w, tenant), Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
+		until, err := x.Expires(ctx, w, tenant)
+		if err != nil {
+			return err
+		}
+		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
 			x.c.Expired = append(x.c.Expired, e)
 		}
 	}

@@ -175,7 +175,9 @@ func TestExamineExpired(t *testing.T) {
 	c := r.examine()
 	require.Len(t, c.Expired, 1)
 	window := c.Expired[0].Window
-	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: r.View().Expires(window, "a"), Listed: true, Rows: true}, c.Expired[0])
+	until, err := r.View().Expires(t.Context(), window, "a")
+	require.NoError(t, err)
+	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: until, Listed: true, Rows: true}, c.Expired[0])
 	require.True(t, c.Expired[0].Until.Before(r.now))
 
 	// As on an engine where rows go by themselves: dropped, and still there.

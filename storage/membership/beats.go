@@ -88,11 +88,20 @@ func (b *beats) beat(ctx context.Context) error {
 	return errors.Join(b.clock.KeepSeen(ctx), b.filling.giveLeft(ctx))
 }
 
-// write writes a row of this process.
+// write writes a row of this process. A clock that was never compared with the engine's may be so far behind that the row has expired there.
 func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
-	return b.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(list), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Expires: now.Add(ProcessLife).Unix(), Value: value,
-	}}}})
+	row := engine.Batch{Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
+	}}}
+	err := b.o.Engine.Write(ctx, []engine.Batch{row})
+	if errors.Is(err, engine.ErrExpired) && b.clock.theirs != nil {
+		if err := b.clock.compare(ctx); err != nil {
+			return err
+		}
+		row.Expires = b.clock.EngineTime().Add(ProcessLife).Unix()
+		err = b.o.Engine.Write(ctx, []engine.Batch{row})
+	}
+	return err
 }
 
 // state writes this process' statement for the others, unless it only looks, and takes over theirs.

@@ -22,7 +22,6 @@ type Compaction struct {
 	Partition  engine.Key
 	// Timestamp returns the timestamp of the row of a chunk with a start and a version, microseconds.
 	Timestamp func(start int64, version uint64) int64
-	Expires   int64 // of the rows that are written, seconds since 1970; 0: never
 	// Reading is called before the rows of a piece are read, and what it returns afterwards. Between is called between pieces of the work, without locks.
 	Reading func() (done func())
 	Between func()
@@ -221,7 +220,7 @@ func (x *compactor) joinAll() (joined int, ok bool) {
 func (x *compactor) takeApart() (ok bool) {
 	x.puts, x.parts = x.puts[:0], x.parts[:0]
 	for _, c := range x.chunks {
-		m := engine.Mutation{Clustering: x.keyOf(&c), Value: c.value, Expires: x.Expires}
+		m := engine.Mutation{Clustering: x.keyOf(&c), Value: c.value}
 		if c.long {
 			if x.memory.Parse(c.value) != nil {
 				return false
@@ -318,7 +317,6 @@ func (x *compactor) join(interval int64, chunks []compacted) (m engine.Mutation,
 			return m, err
 		}
 	}
-	m = engine.Mutation{Expires: x.Expires}
 	parts := x.parts[from:]
 	m.Timestamp = math.MinInt64 // Those of windows before 1970 are negative.
 	for _, p := range parts {

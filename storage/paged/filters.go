@@ -20,7 +20,7 @@ import (
 
 // filter returns what writes the filter of a labels page, of which some mutations write the labels.
 func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
-	m := engine.Mutation{Clustering: p.tables.filterKey(labels.Clustering), Timestamp: labels.Timestamp, Expires: labels.Expires}
+	m := engine.Mutation{Clustering: p.tables.filterKey(labels.Clustering), Timestamp: labels.Timestamp}
 	if !p.many {
 		m.Value = page.AppendOpenFilter(nil, len(rows))
 		return m

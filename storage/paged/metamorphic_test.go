@@ -217,9 +217,6 @@ func (h *history) writeNew() {
 				b.Mutations = nil
 			}
 		}
-		if h.rng.IntN(20) == 0 && len(b.Mutations) > 1 {
-			b.Mutations[0].Expires = 1 << 40
-		}
 		if h.rng.IntN(4) == 0 {
 			h.rng.Shuffle(len(b.Mutations), func(i, j int) { b.Mutations[i], b.Mutations[j] = b.Mutations[j], b.Mutations[i] })
 		}

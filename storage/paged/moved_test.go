@@ -68,7 +68,7 @@ func TestMovedPagesAreSeen(t *testing.T) {
 			eng.before = func() {
 				if steps++; steps == 1 {
 					require.NoError(t, other.RemoveOutdone(t.Context(), table, partitionOf("up"), map[string]bool{series[3].id: true, series[30].id: true}, Rewriting{
-						Timestamp: func(start int64, version uint64) int64 { return (start+slotMS)*1000 + int64(version) }, Explains: (windowMS + format.DayMS) * 1000,
+						Timestamp: func(start int64, version uint64) int64 { return (start+slotMS)*1000 + int64(version) },
 					}))
 				}
 			}

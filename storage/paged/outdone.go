@@ -46,14 +46,10 @@ func (r *Rows) Outdone(ctx context.Context, table *engine.Table, partition engin
 
 // Rewriting is how RemoveOutdone writes rows and pages.
 type Rewriting struct {
-	// Timestamp returns that of a rollup of a start and version, microseconds; Explains is that of labels.
+	// Timestamp returns that of a rollup of a start and version, microseconds.
 	Timestamp func(start int64, version uint64) int64
-	Explains  int64
-	// Expires is when rows and pages may vanish, seconds since 1970; 0: never.
+	// Expires is when the rows of the partition expire, seconds since 1970; 0: never.
 	Expires int64
-	// Explain writes what else explains chunks of a start, of series with these labels rows, where rows vanish by themselves; nil: nothing does. The
-	// values are good until it returns.
-	Explain func(start int64, labels [][]byte) error
 }
 
 // RemoveOutdone writes what Outdone returns, and lets nobody compact rollups meanwhile, who removes entries as well.
@@ -70,16 +66,13 @@ func (r *Rows) RemoveOutdone(ctx context.Context, table *engine.Table, partition
 	for i := range rows {
 		for j := range rows[i].Mutations {
 			m := &rows[i].Mutations[j]
-			m.Timestamp, m.Expires = as.Timestamp(m.Clustering[2].Int, rollup.VersionOf(m.Value)), as.Expires
+			m.Timestamp = as.Timestamp(m.Clustering[2].Int, rollup.VersionOf(m.Value))
 		}
 	}
-	for i := range pages {
-		if pages[i].Mutations, err = r.explained(ctx, t, &pages[i], as); err != nil {
-			return err
-		}
-	}
-	pages = slices.DeleteFunc(pages, func(b engine.Batch) bool { return len(b.Mutations) == 0 })
 	for _, batches := range [][]engine.Batch{rows, pages} {
+		for i := range batches {
+			batches[i].Expires = as.Expires
+		}
 		if len(batches) > 0 {
 			if err := r.writeRows(ctx, batches); err != nil {
 				return err
@@ -87,68 +80,6 @@ func (r *Rows) RemoveOutdone(ctx context.Context, table *engine.Table, partition
 		}
 	}
 	return nil
-}
-
-// explained returns the mutations of a batch that writes a data page anew. Where rows vanish by themselves it explains the series, and writes the
-// labels page and its filter anew, too: those that are there may vanish before the page does. It returns none if one has vanished
-// already, and the page is about to: a labels page that outlived its filter would be hidden, and a data page without its labels page taken for damage.
-func (r *Rows) explained(ctx context.Context, t *tables, b *engine.Batch, as Rewriting) ([]engine.Mutation, error) {
-	all := b.Mutations
-	for i := range b.Mutations {
-		m := &b.Mutations[i]
-		if m.Op != engine.Put {
-			continue
-		}
-		m.Expires = as.Expires
-		if as.Explain == nil {
-			continue
-		}
-		explaining, err := r.explaining(ctx, t, b.Partition, m, as)
-		if err != nil {
-			return nil, fmt.Errorf("paged: reading the labels of a page of %s: %w", t.rows, err)
-		}
-		if len(explaining) == 0 {
-			return nil, nil
-		}
-		all = append(all, explaining...)
-	}
-	return all, nil
-}
-
-// explaining returns what writes the labels page of a data page anew, with its filter; none if one of these isn't there.
-func (r *Rows) explaining(ctx context.Context, t *tables, partition engine.Key, data *engine.Mutation, as Rewriting) (all []engine.Mutation, err error) {
-	p, err := parse(data.Value)
-	if err != nil {
-		return nil, err
-	}
-	labels := t.pageKey(format.KindLabels, 0, int(data.Clustering[t.bits].Int), data.Clustering[t.first].Text, p.Head().Labels)
-	for _, part := range []engine.Range{
-		{Table: t.pages, Partition: partition, From: labels, To: labels},
-		{Table: t.pages, Partition: partition, From: t.filterKey(labels), To: t.filterKey(labels)},
-	} {
-		before := len(all)
-		for row, err := range r.eng.Scan(ctx, part) {
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, engine.Mutation{
-				Clustering: row.Clustering.Clone(), Timestamp: as.Explains, Expires: as.Expires, Value: bytes.Clone(row.Value),
-			})
-		}
-		if len(all) == before {
-			return nil, nil
-		}
-	}
-	if p, err = parse(all[0].Value); err != nil {
-		return nil, err
-	}
-	values := make([][]byte, p.Len())
-	for i := range values {
-		if values[i], err = p.AppendValue(nil, i); err != nil {
-			return nil, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
-		}
-	}
-	return all, as.Explain(data.Clustering[t.pageStart].Int, values)
 }
 
 // outdone looks for entries that rows, or other entries, outdo.

@@ -195,7 +195,7 @@ func positions(at []byte) []byte {
 // page returns what writes a page of the values of some mutations.
 func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
 	p.memory.values = p.memory.values[:0]
-	m := engine.Mutation{Expires: p.batch.Mutations[0].Expires, Timestamp: p.batch.Mutations[rows[0]].Timestamp}
+	m := engine.Mutation{Timestamp: p.batch.Mutations[rows[0]].Timestamp}
 	for _, row := range rows {
 		p.memory.values = append(p.memory.values, p.value(row))
 		m.Timestamp = max(m.Timestamp, p.batch.Mutations[row].Timestamp)
@@ -218,7 +218,7 @@ func (p *packer) took(rows []int) {
 // add adds a labels page, its filter and its data pages to the batches.
 func (p *packer) add(bundle []engine.Mutation, bytes int) {
 	if len(p.pages) == 0 || bytes > p.room {
-		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition})
+		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition, Expires: p.batch.Expires})
 		p.room = p.limits.batchBytes - keyBytes(p.batch.Partition)
 	}
 	last := &p.pages[len(p.pages)-1]
@@ -231,7 +231,7 @@ func (p *packer) written() []engine.Batch {
 	if len(p.pages) == 0 {
 		return []engine.Batch{*p.batch}
 	}
-	rest := engine.Batch{Table: p.batch.Table, Partition: p.batch.Partition}
+	rest := engine.Batch{Table: p.batch.Table, Partition: p.batch.Partition, Expires: p.batch.Expires}
 	for i, packed := range p.packed {
 		if !packed {
 			rest.Mutations = append(rest.Mutations, p.batch.Mutations[i])

@@ -108,9 +108,7 @@ func TestExpiringRows(t *testing.T) {
 			if i > 0 {
 				b = written(table, seriesOf("up", 120)[i*40:i*40+40], 1, 2)
 			}
-			for j := range b.Mutations {
-				b.Mutations[j].Expires = began + 10*int64(i+1)
-			}
+			b.Expires = began + 10*int64(i+1)
 			require.NoError(t, plain.Write(t.Context(), []engine.Batch{b}))
 			require.NoError(t, r.Write(t.Context(), []engine.Batch{b}))
 		}

@@ -169,12 +169,12 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 	return found
 }
 
-// packable reports whether rows of a batch may be packed: they are all written, and expire at once. Keys that don't fit the
+// packable reports whether rows of a batch may be packed: they are all written. Keys that don't fit the
 // table are the engine's to refuse.
 func packable(b *engine.Batch) bool {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
-		if m.Op != engine.Put || m.Expires != b.Mutations[0].Expires || engine.CheckKey(b.Table.Clustering, m.Clustering, false) != nil {
+		if m.Op != engine.Put || engine.CheckKey(b.Table.Clustering, m.Clustering, false) != nil {
 			return false
 		}
 	}

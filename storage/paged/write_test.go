@@ -102,7 +102,6 @@ func TestLeftAsRows(t *testing.T) {
 		"a chunk further behind": {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].rawChunk(slot+1, 0, 0)) }, 40, 1},
 		"too few new series":     {func(b *engine.Batch) { b.Mutations = b.Mutations[:14] }, 0, 14},
 		"enough new series":      {func(b *engine.Batch) { b.Mutations = b.Mutations[:16] }, 16, 0},
-		"expires later":          {func(b *engine.Batch) { b.Mutations[5].Expires = 7 }, 0, 40},
 		"a delete":               {func(b *engine.Batch) { b.Mutations[5].Op, b.Mutations[5].Value = engine.Delete, nil }, 0, 39},
 		"a large chunk":          {func(b *engine.Batch) { setRaw(b, 5, slices.Concat(b.Mutations[5].Value, make([]byte, 8<<10))) }, 39, 1},
 		"a chunk naming deletes": {func(b *engine.Batch) { b.Mutations[5] = series[2].exempt(slot) }, 39, 1},
@@ -174,9 +173,7 @@ func TestUnreadableRollupsStayRows(t *testing.T) {
 // Pages carry what rows do: when they expire, and the greatest timestamp.
 func TestPagesExpire(t *testing.T) {
 	b := written(engine.Raw, seriesOf("up", 20), 1, 2)
-	for i := range b.Mutations {
-		b.Mutations[i].Expires = 77
-	}
+	b.Expires = 77
 	b.Mutations[4].Timestamp += 5 // of a chunk in slot 1
 	b.Mutations[6].Timestamp += 9 // of labels
 	var pages []engine.Mutation
@@ -184,6 +181,7 @@ func TestPagesExpire(t *testing.T) {
 		require.Equal(t, engine.RawPages, op.Table)
 		require.Equal(t, partitionOf("up"), op.Partition)
 		if op.Kind == faultengine.Write {
+			require.Equal(t, int64(77), op.Batch.Expires)
 			pages = append(pages, op.Batch.Mutations...)
 		}
 		return faultengine.Pass()
@@ -193,7 +191,6 @@ func TestPagesExpire(t *testing.T) {
 	require.Len(t, pages, 4, "the labels page, its filter, two data pages")
 	want := []int64{labels, labels, (startOf(1)+slotMS)*1000 + 5, (startOf(2) + slotMS) * 1000}
 	for i, m := range pages {
-		require.Equal(t, int64(77), m.Expires)
 		require.Equal(t, want[i], m.Timestamp)
 	}
 }

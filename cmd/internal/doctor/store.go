@@ -35,6 +35,7 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, copied(c)...)
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
+	found = append(found, later(c)...)
 	if o.Shared {
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
@@ -113,9 +114,9 @@ func processes(c *inspect.Condition) (found []Finding) {
 		return append(found, Finding{Warning, "no running process was found", "no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
 	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
-	for target, misses := range map[string]string{"write": "no process accepts samples", "read": "no process answers queries", "downsample": "no slots are sealed, so samples stay in memory and in the staging log"} {
+	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries", "downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
-			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", misses, "start `cassia serve --target=" + target + "`"})
+			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", "no process " + misses, "start `cassia serve --target=" + target + "`"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
@@ -248,6 +249,23 @@ func hidden(c *inspect.Condition) (found []Finding) {
 		found = append(found, Finding{Warning, fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly), h.To.UTC().Format(time.DateOnly)),
 			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
 			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
+	}
+	return found
+}
+
+// later reports from when a raised retention, or that of a new class, applies in full.
+func later(c *inspect.Condition) (found []Finding) {
+	const most = 10
+	for i, l := range c.Later {
+		if i == most {
+			return append(found, ok("%d more retentions apply in full later", len(c.Later)-most))
+		}
+		of := fmt.Sprintf("%s of %q", l.Resolution, l.Tenant)
+		if l.Class != "" {
+			of += fmt.Sprintf(", class %q,", l.Class)
+		}
+		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
+			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
 	}
 	return found
 }

@@ -25,6 +25,9 @@ var unseenErrors = map[string][]string{
 		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
 		"ruler.errNoTurn", "storage.errLoadPanicked",
 	},
+	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
+		"engine.ErrExpired", "storage.ErrWindowExpired",
+	},
 }
 
 // saidOf are parts of the texts of errors that are made as they go, or are too short to be searched for.

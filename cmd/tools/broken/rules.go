@@ -49,7 +49,7 @@ var rules = []rule{
 	},
 	{
 		"answers show what is accepted by the later clock", "storage/horizons.go",
-		"	now, later := s.clock.Bounds()\n", "	now, later := s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
+		"	now, later = s.clock.Bounds()\n", "	now, later = s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
@@ -214,7 +214,7 @@ var rules = []rule{
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
-		" || s.head.HoldsBetween(s.period.SlotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+		" || s.head.HoldsBetween(s.period.SlotOf(before.lacking(class, rollup.Raw)+1), slot) {", " {", histories + "|TestImport.*",
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
@@ -239,7 +239,7 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_vanished.go",
-		"if !r.unread && (!x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class)) {", "if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
+		"if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {", "if !x.isGone(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
 	},
 	{
 		"a delete stays that is about samples which can't be read", "storage/clean.go",
@@ -254,16 +254,60 @@ var rules = []rule{
 		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.delete()", "	_ = p.seal()\n	err := p.delete()", histories,
 	},
 	{
-		"a seal notes how long rows lived before it writes any that live longer", "storage/horizon_wrote.go",
-		"	if s.expiring {\n		_, err = s.noteKept(", "	if false {\n		_, err = s.noteKept(", histories + "|TestWaysOutExpiring",
+		"an expiry is the longest that the boundary keeps", "storage/window_expiry.go",
+		"			keptMS = h.living(keptMS, s.clock.SeenKept())\n", "			_ = h\n", "TestMistypedAtTheTurnOfAWindow|TestRetentionLoweredForADay",
 	},
 	{
-		"marks live as long as what cleaning rewrites", "storage/clean.go",
-		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", "TestDeleteAfterCleaningRaisedTheTTL",
+		"a boundary keeps the retention before a lowered one for a week", "storage/horizon.go",
+		"seenMS-h.SinceMS < expireGrace.Milliseconds()", "seenMS-h.SinceMS < 0", "TestKeptBefore|TestMistypedAtTheTurnOfAWindow",
 	},
 	{
-		"what is written within a week of a lowered retention lives as long as before", "storage/horizon_wrote.go",
-		"seen()-h.SinceMS < expireGrace.Milliseconds()", "seen()-h.SinceMS < 0", histories + "|TestRetentionLoweredForADay",
+		"boundaries are there before the first expiry is fixed", "storage/window_expiry.go",
+		"t, err := s.boundariesToKeep(ctx, at.tenant)", "t, err := s.horizonsOf(ctx, at.tenant)", "TestRetentionLoweredForADay",
+	},
+	{
+		"an expiry isn't shorter than its floor", "storage/window_expiry.go",
+		"max(keptMS+expireGrace.Milliseconds(), expiryFloors[res].Milliseconds())", "keptMS+expireGrace.Milliseconds()", "TestMistypedAtTheTurnOfAWindow",
+	},
+	{
+		"rows of a class expire at the latest with those that classes share", "storage/window_expiry.go",
+		"return s.notPast(tenant, window, earlier(own, shared), err)", "return s.notPast(tenant, window, own+0*shared, err)", "TestExpiryOfANewClass",
+	},
+	{
+		"a window takes no rows in the last day before its expiry", "storage/window_expiry.go",
+		"	if err == nil && s.isPast(expires) {", "	if err == nil && false {", "TestRaisedThenImported",
+	},
+	{
+		"rows of a class expire before those that classes share", "storage/window_expiry.go",
+		"	return s.isPast(earlier(last, shared))", "	return s.isPast(cmp.Or(shared, last))", "TestProtocolRegressions",
+	},
+	{
+		"rows that count as expired aren't rolled up", "storage/chunk_list.go",
+		"			if s.hasExpired(t, in.tenant, class, in.window) {", "			if false && s.hasExpired(t, in.tenant, class, in.window) {", "TestProtocolRegressions",
+	},
+	{
+		"expiries are fixed ahead for tenants that were written to", "storage/window_expiry.go",
+		"next == window || !ok {", "next == window || !ok && false {", "TestExpiriesAhead",
+	},
+	{
+		"short-lived rows expire by the engine's clock", "storage/commit.go",
+		"c.env.engineTime().Add(", "c.env.now().Add(", "TestShortLivedRowsOfASlowClock",
+	},
+	{
+		"a clock that isn't trusted doesn't show rows that may have expired", "storage/horizons.go",
+		"doubted && s.expiring {", "doubted && s.expiring && false {", "TestProtocolRegressions",
+	},
+	{
+		"a query is told of holes", "storage/holes.go",
+		"format.ResolutionOf(f.window) != res || !s.isPast(f.expires) {", "format.ResolutionOf(f.window) != res || !s.isPast(f.expires) || true {", "TestRaisedThenImported",
+	},
+	{
+		"an import restores no window that has rollups", "storage/horizon_advance.go",
+		"if rolled || !h.restore(start, end) {", "if !h.restore(start, end) || false && rolled {", "TestImportedAgainAfterRaising",
+	},
+	{
+		"an engine refuses rows that have expired", "storage/engine/memory/memory.go",
+		"batches[i].Expires <= e.now().Unix() {", "batches[i].Expires <= 0 {", "TestExpiringRows",
 	},
 	{
 		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",

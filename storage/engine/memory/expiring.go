@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -40,20 +41,24 @@ func (r row) outlives(other row) (wins, same bool) {
 	}
 }
 
-// All returns the rows that are there, one batch per partition, in order of tables and keys.
+// All returns the rows that are there, a batch for each partition and expiry, in order of tables and keys.
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, t := range engine.Tables {
 		for _, p := range e.tables[t.ID] {
-			b := engine.Batch{Table: t, Partition: p.key}
+			first := len(batches)
 			for _, r := range p.rows {
-				if !r.deleted && !e.expired(r) {
-					b.Mutations = append(b.Mutations, engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Expires: r.expires, Value: r.value})
+				if r.deleted || e.expired(r) {
+					continue
 				}
-			}
-			if len(b.Mutations) > 0 {
-				batches = append(batches, b)
+				i := slices.IndexFunc(batches[first:], func(b engine.Batch) bool { return b.Expires == r.expires })
+				if i < 0 {
+					i = len(batches) - first
+					batches = append(batches, engine.Batch{Table: t, Partition: p.key, Expires: r.expires})
+				}
+				b := &batches[first+i]
+				b.Mutations = append(b.Mutations, engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Value: r.value})
 			}
 		}
 	}

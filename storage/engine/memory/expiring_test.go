@@ -38,12 +38,12 @@ func rowOf(t *testing.T, e *memory.Engine) (value string) {
 func TestExpiringRows(t *testing.T) {
 	const began = 1_777_636_800
 	at := time.Unix(began, 0)
-	put := func(value string, expires int64) engine.Mutation {
-		return engine.Mutation{Timestamp: 7, Expires: expires, Value: []byte(value)}
+	put := func(value string, expires int64) engine.Batch {
+		return engine.Batch{Table: engine.Stage, Partition: partition, Expires: expires, Mutations: []engine.Mutation{{Clustering: key, Timestamp: 7, Value: []byte(value)}}}
 	}
 	for _, c := range []struct {
 		about        string
-		first, other engine.Mutation
+		first, other engine.Batch
 		want         string
 	}{
 		{"what expires wins over what doesn't", put("a", began+10), put("b", 0), "a"},
@@ -54,25 +54,28 @@ func TestExpiringRows(t *testing.T) {
 		for range 2 {
 			e := memory.NewExpiring(func() time.Time { return at })
 			require.True(t, e.ExpiresRows())
-			write(t, e, c.first, c.other)
+			require.NoError(t, e.Write(t.Context(), []engine.Batch{c.first, c.other}))
 			require.Equal(t, c.want, rowOf(t, e), c.about)
 			c.first, c.other = c.other, c.first
 		}
 	}
 	e := memory.NewExpiring(func() time.Time { return at })
-	write(t, e, put("a", began+10))
+	require.NoError(t, e.Write(t.Context(), []engine.Batch{put("a", began+10)}))
 	require.Len(t, e.All(), 1)
 	at = time.Unix(began+10, 0)
 	require.Empty(t, rowOf(t, e), "it has vanished")
 	require.Empty(t, e.All())
-	write(t, e, put("b", 0))
+	require.NoError(t, e.Write(t.Context(), []engine.Batch{put("b", 0)}))
 	require.Empty(t, rowOf(t, e), "its timestamp counts on")
 	write(t, e, engine.Mutation{Timestamp: 8, Value: []byte("c")})
 	require.Equal(t, "c", rowOf(t, e))
+	err := e.Write(t.Context(), []engine.Batch{put("d", 0), put("e", began+10)})
+	require.ErrorIs(t, err, engine.ErrExpired)
+	require.Equal(t, "c", rowOf(t, e), "nothing of it was written")
 
 	lasting := memory.New()
 	require.False(t, lasting.ExpiresRows())
-	write(t, lasting, put("a", 1))
+	require.NoError(t, lasting.Write(t.Context(), []engine.Batch{put("a", 1)}))
 	require.Equal(t, "a", rowOf(t, lasting))
 }
 

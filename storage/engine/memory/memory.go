@@ -6,6 +6,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sort"
@@ -68,6 +69,11 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.check(batches); err != nil {
 		return err
 	}
+	for i := range batches {
+		if e.now != nil && batches[i].Expires != 0 && batches[i].Expires <= e.now().Unix() {
+			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, batches[i].Table)
+		}
+	}
 	for _, b := range batches {
 		p := e.partition(b.Table, b.Partition)
 		p.writes++
@@ -77,11 +83,8 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 			}
 		}
 		for _, m := range b.Mutations {
-			if e.now == nil {
-				m.Expires = 0
-			}
 			if m.Op != engine.Clear {
-				p.apply(m)
+				p.apply(m, e.expiry(&b))
 			}
 		}
 	}
@@ -105,7 +108,15 @@ func (p *partition) clear(from, to engine.Key) {
 	})
 }
 
-func (p *partition) apply(m engine.Mutation) {
+// expiry returns when the rows of a batch expire; 0: never.
+func (e *Engine) expiry(b *engine.Batch) int64 {
+	if e.now == nil {
+		return 0
+	}
+	return b.Expires
+}
+
+func (p *partition) apply(m engine.Mutation, expires int64) {
 	if m.Op == engine.DeleteRange {
 		d := deletedRange{from: m.Clustering.Clone(), to: m.To.Clone(), timestamp: m.Timestamp}
 		p.ranges = append(p.ranges, d)
@@ -114,7 +125,7 @@ func (p *partition) apply(m engine.Mutation) {
 	}
 	written := row{key: m.Clustering.Clone(), timestamp: m.Timestamp, deleted: m.Op == engine.Delete}
 	if !written.deleted {
-		written.expires = m.Expires
+		written.expires = expires
 		written.value = append([]byte{}, m.Value...)
 	}
 	for _, d := range p.ranges {
