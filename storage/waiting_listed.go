@@ -34,26 +34,27 @@ func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error)
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// slotsIn returns the slots whose rows a gap in the list may hold. A later scan of these reports the damage. A gap that reaches an end of the
-// list may also hold rows of slots that are more than sweepMS ago, or more than a day ahead, which are reported here, once a day.
+// slotsIn returns the slots whose rows a gap in the list may hold. A later scan of these reports the damage. Slots of the gap that are more than
+// sweepMS ago, or more than a day ahead, are too many to be listed, but for those at its ends: their time is reported here, once a day.
 func (s *Store) slotsIn(d engine.Damage) (list []int64) {
 	earlier, later := s.clock.Times()
 	since := format.FloorDiv(earlier.UnixMilli()-sweepMS, format.DayMS) * format.DayMS
 	until := (format.FloorDiv(later.UnixMilli(), format.DayMS) + 2) * format.DayMS
 	from, to := s.period.SlotOf(since), s.period.SlotOf(until)
-	note := func(from, to int64) {
-		s.noteGap(&DamagedRowsError{Table: engine.Stage, From: time.UnixMilli(from), To: time.UnixMilli(to), Err: d.Err, kept: true})
-	}
+	first, last := int64(-format.MaxTime), int64(format.MaxTime) // between the slots at the gap's ends
 	if d.After != nil {
-		from = max(from, d.After[0].Int)
-	} else {
-		note(-format.MaxTime, since)
+		from, first = max(from, d.After[0].Int), s.period.SlotEnd(d.After[0].Int)
 	}
 	if d.Before != nil {
-		to = min(to, d.Before[0].Int)
-	} else {
-		note(until, format.MaxTime)
+		to, last = min(to, d.Before[0].Int), s.period.SlotStart(d.Before[0].Int)
 	}
+	note := func(from, to int64) {
+		if from < to {
+			s.noteGap(&DamagedRowsError{Table: engine.Stage, From: time.UnixMilli(from), To: time.UnixMilli(to), Err: d.Err, kept: true})
+		}
+	}
+	note(first, min(since, last))
+	note(max(until, first), last)
 	for _, at := range []engine.Key{d.After, d.Before} {
 		if at != nil {
 			list = append(list, at[0].Int)

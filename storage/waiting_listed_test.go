@@ -22,3 +22,24 @@ func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	}
 	require.Equal(t, 1, m.Damaged())
 }
+
+// What a gap in the list of staged slots may hold is listed, or its time is named, also where slots on both sides of it are old.
+func TestGapsInAListAreListedOrNamed(t *testing.T) {
+	for name, c := range map[string]struct{ after, before time.Duration }{
+		"from an old slot to the present": {-365 * day, 0},
+		"between old slots":               {-365 * day, -100 * day},
+		"from the present to a later one": {0, 365 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &clockRig{t: t, eng: memory.New()}
+			m := r.start(0)
+			key := func(ago time.Duration) engine.Key {
+				return engine.Key{engine.Int(m.period.SlotOf(r.now().Add(ago).UnixMilli())), engine.Int(0)}
+			}
+			after, before := key(c.after), key(c.before)
+			list := m.slotsIn(engine.Damage{After: after, Before: before, Err: engine.ErrCorrupt})
+			require.Subset(t, list, []int64{after[0].Int, before[0].Int})
+			require.Equal(t, 1, m.Damaged(), "the slots in between that aren't listed")
+		})
+	}
+}
