@@ -23,9 +23,9 @@ type fallback struct {
 	from, to int64
 }
 
-// sources finds the series of a query.
+// sources finds the series of a query. The store reads the chunks of series that are neighbours in an answer together, so each answer has the order in
+// which series are exported.
 func (r *run) sources(ctx context.Context, q storage.Query) ([]*source, error) {
-	q.Sorted = false
 	f := finding{at: map[string]*source{}}
 	spans, err := r.store.BesideGaps(ctx, q.Tenant, storage.Span{MinT: q.MinT, MaxT: q.MaxT})
 	if err != nil {
