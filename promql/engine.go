@@ -27,8 +27,8 @@ type Options struct {
 	MaxSamples int
 	// MaxConcurrency bounds the queries that run at once. Default 20.
 	MaxConcurrency int
-	// UnreadBytes bounds what answers take in memory until they are read: above it, queries wait. 0: nothing does. Default
-	// 256 MiB.
+	// UnreadBytes bounds what answers take in memory until they are read: above it, large queries wait, and small ones if the answers of small
+	// ones are above it. 0: nothing does. Default 256 MiB.
 	UnreadBytes int64
 	// Memory is what the process may use in all, bytes: queries wait or end before it is reached. 0: nothing bounds it. Default 0.
 	Memory int64
@@ -87,7 +87,7 @@ func NewEngine(opts Options) *Engine {
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "cassia_query_unread_bytes", Help: "Estimated memory of query results that clients have not read yet, in bytes.",
-		}, func() float64 { return float64(gate.queries.holding()) }))
+		}, func() float64 { return float64(gate.unread.Load()) }))
 	}
 	samples := newSampleCounters()
 	e := &Engine{opts: opts, gate: gate, samples: samples, engine: promengine.NewEngine(promengine.EngineOpts{

@@ -323,6 +323,14 @@ func (f *fairQueue) setTight(tight bool) {
 	}
 }
 
+// wake starts the waiters that may run, after full has changed.
+func (f *fairQueue) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.next() {
+	}
+}
+
 // holding returns the bytes that all tenants hold.
 func (f *fairQueue) holding() int64 {
 	f.mu.Lock()

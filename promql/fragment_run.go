@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
@@ -69,10 +70,16 @@ func (r *fragmentRun) do(ctx context.Context, use func(stored, metric labels.Lab
 		}
 	}
 	batches := make([]batch, min(n, workers*batchesPerWorker))
+	metered := make([]int64, workers)
 	compute := func(worker, i int) error {
-		return r.gate.work(ctx, func() error {
+		err := r.gate.work(ctx, func() error {
 			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)], &batches[i%len(batches)])
 		})
+		if more := buffered(r.readers[worker]) - metered[worker]; err == nil && more > 0 { // Whoever works doesn't wait for memory.
+			metered[worker] += more
+			err = r.budget.meter(more)
+		}
+		return err
 	}
 	return inOrder(ctx, workers, len(batches), n, compute, func(i int) error {
 		b := &batches[i%len(batches)]
@@ -148,6 +155,29 @@ func (r *fragmentRun) notes() annotations.Annotations {
 		}
 	}
 	return out
+}
+
+// smallBuffer is the size of decoded samples up to which they aren't metered, bytes.
+const smallBuffer = 64 << 10
+
+// buffered returns the memory of the samples that readers have decoded, bytes; 0: it is little.
+func buffered(readers []fragmentReader) (bytes int64) {
+	for _, reader := range readers {
+		switch reader := reader.(type) {
+		case *rawReader:
+			bytes += bufferBytes(&reader.it.samples)
+		case *rollupReader:
+			bytes += bufferBytes(&reader.raw.it.samples)
+		}
+	}
+	return bytes
+}
+
+func bufferBytes(s *chunk.Samples) int64 {
+	if bytes := int64(cap(s.T)) * meteredValue; bytes > smallBuffer {
+		return bytes
+	}
+	return 0
 }
 
 // release ends the use of the readers once do has returned.

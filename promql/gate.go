@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -28,6 +29,9 @@ const (
 //
 //	queries: --query.max-concurrency places        large: as many, and as memory allows
 //	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
+//
+// Small reads have a part of the memory that only they may take: largeBytes for each place, and unreadBytes for their answers. They wait for each
+// other only, and memory that large ones take ends large ones.
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
@@ -36,8 +40,9 @@ type gate struct {
 	// parsing has the queries that are parsed, which don't wait for others' answers to be read.
 	parsing *fairQueue
 	readers answerReaders
-	// unreadBytes is Options.UnreadBytes.
+	// unreadBytes is Options.UnreadBytes, and unread the bytes of all answers that clients haven't read.
 	unreadBytes int64
+	unread      atomic.Int64
 	// largeBytes is how much memory a read holds that is large; 0: none is.
 	largeBytes int64
 	pressure   *pressure
@@ -63,9 +68,7 @@ const (
 	largeShare = 0.25
 	// usualReads is over how many large reads their size is averaged. Before the first one, it is a quarter of what they may hold.
 	usualReads = 4
-	// unreadOfAll is by how much more than for large reads the bytes of unread answers must be for small ones to wait.
-	unreadOfAll = 4
-	// largeOfUnread is how many reads that aren't large may be answered before their unread answers keep large ones waiting.
+	// largeOfUnread is how many reads that aren't large may be answered before their unread answers keep others waiting.
 	largeOfUnread = 16
 )
 
@@ -86,7 +89,6 @@ func newGate(o Options) *gate {
 		if o.UnreadBytes > 0 {
 			g.largeBytes = min(g.largeBytes, o.UnreadBytes/largeOfUnread)
 		}
-		g.queries.bytes = unreadOfAll * o.UnreadBytes
 		g.large.bytes = int64(largeShare * float64(o.Memory))
 		g.usual = g.large.bytes / 4
 	}

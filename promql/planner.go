@@ -113,7 +113,11 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.computeAll(); err != nil {
+	err = p.budget.meter(innerSteps(p.stmt) * meteredValue)
+	if err == nil {
+		err = p.computeAll()
+	}
+	if err != nil {
 		_ = q.Close() // The query ends for another reason.
 		return nil, err
 	}

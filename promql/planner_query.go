@@ -93,6 +93,10 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d", storage.ErrQueryTooLarge, bytes, most)}
 		return
 	}
+	if err := readOf(ctx).answer(ctx, bytes); err != nil {
+		*result = promengine.Result{Err: ended(ctx, err)}
+		return
+	}
 	q.unread = q.engine.gate.hold(ctx, bytes)
 }
 

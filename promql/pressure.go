@@ -19,8 +19,11 @@ import (
 // while any runs, the memory in use is measured again and again:
 //
 //	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── lastShare ── 1
-//	                   large reads begin     one large read at     one read after another     and another, without
-//	                   as memory is counted  a time                ends, others don't grow    waiting for the collector
+//	                   large reads begin     one large read at     one large read after       and another, without
+//	                   as memory is counted  a time                another ends, no other     waiting for the collector
+//	                                                               grows
+//
+// Small reads begin and go on at every level: together they hold little.
 //
 // Memory in use includes garbage; so Go's own limit must lie below fullShare (GOMEMLIMIT), and then it is next to nothing.
 const (
@@ -110,7 +113,6 @@ func (p *pressure) look() {
 
 // setLevel lets reads wait or go on.
 func (p *pressure) setLevel(share float64) {
-	p.gate.queries.setTight(share > fullShare)
 	p.gate.large.setTight(share > tightShare)
 	relief := p.relief.Load()
 	switch {
@@ -165,41 +167,49 @@ func inUse() int64 {
 	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
 }
 
+// smallTime is how long a small read may run while memory is short. What it holds is known in advance, except for what the evaluator makes
+// of it, which takes time.
+const smallTime = time.Second
+
 // shed ends the newest read of the tenants that have most, of large ones if any run, and reports whether it did: those that wait for their
 // turn hold little. Unless it is urgent, it waits until one that was told to end has ended, and until garbage was collected before it
-// ends the only large one, or a small one.
+// ends the only large one. Small ones never end because of large ones: not before these have ended, their garbage is collected, and their
+// answers are read, unless they run for longer than small ones do.
 func (g *gate) shed(collected, urgent bool) bool {
+	answers := g.large.holding() // Of none that runs, if there are none.
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var large, small []int
-	waiting := 0
+	var large, small, waiting []int
+	ending := false
 	for place, e := range g.entered {
 		switch {
 		case e.read == nil:
 		case e.read.ending && !urgent:
 			return false
 		case e.read.ending:
+			ending = true
 		case e.read.large.Load():
 			large = append(large, place)
-		default:
-			if e.read.bytes.Load() > g.largeBytes {
-				waiting++
-			}
+		case e.read.bytes.Load() > g.largeBytes:
+			waiting = append(waiting, place)
+		case answers == 0 || time.Since(e.read.began) >= smallTime:
 			small = append(small, place)
 		}
 	}
 	cause := errPressure
 	switch len(large) {
-	case 0: // They hold little, as far as it is known.
-		if !collected && !urgent {
+	case 0:
+		if !collected || ending {
 			return false
 		}
-		large = small
+		if large = waiting; len(large) == 0 {
+			large = small
+		}
 	case 1:
 		if !collected && !urgent {
 			return false
 		}
-		if r := g.entered[large[0]].read; collected && (waiting == 0 || r.bytes.Load() > g.large.bytes) {
+		if r := g.entered[large[0]].read; collected && (len(waiting) == 0 || r.bytes.Load() > g.large.bytes) {
 			cause = errTooLarge
 		}
 	}

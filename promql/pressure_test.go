@@ -45,7 +45,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		_, b2 := run("b")
 		isLeft := func(ended <-chan error) bool { return len(ended) == 0 }
 		used.Store(999)
-		time.Sleep(pressureInterval + time.Millisecond)
+		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected before.
 		synctest.Wait()
 		require.False(t, isLeft(b2), "the newest of b, which has two")
 		require.ErrorIs(t, <-b2, tsdb.ErrNotReady, "it is answered with 503, unavailable")
@@ -58,7 +58,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		running, _ := e.Queries("c")
 		require.Equal(t, 1, running, "memory is tight, which only large reads wait for")
 		used.Store(999)
-		time.Sleep(pressureInterval + time.Millisecond)
+		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected before.
 		synctest.Wait()
 		require.False(t, isLeft(c), "of those that run as many the newest")
 		used.Store(0)

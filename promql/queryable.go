@@ -247,5 +247,12 @@ func (s series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asRead(s.ctx, s.samples(into)) })
+	return iteratorFor(it, s.mint, func(into *chunk.Samples) error {
+		before := bufferBytes(into)
+		err := s.samples(into)
+		if more := bufferBytes(into) - before; err == nil && more > 0 {
+			err = storage.Grow(s.ctx, more)
+		}
+		return asRead(s.ctx, err)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -20,6 +21,7 @@ type read struct {
 	// unlimited are its shares of the large queue: it counts among its tenants' queries in the other.
 	unlimited []share
 	place     int // 0: none was taken; the gate's lock guards it
+	began     time.Time
 
 	// ending: it was told to end. The gate's lock guards it.
 	ending bool
@@ -47,7 +49,7 @@ func readOf(ctx context.Context) *read {
 // begin returns the context of a read, which ends when memory is short. The place that it takes is kept until leave is called.
 func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx))}
+	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx)), began: time.Now()}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
 		ctx = storage.WithMeter(ctx, r)
@@ -87,6 +89,14 @@ func (r *read) Turn(ctx context.Context) error {
 	}
 	r.loads.Store(true)
 	return nil
+}
+
+// answer waits for its turn among large ones if the read holds little besides a large answer: it is what the evaluator made of little.
+func (r *read) answer(ctx context.Context, bytes int64) error {
+	if r == nil || r.gate.largeBytes == 0 || bytes <= r.gate.largeBytes || r.large.Load() {
+		return nil
+	}
+	return r.Grow(ctx, bytes)
 }
 
 // enlarge counts the read as large, of so many bytes.

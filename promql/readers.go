@@ -84,4 +84,4 @@ func (g *gate) dropUnread() {
 }
 
 // isFull returns true if answers hold as much as they may before large reads wait.
-func (g *gate) isFull() bool { return g.unreadBytes > 0 && g.queries.holding() >= g.unreadBytes }
+func (g *gate) isFull() bool { return g.unreadBytes > 0 && g.unread.Load() >= g.unreadBytes }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until its client has read it. Above Options.UnreadBytes large reads wait, and above unreadOfAll times that small
-// ones too, as they do when all places are taken.
+// An answer takes memory until its client has read it. If all answers take more than Options.UnreadBytes, large reads wait. Small reads wait if the
+// answers of small ones alone do.
 
 // Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
 const (
@@ -59,26 +59,39 @@ type unread struct {
 	gate   *gate
 	shares []share
 	bytes  int64
-	reader *answerReader
+	// isLarge: it counts among the answers of large reads.
+	isLarge bool
+	reader  *answerReader
 }
 
 // hold counts a result until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
-	u := &unread{gate: g, shares: g.sharesOf(ctx), reader: g.readers.add(ctx)}
+	r := readOf(ctx)
+	u := &unread{gate: g, shares: g.sharesOf(ctx), reader: g.readers.add(ctx), isLarge: r != nil && r.large.Load()}
 	u.add(bytes)
 	return u
 }
 
 // add counts more bytes until give is called.
 func (u *unread) add(bytes int64) {
+	was, wasLarge := u.bytes, u.isLarge
 	u.bytes += bytes
-	u.gate.holdAnswer(u.shares, bytes)
+	u.isLarge = wasLarge || u.gate.largeBytes > 0 && u.bytes > u.gate.largeBytes
+	u.gate.holdAnswer(u.shares, u.bytes, u.isLarge)
+	u.gate.holdAnswer(u.shares, -was, wasLarge)
 }
 
-// holdAnswer counts bytes of answers; negative ones have been read. Large reads wait for less of them than others.
-func (g *gate) holdAnswer(shares []share, bytes int64) {
+// holdAnswer counts bytes of answers; negative ones have been read.
+func (g *gate) holdAnswer(shares []share, bytes int64, isLarge bool) {
+	g.unread.Add(bytes)
+	if isLarge {
+		g.large.hold(shares, bytes)
+		return
+	}
 	g.queries.hold(shares, bytes)
-	g.large.hold(shares, bytes)
+	if bytes < 0 {
+		g.large.wake()
+	}
 }
 
 // give may be called more than once, and of nil.
@@ -86,7 +99,7 @@ func (u *unread) give() {
 	if u != nil {
 		u.once.Do(func() {
 			u.gate.readers.remove(u.reader)
-			u.gate.holdAnswer(u.shares, -u.bytes)
+			u.gate.holdAnswer(u.shares, -u.bytes, u.isLarge)
 		})
 	}
 }

@@ -1,0 +1,160 @@
+package promql
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// Small reads have a part of the memory that only they may take: they begin, and none of them ends, whatever large ones hold.
+func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory, o.UnreadBytes, o.MaxConcurrency = 1<<30, 1<<26, 4
+		e := NewEngine(o)
+		defer func() { require.NoError(t, e.Close()) }()
+		defer time.Sleep(time.Second) // Nobody looks at the memory any more.
+		var used atomic.Int64
+		e.pressure.used = used.Load
+		enter := func() (ctx context.Context, leave func()) {
+			ctx, leave, err := e.Enter(t.Context())
+			require.NoError(t, err)
+			return ctx, leave
+		}
+		begins := func(when string) {
+			began := time.Now()
+			ctx, leave := enter()
+			require.NoError(t, storage.Grow(ctx, e.gate.largeBytes), when)
+			require.Zero(t, time.Since(began), when)
+			leave()
+		}
+		var larges []context.Context
+		var leaves []func()
+		for range 3 {
+			ctx, leave := enter()
+			require.NoError(t, storage.Grow(ctx, o.Memory/16))
+			larges, leaves = append(larges, ctx), append(leaves, leave)
+		}
+		small, leaveSmall := enter()
+		require.NoError(t, storage.Grow(small, e.gate.largeBytes))
+
+		used.Store(o.Memory * 85 / 100)
+		time.Sleep(pressureInterval + time.Millisecond)
+		synctest.Wait()
+		begins("memory is full")
+		used.Store(o.Memory * 99 / 100)
+		time.Sleep(10*pressureInterval + time.Millisecond)
+		synctest.Wait()
+		for _, ctx := range larges {
+			require.Error(t, ctx.Err())
+		}
+		begins("all large reads are about to end")
+		time.Sleep(time.Minute)
+		require.NoError(t, small.Err(), "the newest read is small")
+		for _, leave := range leaves {
+			leave()
+		}
+		used.Store(0)
+		time.Sleep(pressureInterval + time.Millisecond)
+		leaveSmall()
+
+		var answers [2]context.Context
+		for i := range answers {
+			ctx, leave := enter()
+			require.NoError(t, storage.Grow(ctx, o.Memory/8))
+			answers[i] = ctx
+			defer leave()
+		}
+		for _, ctx := range answers {
+			Answered(ctx, o.Memory/4)
+		}
+		begins("nobody reads the answers of large reads")
+		waits := func(enter func(context.Context) error, message string) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.ErrorIs(t, enter(ctx), context.DeadlineExceeded, message)
+		}
+		waits(func(ctx context.Context) error {
+			ctx, leave, err := e.Enter(ctx)
+			require.NoError(t, err)
+			defer leave()
+			return storage.Grow(ctx, 2*e.gate.largeBytes)
+		}, "a large read")
+		for range largeOfUnread * 4 {
+			ctx, leave := enter()
+			Answered(ctx, e.gate.largeBytes)
+			defer leave()
+		}
+		waits(func(ctx context.Context) error {
+			_, leave, err := e.Enter(ctx)
+			leave()
+			return err
+		}, "nobody reads the answers of small reads")
+	})
+}
+
+// A small read that doesn't end, and whose memory isn't known, ends where nothing else can: memory stays within its bound.
+func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory = 1 << 30
+		e := NewEngine(o)
+		var used atomic.Int64
+		e.pressure.used = used.Load
+		large, leaveLarge, err := e.Enter(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, storage.Grow(large, o.Memory/16))
+		Answered(large, o.Memory/16)
+		ctx, leave, err := e.Enter(t.Context())
+		require.NoError(t, err)
+		used.Store(o.Memory * 99 / 100)
+		time.Sleep(smallTime / 2)
+		require.NoError(t, ctx.Err(), "it may be the answer")
+		time.Sleep(smallTime)
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(ctx), engine.ErrUnavailable)
+		leave()
+		leaveLarge()
+		time.Sleep(time.Second)
+		require.NoError(t, e.Close())
+	})
+}
+
+// What the evaluator makes of little is counted, too: the steps of subqueries before they are computed, and a large answer of a small read.
+func TestLargeResultsOfLittleAreLarge(t *testing.T) {
+	store := sampled(t, memory.New(), nil)
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory, o.Timeout = 1<<30, time.Minute
+		e := NewEngine(o)
+		e.pressure.used = func() int64 { return 0 }
+		holder, leave, err := e.Enter(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, storage.Grow(holder, o.Memory/2))
+		run := func(q promstorage.Queryable, text string, step time.Duration) error {
+			query, err := e.NewRangeQuery(t.Context(), q, nil, text, time.Unix(0, 0), time.Unix(100_000, 0), step)
+			require.NoError(t, err)
+			defer query.Close()
+			return query.Exec(t.Context()).Err
+		}
+		require.NoError(t, run(NewQueryable(store), "vector(1)", time.Minute))
+		require.ErrorContains(t, run(NewQueryable(store), "count_over_time(vector(1)[1000000s:1s])", time.Hour), "timed out", "it waits for its turn")
+		require.ErrorContains(t, run(stuck{}, "vector(1)", time.Second), "timed out", "it waits for its turn with its answer")
+		leave()
+		require.NoError(t, run(NewQueryable(store), "vector(1)", time.Second))
+		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.large.holding())
+		require.Zero(t, e.gate.unread.Load())
+		require.NoError(t, e.Close())
+		time.Sleep(time.Second)
+	})
+}
