@@ -264,7 +264,7 @@ func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 		return h
 	}
 	if name == "/read" {
-		h = a.boundedRead(a.reading(inPieces(h)))
+		h = a.boundedRead(a.reading(a.sampled(inPieces(h))))
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

@@ -32,47 +32,48 @@ func (a *api) boundedRead(h http.HandlerFunc) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if code, problem := checkRead(compressed); problem != "" {
+		request, code, problem := checkRead(compressed)
+		if problem != "" {
 			http.Error(w, problem, code)
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(compressed))
+		r.Body = &readBody{io.NopCloser(bytes.NewReader(compressed)), request}
 		h(w, r)
 	}
 }
 
-// checkRead returns the error of a request as a status code and a text; empty: there is none.
-func checkRead(compressed []byte) (int, string) {
+// checkRead decodes a request. It returns the error as a status code and a text; empty: there is none.
+func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 	size, err := snappy.DecodedLen(compressed)
 	switch {
 	case len(compressed) > readDecoded, err == nil && size > readDecoded:
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes", readDecoded)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes", readDecoded)
 	case err != nil:
-		return http.StatusBadRequest, err.Error()
+		return nil, http.StatusBadRequest, err.Error()
 	}
 	text, err := snappy.Decode(nil, compressed)
 	if err != nil {
-		return http.StatusBadRequest, err.Error()
+		return nil, http.StatusBadRequest, err.Error()
 	}
 	var request prompb.ReadRequest
 	if err := request.Unmarshal(text); err != nil {
-		return http.StatusBadRequest, err.Error()
+		return nil, http.StatusBadRequest, err.Error()
 	}
 	if n := len(request.Queries); n > readQueries {
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n, readQueries)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n, readQueries)
 	}
 	for _, q := range request.Queries {
 		if n := len(q.Matchers); n > readMatchers {
-			return http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n, readMatchers)
+			return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n, readMatchers)
 		}
 		if err := checkRegexps(q.Matchers); err != nil {
-			return http.StatusUnprocessableEntity, storage.Plain(err.Error())
+			return nil, http.StatusUnprocessableEntity, storage.Plain(err.Error())
 		}
 		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil { // Prometheus' handler calls that an internal error.
-			return http.StatusBadRequest, err.Error()
+			return nil, http.StatusBadRequest, err.Error()
 		}
 	}
-	return 0, ""
+	return &request, 0, ""
 }
 
 func checkRegexps(matchers []*prompb.LabelMatcher) error {

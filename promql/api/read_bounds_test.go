@@ -50,7 +50,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"no protobuf":      {snappy.Encode(nil, []byte("select * from samples")), http.StatusBadRequest},
 		"ends in a length": {snappy.Encode(nil, []byte{0x0a, 0xff, 0xff, 0xff, 0x7f}), http.StatusBadRequest},
 	} {
-		code, problem := checkRead(c.body)
+		_, code, problem := checkRead(c.body)
 		require.Equal(t, c.code, code, "%s: %s", about, problem)
 		require.Equal(t, code == 0, problem == "", about)
 	}
