@@ -33,10 +33,11 @@ func WithSender(ctx context.Context, s Sender) context.Context {
 	return context.WithValue(ctx, senderKey{}, s)
 }
 
-// Budget bounds the bytes that all requests of one way in hold together. If all are taken, requests whose clients send slowest are given
-// up, so that clients who begin bodies and don't send them keep nobody out.
+// Budget bounds the bytes that requests hold together: those of one endpoint, or of all endpoints whose budgets are parts of it. If all are
+// taken, requests whose clients send slowest are given up, so that clients who begin bodies and don't send them keep nobody out.
 type Budget struct {
 	limit int64
+	whole *Budget // the one that this is a part of; nil: none
 	used  atomic.Int64
 
 	mu      sync.Mutex
@@ -47,12 +48,19 @@ type Budget struct {
 type holder struct {
 	sender Sender
 	bytes  atomic.Int64
-	// isGivenUp: its bytes are released soon. The budget's lock guards it.
-	isGivenUp bool
+	// isGivenUp: its bytes are released soon.
+	isGivenUp atomic.Bool
 }
 
 // NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit, holders: map[*holder]struct{}{}} }
+
+// Part returns a budget of limit bytes, which are bytes of b, too. A nil Budget bounds nothing.
+func (b *Budget) Part(limit int64) *Budget {
+	part := NewBudget(limit)
+	part.whole = b
+	return part
+}
 
 // Used returns how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
@@ -73,34 +81,48 @@ type Share struct {
 
 // Take claims n bytes more, or nothing and ErrBusy when they aren't left.
 func (s *Share) Take(n int64) error {
-	if s.claim(n) {
-		return nil
-	}
-	for until := time.Now().Add(roomPatience); s.budget.makeRoom(n) && time.Now().Before(until); {
+	full := s.claim(n)
+	for until := time.Now().Add(roomPatience); full != nil && full.makeRoom(n) && time.Now().Before(until); {
 		time.Sleep(releaseInterval)
-		if s.claim(n) {
-			return nil
-		}
+		full = s.claim(n)
 	}
-	return ErrBusy
+	if full != nil {
+		return ErrBusy
+	}
+	return nil
 }
 
-func (s *Share) claim(n int64) bool {
-	if s.budget.used.Add(n) > s.budget.limit {
-		s.budget.used.Add(-n)
-		return false
+// claim takes n bytes, or nothing and returns the budget that has fewer left.
+func (s *Share) claim(n int64) (full *Budget) {
+	for b := s.budget; b != nil; b = b.whole {
+		if b.used.Add(n) > b.limit {
+			s.budget.release(n, b)
+			return b
+		}
 	}
 	if s.taken += n; s.sender == nil {
-		return true
+		return nil
 	}
 	if s.holder == nil {
 		s.holder = &holder{sender: s.sender}
-		s.budget.mu.Lock()
-		s.budget.holders[s.holder] = struct{}{}
-		s.budget.mu.Unlock()
+		for b := s.budget; b != nil; b = b.whole {
+			b.mu.Lock()
+			b.holders[s.holder] = struct{}{}
+			b.mu.Unlock()
+		}
 	}
 	s.holder.bytes.Store(s.taken)
-	return true
+	return nil
+}
+
+// release gives n bytes back to b and all that it is a part of, up to last.
+func (b *Budget) release(n int64, last *Budget) {
+	for ; b != nil; b = b.whole {
+		b.used.Add(-n)
+		if b == last {
+			return
+		}
+	}
 }
 
 // Taken returns how many bytes are claimed.
@@ -108,14 +130,17 @@ func (s *Share) Taken() int64 { return s.taken }
 
 // Give returns all that was taken. It may be called more than once.
 func (s *Share) Give() {
-	s.budget.used.Add(-s.taken)
+	s.budget.release(s.taken, nil)
 	s.taken = 0
-	if s.holder != nil {
-		s.budget.mu.Lock()
-		delete(s.budget.holders, s.holder)
-		s.budget.mu.Unlock()
-		s.holder = nil
+	if s.holder == nil {
+		return
 	}
+	for b := s.budget; b != nil; b = b.whole {
+		b.mu.Lock()
+		delete(b.holders, s.holder)
+		b.mu.Unlock()
+	}
+	s.holder = nil
 }
 
 // makeRoom gives up the requests whose clients send slowest until so many bytes will be left. It returns false if that can't be.
@@ -131,7 +156,7 @@ func (b *Budget) makeRoom(n int64) bool {
 	now := time.Now()
 	for h := range b.holders {
 		switch overdue, waits := h.sender.Overdue(now); {
-		case h.isGivenUp:
+		case h.isGivenUp.Load():
 			missing -= h.bytes.Load()
 		case waits && overdue >= senderPatience:
 			slow = append(slow, late{h, overdue})
@@ -142,7 +167,7 @@ func (b *Budget) makeRoom(n int64) bool {
 		if missing <= 0 {
 			break
 		}
-		s.isGivenUp = true
+		s.isGivenUp.Store(true)
 		s.sender.GiveUp()
 		missing -= s.bytes.Load()
 	}

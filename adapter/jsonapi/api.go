@@ -71,6 +71,8 @@ type Options struct {
 	MaxBody int64
 	// MaxInFlight bounds the bodies of all requests under way, bytes; over it, 503. Default 128 MiB.
 	MaxInFlight int64
+	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	Bodies *adapter.Budget
 	// MaxAnswer is the greatest answer to a query, bytes; over it, 422. Default 32 MiB.
 	MaxAnswer int
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
@@ -122,7 +124,7 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	a := &API{db: store, evaluator: evaluator, opts: opts, budget: adapter.NewBudget(opts.MaxInFlight)}
+	a := &API{db: store, evaluator: evaluator, opts: opts, budget: opts.Bodies.Part(opts.MaxInFlight)}
 	a.points = promauto.With(opts.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_json_points_total",
 		Help: "Points sent to the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), or the reason for " +

@@ -46,7 +46,7 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 		return nil, err
 	}
 	c := opts.Translation.config()
-	h := &handler{opts: opts, newBatch: newBatch, budget: adapter.NewBudget(opts.MaxInFlight)}
+	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.Part(opts.MaxInFlight)}
 	h.settings = prometheusremotewrite.Settings{
 		AddMetricSuffixes: c.TranslationStrategy.ShouldAddSuffixes(), AllowUTF8: !c.TranslationStrategy.ShouldEscape(),
 		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(c),

@@ -93,6 +93,8 @@ type Options struct {
 	// MaxInFlight bounds the bodies and the estimates of all requests that are under way, bytes; over it, requests are
 	// answered with 503. Default 512 MiB.
 	MaxInFlight int64
+	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	Bodies *adapter.Budget
 	// LookbackDelta is the evaluator's: target_info has a sample every half of it. Default 5m.
 	LookbackDelta time.Duration
 	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.

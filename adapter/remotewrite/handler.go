@@ -47,7 +47,7 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	h := &handler{opts: opts, newBatch: newBatch, budget: adapter.NewBudget(opts.MaxInFlight)}
+	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.Part(opts.MaxInFlight)}
 	h.metrics = newMetrics(opts.Registerer, h.budget.Used)
 	h.requests.New = func() any { return &request{} }
 	return h, nil

@@ -30,6 +30,8 @@ type Options struct {
 	// MaxInFlight bounds the bodies, compressed and decompressed, of all requests that are being read and
 	// decoded, bytes; over it, requests are answered with 503. Default 256 MiB.
 	MaxInFlight int64
+	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	Bodies *adapter.Budget
 	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.
 	RetryBusy time.Duration
 	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.

@@ -47,7 +47,7 @@ func (p *process) listen(ctx context.Context) (*front, error) {
 		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err), NotFound: server.Unready(p.opening.err).ServeHTTP,
 		Ready: p.opening.err, AdminAPI: p.c.AdminAPI,
 		Downsampling: func(context.Context) any { return map[string]string{"error": p.opening.err().Error()} },
-		MaxBodies:    p.c.BodyBytes(),
+		MaxBodies:    p.c.RequestBytes(),
 		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry), Logger: p.log.With("component", "http"),
 	}}
 	p.authorize(&f.options, f.files)

@@ -135,6 +135,7 @@ func (t *waitPrinter) print(err error) {
 func (p *process) importRoutes() []server.Route {
 	o := overhttp.DefaultOptions()
 	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8), p.c.BodyBytes()/2)
+	o.Bodies = p.bodies
 	o.Ready = p.store.Ready
 	o.Retention = p.c.Retention.KeptOf
 	o.Logger = p.log.With("component", "import")

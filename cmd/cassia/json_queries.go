@@ -18,6 +18,7 @@ import (
 func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o := jsonapi.DefaultOptions()
 	o.MaxInFlight = min(o.MaxInFlight, p.c.BodyBytes())
+	o.Bodies = p.bodies
 	o.Logger = p.log.With("component", "jsonapi")
 	o.Registerer = p.registry
 	o.Limiter = p.limiter

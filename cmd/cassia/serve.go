@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/adapter/relabeling"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -91,6 +92,8 @@ type process struct {
 	front   *front
 	engine  openedEngine
 	limiter *tenant.Limiter
+	// bodies bounds the requests of all endpoints that receive samples.
+	bodies *adapter.Budget
 	// relabeling has the rules for what comes in.
 	relabeling *relabeling.Live
 	store      *storage.Store
@@ -111,7 +114,10 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
 	registry := panics.NewRegistry()
-	return &process{c: c, flags: flags, log: log, registry: registry, recovery: panics.New(log, registry), started: time.Now()}
+	return &process{
+		c: c, flags: flags, log: log, registry: registry, recovery: panics.New(log, registry), started: time.Now(),
+		bodies: adapter.NewBudget(c.BodyBytes()),
+	}
 }
 
 // run returns when the process has ended, or stopWithin after it was told to.

@@ -35,6 +35,7 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
 	o.Within(p.c.BodyBytes())
+	o.Bodies = p.bodies
 	o.HA = ha
 	o.Limiter = p.limiter
 	o.Rules = p.relabeling.Batch
@@ -50,6 +51,7 @@ func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 func (p *process) newOTLP() (http.Handler, error) {
 	o := otlp.DefaultOptions()
 	o.Within(p.c.BodyBytes())
+	o.Bodies = p.bodies
 	o.Translation = p.c.OTLP
 	o.LookbackDelta = p.c.LookbackDelta
 	o.Logger = p.log.With("component", "otlp")

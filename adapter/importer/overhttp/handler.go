@@ -23,6 +23,8 @@ type Options struct {
 	// MaxWeight bounds what the series of a body take in memory, bytes. Half as much bounds the body, and twice as much
 	// bounds all bodies together that are being read, stored or compared: further ones have to wait. Default 128 MiB.
 	MaxWeight int64
+	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	Bodies *adapter.Budget
 	// Retention returns how long the series of a tenant are kept.
 	Retention func(tenant string) importer.Kept
 	// Ready returns nil once samples can be stored and asked for.
@@ -50,7 +52,7 @@ type Server struct {
 
 // NewServer returns what takes history into a destination, whose methods it may call side by side.
 func NewServer(into importer.Destination, o Options) *Server {
-	return &Server{into: into, opts: o, budget: adapter.NewBudget(2 * o.MaxWeight), comparing: make(chan struct{}, 1)}
+	return &Server{into: into, opts: o, budget: o.Bodies.Part(2 * o.MaxWeight), comparing: make(chan struct{}, 1)}
 }
 
 // maxBytes bounds a body, compressed or not.

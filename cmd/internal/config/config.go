@@ -148,7 +148,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.log-slower-than", "Log queries that take longer than this; 0 disables the slow query log.").Default("10s").StringVar(&c.slower)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of label bytes that its functions may create. Default: an "+
 		"eighth of --memory.max-bytes.", parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
-	bytesFlag(cmd, "query.unread-bytes", "Maximum memory for query results until clients have read them. Above it, queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
+	bytesFlag(cmd, "query.unread-bytes", "Maximum memory for query results until clients have read them. Above it, large queries wait. Default: a sixteenth of --memory.max-bytes.", parts.Unread, &c.UnreadBytes).IsSetByUser(&c.set.unread)
 	cmd.Flag("query.snap", "auto: range queries that would read more than two days of samples per series may snap window edges to rollup "+
 		"buckets. Edges move by at most 1% of the range, and the response has an info annotation. off: edges are never snapped.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag("remote-read.rollups", "How remote read handles time ranges whose raw samples have expired: expand reconstructs samples from rollups, refuse returns 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)

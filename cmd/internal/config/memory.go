@@ -115,8 +115,13 @@ const (
 // mostSamples is the default of --query.max-samples in Prometheus, sampleBytes the size of a sample in the evaluator.
 const mostSamples, sampleBytes = 50_000_000, 16
 
-// BodyBytes returns the maximum size of all request bodies in progress at an endpoint: a quarter of the memory, or less by the endpoint's own default.
+// BodyBytes returns the maximum size of all request bodies in progress that bring samples: a quarter of the memory. The defaults of endpoints may be
+// lower.
 func (c *Config) BodyBytes() int64 { return c.Memory / 4 }
+
+// RequestBytes returns the maximum size of all other request bodies in progress, such as those of queries: a sixteenth of the memory, which samples
+// can't take.
+func (c *Config) RequestBytes() int64 { return c.Memory / 16 }
 
 // setParts computes those parts that no flag sets.
 func (c *Config) setParts() {
