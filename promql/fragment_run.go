@@ -157,8 +157,8 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
-// smallBuffer is the size of decoded samples up to which they aren't metered, bytes.
-const smallBuffer = 64 << 10
+// smallBuffer is the size of decoded samples up to which they aren't metered, bytes: their memory is used again, and isn't the read's.
+const smallBuffer = keptSamples * meteredValue
 
 // buffered returns the memory of the samples that readers have decoded, bytes; 0: it is little.
 func buffered(readers []fragmentReader) (bytes int64) {

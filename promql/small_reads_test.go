@@ -7,12 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // Small reads have a part of the memory that only they may take: they begin, and none of them ends, whatever large ones hold.
@@ -157,4 +160,30 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 		require.NoError(t, e.Close())
 		time.Sleep(time.Second)
 	})
+}
+
+// The buffer of decoded samples counts where a series has many: a read of one series over years holds as much as one of many series.
+func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
+	store := storagetest.Open(t, memory.New(), storagetest.Forever)
+	const samples = 3 * keptSamples
+	b := store.NewBatch(tenant.Default)
+	series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "long"))
+	require.NoError(t, err)
+	for i := range int64(samples) {
+		require.NoError(t, b.Float(series, 1000+10*i, 0, float64(i)))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	b.Release()
+	for _, planned := range []bool{true, false} {
+		o := DefaultOptions()
+		o.Memory, o.NoPlanner = 1<<30, !planned
+		e := NewEngine(o)
+		e.pressure.used = func() int64 { return 0 }
+		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, "count_over_time(long[1h])", time.UnixMilli(1000+10*samples))
+		require.NoError(t, err)
+		require.NoError(t, q.Exec(t.Context()).Err)
+		require.NotEqual(t, e.gate.large.bytes/4, e.gate.usualSize(), "the size of a large read counts")
+		q.Close()
+		require.NoError(t, e.Close())
+	}
 }

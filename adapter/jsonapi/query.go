@@ -201,6 +201,9 @@ func (s *series) write(answer Found) error {
 		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // A header has one line.
 	}
 	found := answer.Series
+	if minAnswer(found) > s.limit {
+		return s.tooLarge()
+	}
 	labelorder.Sort(found, func(s promengine.Series) labels.Labels { return s.Metric })
 	s.body = append(s.body[:0], '[')
 	for _, one := range found {
@@ -216,24 +219,23 @@ func (s *series) write(answer Found) error {
 }
 
 func (s *series) append(one promengine.Series) error {
-	tags := map[string]string{}
-	one.Metric.Range(func(l labels.Label) {
-		if l.Name != labels.MetricName {
-			tags[l.Name] = l.Value
-		}
-	})
-	head, err := json.Marshal(struct {
-		Tenant     string            `json:"tenant"`
-		MetricName string            `json:"metricName"`
-		Tags       map[string]string `json:"tags"`
-	}{s.tenant, s.metric, tags})
-	if err != nil {
-		return err
-	}
 	if len(s.body) > 1 {
 		s.body = append(s.body, ',')
 	}
-	s.body = append(append(s.body, head[:len(head)-1]...), `,"values":{`...)
+	s.body = appendText(append(s.body, `{"tenant":`...), s.tenant)
+	s.body = appendText(append(s.body, `,"metricName":`...), s.metric)
+	s.body = append(s.body, `,"tags":{`...)
+	tags := 0
+	one.Metric.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			return
+		}
+		if tags++; tags > 1 {
+			s.body = append(s.body, ',')
+		}
+		s.body = appendText(append(appendText(s.body, l.Name), ':'), l.Value)
+	})
+	s.body = append(s.body, `},"values":{`...)
 	for i, f := range one.Floats {
 		if i > 0 {
 			s.body = append(s.body, ',')
@@ -241,9 +243,42 @@ func (s *series) append(one promengine.Series) error {
 		s.body = append(appendTime(append(s.body, '"'), f.T), `":`...)
 		s.body = appendValue(s.body, f.F)
 		if len(s.body) > s.limit {
-			return fmt.Errorf("%w: the response has more than %d bytes; query a shorter range, fewer series or aligned points", ErrUnprocessable, s.limit)
+			return s.tooLarge()
 		}
 	}
 	s.body = append(s.body, "}}"...)
 	return nil
+}
+
+func (s *series) tooLarge() error {
+	return fmt.Errorf("%w: the response has more than %d bytes; query a shorter range, fewer series or aligned points", ErrUnprocessable, s.limit)
+}
+
+// minPoint is the length of the shortest time and value, bytes.
+const minPoint = len(`"2026-05-01T12:00:00Z":1`)
+
+// minAnswer returns how many bytes the answer has at least: whoever asks for too much is told so before it is encoded.
+func minAnswer(found []promengine.Series) (n int) {
+	for i := range found {
+		n += len(found[i].Floats) * minPoint
+		if len(found[i].Floats) > 0 {
+			found[i].Metric.Range(func(l labels.Label) {
+				if l.Name != labels.MetricName {
+					n += len(l.Name) + len(l.Value)
+				}
+			})
+		}
+	}
+	return n
+}
+
+// appendText appends a string as JSON.
+func appendText(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
+			text, _ := json.Marshal(s) // A string has no error.
+			return append(dst, text...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
 }

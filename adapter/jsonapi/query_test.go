@@ -2,6 +2,7 @@ package jsonapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -253,5 +254,17 @@ func TestMetadataTakesATurn(t *testing.T) {
 		require.Equal(t, []string{"a", "left"}, r.inside)
 		r.full = ErrBusy
 		require.Equal(t, http.StatusServiceUnavailable, get(h, "metricName=cpu&tagKey=os&tenant=a").Code)
+	}
+}
+
+func TestTextsAreEncodedAsByTheStandardLibrary(t *testing.T) {
+	texts := []string{"", "plain", "a b_c:9/~", `"`, `\`, "<", ">", "&", "\n", "\x7f", "é", "日本", "\xff", "\u2028", "tab\t"}
+	for i := range 256 {
+		texts = append(texts, "x"+string([]byte{byte(i)})+"y")
+	}
+	for _, text := range texts {
+		want, err := json.Marshal(text)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(appendText(nil, text)), "%q", text)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/bench"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
@@ -291,4 +292,11 @@ func watchAnonymous(t *testing.T, pid int) func() int64 {
 		require.Positive(t, most.Load(), "the system tells the anonymous memory of processes")
 		return most.Load()
 	}
+}
+
+// cpuOf returns the CPU time that a process has used.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	usage, err := bench.ProcessUsage(pid)
+	require.NoError(t, err)
+	return usage.CPU
 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/importer/overhttp"
+)
+
+// Requests with samples take their bytes of one budget, at whichever endpoint they arrive; queries have their own.
+func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
+	p := startProcess(t, "--storage.path="+t.TempDir(), "--no-self-monitoring")
+	post := func(path, contentType, encoding, body string) (int, string) {
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+		r.Header.Set("Content-Type", contentType)
+		if encoding != "" {
+			r.Header.Set("Content-Encoding", encoding)
+		}
+		w := httptest.NewRecorder()
+		p.front.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	share := p.bodies.Share(t.Context())
+	require.NoError(t, share.Take(p.c.BodyBytes()-1), "all of it but a byte")
+	for _, in := range [][3]string{
+		{"/api/v1/write", "application/x-protobuf", "snappy"},
+		{"/api/v1/otlp/v1/metrics", "application/json", ""},
+		{"/api/write", "application/json", ""},
+		{"/api/write/single", "application/json", ""},
+		{overhttp.Path, "application/vnd.cassia.series", "snappy"},
+	} {
+		code, text := post(in[0], in[1], in[2], "[]")
+		require.Equal(t, http.StatusServiceUnavailable, code, "%s: %s", in[0], text)
+		require.Contains(t, text, "in flight", in[0])
+	}
+	code, text := post("/api/v1/query", "application/x-www-form-urlencoded", "", "query=1")
+	require.Equal(t, http.StatusOK, code, text)
+	share.Give()
+	code, text = post("/api/write", "application/json", "", "[]")
+	require.Equal(t, http.StatusNoContent, code, text)
+	require.Zero(t, p.bodies.Used())
+}
