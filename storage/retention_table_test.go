@@ -165,7 +165,7 @@ func retentionTable(t *testing.T) map[string][][2]string {
 	return rows
 }
 
-// TestRetentionTable holds the manual's table of what is shown after a retention was changed: each cell, over an engine that keeps rows and over one whose rows
+// TestRetentionTable tests each cell of the manual's table of examples of changed retentions, over an engine that keeps rows and over one whose rows
 // expire. Real time would take weeks, so clocks are virtual.
 func TestRetentionTable(t *testing.T) {
 	testRetentionTable(t, slices.Sorted(maps.Keys(tableEvents)), []bool{false, true}, newExpiryRig)
