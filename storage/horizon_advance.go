@@ -243,18 +243,22 @@ func (s *Store) boundariesToKeep(ctx context.Context, tenant string) (*tenantHor
 		if err != nil || t.broken {
 			return t, err
 		}
-		next := t.clone()
+		var missing []horizon
 		for class := range s.classes.count() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
 				if t.of(class, res) == nil {
-					h := next.at(class, res)
-					h.KeptMS = s.keptMS(tenant, h)
-					h.aim(s.targetOf(h), s.clock.SeenMS())
+					missing = append(missing, horizon{Class: class, Resolution: res})
 				}
 			}
 		}
-		if len(next.Horizons) == len(t.Horizons) {
+		if len(missing) == 0 { // As a rule: an import asks for each series.
 			return t, nil
+		}
+		next := t.clone()
+		for _, m := range missing {
+			h := next.at(m.Class, m.Resolution)
+			h.KeptMS = s.keptMS(tenant, h)
+			h.aim(s.targetOf(h), s.clock.SeenMS())
 		}
 		switch t, err := s.changeHorizons(ctx, tenant, t, next); {
 		case err == nil:
@@ -303,6 +307,9 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		}
 		next := before.clone()
 		if h := next.at(class, rollup.Raw); missing {
+			if s.lacksRollups(before, class, slot) { // They would be dropped, and made again.
+				return true, nil
+			}
 			rolled, err := s.wasRolledUp(ctx, tenant, window)
 			if err != nil {
 				return false, err
@@ -316,6 +323,53 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		}
 		if _, err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
 			return err == nil && !missing, err
+		}
+	}
+}
+
+// lacksRollups reports whether rollups of the windows that hold a slot may be missing.
+func (s *Store) lacksRollups(t *tenantHorizons, class, slot int64) bool {
+	for _, res := range rollup.Resolutions {
+		if h := t.of(class, res); h != nil && h.lacks(s.period.WindowEnd(s.period.WindowOfSlot(res, slot))) {
+			return true
+		}
+	}
+	return false
+}
+
+// restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
+// dropped, that the retention shows again, and that have no rows at all.
+func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, class int64) error {
+	if s.expiring {
+		return nil
+	}
+	keep := s.classes.keep(tenant, class)
+	for try := 1; ; try++ {
+		before, err := s.horizonsOf(ctx, tenant)
+		if err != nil || before.broken || !s.lacksRollups(before, class, slot) {
+			return err
+		}
+		next := before.clone()
+		for _, res := range rollup.Resolutions {
+			window := s.period.WindowOfSlot(res, slot)
+			start, end := s.startOf(window), s.period.WindowEnd(window)
+			h := next.of(class, res)
+			if h == nil || !h.lacks(end) || s.isOutlived(res, slot, keep) {
+				continue
+			}
+			if none, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant)); err != nil || !none {
+				return err
+			}
+			s.aimLonger(tenant, h)
+			if !h.restore(start, end) {
+				return nil
+			}
+		}
+		if next.equal(&before.horizonRow) {
+			return nil
+		}
+		if _, err = s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
+			return err
 		}
 	}
 }
