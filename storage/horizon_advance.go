@@ -338,12 +338,11 @@ func (s *Store) lacksRollups(t *tenantHorizons, class, slot int64) bool {
 }
 
 // restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
-// dropped, that the retention shows again, and that have no rows at all.
+// dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
 func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, class int64) error {
-	if s.expiring {
+	if keep := s.classes.keep(tenant, class); s.expiring || s.isOutlived(rollup.FiveMinutes, slot, keep) {
 		return nil
 	}
-	keep := s.classes.keep(tenant, class)
 	for try := 1; ; try++ {
 		before, err := s.horizonsOf(ctx, tenant)
 		if err != nil || before.broken || !s.lacksRollups(before, class, slot) {
@@ -354,19 +353,15 @@ func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, c
 			window := s.period.WindowOfSlot(res, slot)
 			start, end := s.startOf(window), s.period.WindowEnd(window)
 			h := next.of(class, res)
-			if h == nil || !h.lacks(end) || s.isOutlived(res, slot, keep) {
+			if h == nil || !h.lacks(end) {
 				continue
 			}
-			if none, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant)); err != nil || !none {
+			if rolled, err := s.hasMarks(ctx, tenant, res, start, end); err != nil || rolled {
 				return err
 			}
-			s.aimLonger(tenant, h)
-			if !h.restore(start, end) {
+			if s.aimLonger(tenant, h); !h.restore(start, end) {
 				return nil
 			}
-		}
-		if next.equal(&before.horizonRow) {
-			return nil
 		}
 		if _, err = s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
 			return err
@@ -376,20 +371,27 @@ func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, c
 
 // wasRolledUp reports whether a raw window has, or is about to get, rollups.
 func (s *Store) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
-	start, end := s.period.WindowSpan(window)
-	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
-	if s.head.HoldsBetween(from, to) {
+	start, end := s.startOf(window), s.period.WindowEnd(window)
+	if s.head.HoldsBetween(s.period.SlotOf(start+1), s.period.SlotOf(end)) {
 		return true, nil
 	}
-	for _, res := range rollup.Resolutions {
-		for _, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(s.period.WindowOfSlot(res, from), tenant),
-			From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
-		}) {
-			if err != nil {
-				return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+	return s.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
+}
+
+// hasMarks reports whether slots from one time to another have commit records of a resolution or a coarser one.
+func (s *Store) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
+	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
+	for ; res <= rollup.OneHour; res++ {
+		for window := s.period.WindowOfSlot(res, from); window <= s.period.WindowOfSlot(res, to); window++ {
+			for _, err := range s.eng.Scan(ctx, engine.Range{
+				Table: engine.Sealed, Partition: format.SealedPartition(window, tenant),
+				From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
+			}) {
+				if err != nil {
+					return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+				}
+				return true, nil
 			}
-			return true, nil
 		}
 	}
 	return false, nil

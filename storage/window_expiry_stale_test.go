@@ -67,6 +67,33 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 	})
 }
 
+// TestRaisedThenImportedBesideCoarserRollups keeps rollups of an hour for longer than others, raises the retention of these, and imports into days of which only the hours
+// are left: they answer for all samples, so buckets of 5 minutes of the imported ones don't take their place.
+func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		begin := r.now()
+		m := r.start(0, keeping(30*day, 30*day, 365*day))
+		for i := range 80 {
+			require.NoError(t, m.write(r.now(), float64(i)))
+			require.NoError(t, m.SealAll(t.Context()))
+			r.passes(day, m)
+		}
+		m.stop()
+		m = r.start(0, keeping(200*day, 365*day, 365*day))
+		at := begin.Add(10 * day).Truncate(time.Hour)
+		stats := m.brings(at.Add(5*time.Minute), 5, time.Minute)
+		require.Equal(t, 5, stats.Expired, "%+v", stats)
+		_, err := m.Expire(t.Context())
+		require.NoError(t, err)
+		list, err := m.horizons(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli())
+		require.NoError(t, err)
+		for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
+			require.Greater(t, list[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
+		}
+		require.Equal(t, 1, m.bucketsBetween(rollup.OneHour, at.Add(-time.Hour), at.Add(time.Hour)))
+	})
+}
+
 // TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast for weeks, sets it right, and imports the window again into the same process,
 // which had written its names before.
 func TestRestoredAfterAFastClock(t *testing.T) {

@@ -306,8 +306,8 @@ var rules = []rule{
 		"if rolled || !h.restore(start, end) {", "if !h.restore(start, end) || false && rolled {", "TestImportedAgainAfterRaising",
 	},
 	{
-		"an import restores windows of rollups that the retention shows again", "storage/horizon_advance.go",
-		"	if s.expiring {\n		return nil\n	}\n	keep :=", "	if true {\n		return nil\n	}\n	keep :=", "TestRaisedThenImportedWithRollups",
+		"an import restores no window of rollups of which there are coarser ones", "storage/horizon_advance.go",
+		"	for ; res <= rollup.OneHour; res++ {\n		for window", "	for ; res <= rollup.FiveMinutes; res++ {\n		for window", "TestRaisedThenImportedBesideCoarserRollups",
 	},
 	{
 		"names of a window are written again after it was dropped", "storage/destroy.go",
