@@ -35,7 +35,7 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 }
 
 // TestRaisedThenImportedWithRollups (b) keeps all resolutions for 30 days, raises that, and imports older history into days of which everything was dropped: raw samples and
-// rollups are kept as long as the raised retention says.
+// rollups are kept for the raised retention.
 func TestRaisedThenImportedWithRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -118,7 +118,7 @@ func TestRestoredAfterAFastClock(t *testing.T) {
 	stats := m.brings(first, 5, time.Minute)
 	require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
 	require.Equal(t, 5, m.samplesBetween(first, first.Add(time.Hour)))
-	names, err := m.LabelValues(t.Context(), labels.MetricName, Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := m.LabelValues(t.Context(), labels.MetricName, Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"m"}, names)
 	_, err = m.Check(t.Context(), func(problem string) { t.Error(problem) })
