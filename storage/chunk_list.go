@@ -119,10 +119,10 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 
 // byPlace returns where rows of some series may be in a window, and of which of them, in the order of ids.
 func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
-	places := map[format.ClassShard][]string{}
+	places, classes := map[format.ClassShard][]string{}, s.standingClasses(in)
 	for _, x := range series {
 		id := x.IDText()
-		for at := range s.placesOf(in, x.ID(), shards) {
+		for at := range placesIn(classes, x.ID(), shards) {
 			ids := places[at]
 			if ids == nil {
 				ids = make([]string, 0, len(series)/int(shards)+1)
@@ -150,13 +150,29 @@ func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
 	}
 }
 
-// standingPlaces is places without those of classes whose rows count as expired, see learnExpiries: nothing is computed from them, or removed from them.
+// standingClasses returns the classes whose rows in a window don't count as expired, see learnExpiries: nothing is computed from the others, or removed from
+// them.
+func (s *Store) standingClasses(in tenantWindow) (classes []int64) {
+	var t *tenantHorizons
+	if s.expiring {
+		t = s.horizonMemory.get(in.tenant)
+	}
+	for class := range s.classes.count() {
+		if !s.hasExpired(t, in.tenant, class, in.window) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
+}
+
+// standingPlaces is places without those of classes whose rows count as expired.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
-		t := s.horizonMemory.get(in.tenant)
-		for at := range s.places(shards) {
-			if !s.hasExpired(t, in.tenant, at.Class(), in.window) && !yield(at) {
-				return
+		for _, class := range s.standingClasses(in) {
+			for shard := range shards {
+				if !yield(format.ClassShardOf(class, shard)) {
+					return
+				}
 			}
 		}
 	}
@@ -164,12 +180,13 @@ func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.Cl
 
 // placesOf yields those in which a series may have rows that don't count as expired.
 func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+	return placesIn(s.standingClasses(in), id, shards)
+}
+
+// placesIn yields those in which a series may have rows of some classes.
+func placesIn(classes []int64, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
-		t := s.horizonMemory.get(in.tenant)
-		for class := range s.classes.count() {
-			if s.hasExpired(t, in.tenant, class, in.window) {
-				continue
-			}
+		for _, class := range classes {
 			for shard := range format.ShardsOf(id, shards) {
 				if !yield(format.ClassShardOf(class, shard)) {
 					return

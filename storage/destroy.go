@@ -73,6 +73,9 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 
 // dropPart drops one range. gone is true if it was there, and isn't any more, or goes by itself.
 func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
+	if d.class == wholeWindow && !s.expiring { // An import may restore it.
+		defer s.forgetWindow(d.window)
+	}
 	switch {
 	case d.class == wholeWindow && d.tenant == "":
 		return s.dropWindow(ctx, d.window, tenants)
@@ -85,6 +88,13 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	}
 	err = s.dropRows(ctx, format.ResolutionOf(d.window), prefix)
 	return err == nil, err
+}
+
+// forgetWindow has names, shards and, by imports, labels of a window written again.
+func (s *Store) forgetWindow(window int64) {
+	s.catalog.forget(window)
+	s.shards.forget(window)
+	s.imports.dropped.Store(true)
 }
 
 // dropRows drops the rows and pages of series at a resolution.

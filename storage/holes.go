@@ -28,12 +28,13 @@ func (s *Store) holes(t *tenantHorizons, class int64, res rollup.Resolution, yie
 		}
 		return
 	}
-	if !s.isPast(t.firstExpiry) {
+	past := s.pastUntil()
+	if t.firstExpiry == 0 || t.firstExpiry > past {
 		return
 	}
 	var last hole
 	for _, f := range t.fixed {
-		if f.class != class || format.ResolutionOf(f.window) != res || !s.isPast(f.expires) {
+		if f.class != class || format.ResolutionOf(f.window) != res || f.expires == 0 || f.expires > past {
 			continue
 		}
 		from, to := s.startOf(f.window), s.period.WindowEnd(f.window)

@@ -243,18 +243,22 @@ func (s *Store) boundariesToKeep(ctx context.Context, tenant string) (*tenantHor
 		if err != nil || t.broken {
 			return t, err
 		}
-		next := t.clone()
+		var missing []horizon
 		for class := range s.classes.count() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
 				if t.of(class, res) == nil {
-					h := next.at(class, res)
-					h.KeptMS = s.keptMS(tenant, h)
-					h.aim(s.targetOf(h), s.clock.SeenMS())
+					missing = append(missing, horizon{Class: class, Resolution: res})
 				}
 			}
 		}
-		if len(next.Horizons) == len(t.Horizons) {
+		if len(missing) == 0 { // As a rule: an import asks for each series.
 			return t, nil
+		}
+		next := t.clone()
+		for _, m := range missing {
+			h := next.at(m.Class, m.Resolution)
+			h.KeptMS = s.keptMS(tenant, h)
+			h.aim(s.targetOf(h), s.clock.SeenMS())
 		}
 		switch t, err := s.changeHorizons(ctx, tenant, t, next); {
 		case err == nil:
@@ -303,6 +307,9 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		}
 		next := before.clone()
 		if h := next.at(class, rollup.Raw); missing {
+			if s.lacksRollups(before, class, slot) { // They would be dropped, and made again.
+				return true, nil
+			}
 			rolled, err := s.wasRolledUp(ctx, tenant, window)
 			if err != nil {
 				return false, err
@@ -320,22 +327,71 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 	}
 }
 
+// lacksRollups reports whether rollups of the windows that hold a slot may be missing.
+func (s *Store) lacksRollups(t *tenantHorizons, class, slot int64) bool {
+	for _, res := range rollup.Resolutions {
+		if h := t.of(class, res); h != nil && h.lacks(s.period.WindowEnd(s.period.WindowOfSlot(res, slot))) {
+			return true
+		}
+	}
+	return false
+}
+
+// restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
+// dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
+func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, class int64) error {
+	if keep := s.classes.keep(tenant, class); s.expiring || s.isOutlived(rollup.FiveMinutes, slot, keep) {
+		return nil
+	}
+	for try := 1; ; try++ {
+		before, err := s.horizonsOf(ctx, tenant)
+		if err != nil || before.broken || !s.lacksRollups(before, class, slot) {
+			return err
+		}
+		next := before.clone()
+		for _, res := range rollup.Resolutions {
+			window := s.period.WindowOfSlot(res, slot)
+			start, end := s.startOf(window), s.period.WindowEnd(window)
+			h := next.of(class, res)
+			if h == nil || !h.lacks(end) {
+				continue
+			}
+			if rolled, err := s.hasMarks(ctx, tenant, res, start, end); err != nil || rolled {
+				return err
+			}
+			if s.aimLonger(tenant, h); !h.restore(start, end) {
+				return nil
+			}
+		}
+		if _, err = s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
+			return err
+		}
+	}
+}
+
 // wasRolledUp reports whether a raw window has, or is about to get, rollups.
 func (s *Store) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
-	start, end := s.period.WindowSpan(window)
-	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
-	if s.head.HoldsBetween(from, to) {
+	start, end := s.startOf(window), s.period.WindowEnd(window)
+	if s.head.HoldsBetween(s.period.SlotOf(start+1), s.period.SlotOf(end)) {
 		return true, nil
 	}
-	for _, res := range rollup.Resolutions {
-		for _, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(s.period.WindowOfSlot(res, from), tenant),
-			From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
-		}) {
-			if err != nil {
-				return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+	return s.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
+}
+
+// hasMarks reports whether slots from one time to another have commit records of a resolution or a coarser one.
+func (s *Store) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
+	from, to := s.period.SlotOf(start+1), s.period.SlotOf(end)
+	for ; res <= rollup.OneHour; res++ {
+		for window := s.period.WindowOfSlot(res, from); window <= s.period.WindowOfSlot(res, to); window++ {
+			for _, err := range s.eng.Scan(ctx, engine.Range{
+				Table: engine.Sealed, Partition: format.SealedPartition(window, tenant),
+				From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
+			}) {
+				if err != nil {
+					return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+				}
+				return true, nil
 			}
-			return true, nil
 		}
 	}
 	return false, nil

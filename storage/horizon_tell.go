@@ -214,10 +214,14 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 	if !s.expiring || !longerKept(h.KeptMS, was.KeptMS) {
 		return
 	}
-	next := s.period.WindowEnd(s.period.WindowAt(h.Resolution, s.opts.Now().UnixMilli()))
+	window := s.period.WindowAt(h.Resolution, s.opts.Now().UnixMilli())
+	for fixed := true; fixed; { // Those of later ones may be fixed ahead.
+		window++
+		_, fixed = s.expiries.get(expiryAt{tenant, sharedClass, window})
+	}
 	x.tell(s, slog.LevelInfo, "a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
 		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(time.Duration(was.KeptMS)*time.Millisecond),
-		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", s.instantOf(next))
+		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", s.instantOf(s.startOf(window)))
 }
 
 // tell logs what has changed, up to a bound.

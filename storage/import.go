@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -85,6 +86,8 @@ type imports struct {
 	mu   sync.Mutex
 	head *head.Head
 	last time.Time // when the last one ended
+	// dropped is true once a window was dropped, of which the head may have that its labels were written.
+	dropped atomic.Bool
 }
 
 const (
@@ -130,7 +133,7 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	defer func() { s.imports.last = s.opts.Now() }()
-	if s.imports.head == nil || s.imports.full(&s.opts) {
+	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
 		s.imports.head = head.New(s.head.Partitions(), s.period, s.classes.of)
 	}
 	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}

@@ -210,6 +210,9 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 		if err := d.s.fixSlot(d.ctx, d.tenant.Name(), c.class, slot); err != nil {
 			return nil, nil, err
 		}
+		if err := d.s.restoreRollups(d.ctx, slot, d.tenant.Name(), c.class); err != nil {
+			return nil, nil, err
+		}
 		keep := d.s.classes.keep(d.tenant.Name(), c.class)
 		past := func(res rollup.Resolution) bool {
 			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || !d.s.expiring && d.s.isOutlived(res, slot, keep)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"sync"
 	"time"
 
@@ -34,6 +35,12 @@ type rowWriter struct {
 	before func() error
 	// failed is the error of a row that couldn't be added: the next write returns it.
 	failed error
+	// expiry is what takes returned last: most rows are of the window and class of the row before.
+	expiry struct {
+		of      expiryAt
+		expires int64
+		ok      bool
+	}
 
 	// encoded are values of labels rows, which are the same at all resolutions.
 	encoded map[*Series][]byte
@@ -64,10 +71,18 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 // takes returns when rows of a series in a window expire. ok is false if the window takes none: rollups of one that has expired are left out, as the raw
 // rows that they would be made of stand longer where the retention was raised; other rows fail the next write.
 func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
-	expires, err := x.s.expiryOf(x.ctx, c.series.Tenant(), c.class, window)
+	if !x.s.expiring {
+		return 0, true
+	}
+	of := expiryAt{c.series.Tenant(), c.class, window}
+	if last := &x.expiry; last.ok && last.of == of {
+		return last.expires, true
+	}
+	expires, err := x.s.expiryOf(x.ctx, of.tenant, of.class, of.window)
 	if err != nil && (res == rollup.Raw || !errors.Is(err, ErrWindowExpired)) {
 		x.failed = cmp.Or(x.failed, err)
 	}
+	x.expiry.of, x.expiry.expires, x.expiry.ok = of, expires, err == nil
 	return expires, err == nil
 }
 
@@ -81,7 +96,9 @@ func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	x.put(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s))
+	if !x.put(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s)) {
+		return
+	}
 	x.names(s, window)
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -105,11 +122,11 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 	return row
 }
 
-// put adds a row of a series to the next write.
-func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) {
+// put adds a row of a series to the next write. It returns false if the window takes none.
+func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) bool {
 	expires, ok := x.takes(c, res, window)
 	if !ok {
-		return
+		return false
 	}
 	s, at := c.series, c.at(res)
 	n := len(x.rows)
@@ -122,6 +139,7 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 	x.puts = append(x.puts, engine.Mutation{Clustering: x.keep(key), Timestamp: timestamp, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
+	return true
 }
 
 // leastKeys is for how many fields of keys memory is taken at first.
@@ -330,6 +348,13 @@ func (m *catalogMemory) has(name catalogName) bool {
 	defer m.mu.Unlock()
 	_, ok := m.seen[name]
 	return ok
+}
+
+// forget releases the names in a window.
+func (m *catalogMemory) forget(window int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })
 }
 
 // add remembers rows that are durable, not before: a seal of another partition relies on it.

@@ -118,6 +118,10 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 
 // fixExpiries fixes those of the windows and classes that the metrics' rows are written in.
 func (p *sealPass) fixExpiries(tenant string, metrics []stagedMetric) error {
+	if !p.s.expiring {
+		_, err := p.s.horizonsOf(p.ctx, tenant)
+		return err
+	}
 	fixed := map[[2]int64]bool{}
 	for _, m := range metrics {
 		for _, st := range m.chunks {

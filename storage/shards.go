@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,13 @@ func (m *shardMemory) set(of shardedMetric, n int64) {
 		m.known = map[shardedMetric]int64{}
 	}
 	m.known[of] = max(n, m.known[of])
+}
+
+// forget releases the metrics of a window.
+func (m *shardMemory) forget(window int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.known, func(of shardedMetric, _ int64) bool { return of.window == window })
 }
 
 // metricShards are the metrics of a tenant's window that have several shards.

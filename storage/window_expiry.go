@@ -70,8 +70,8 @@ type expiryRow struct {
 type expiryMemory struct {
 	mu sync.Mutex
 	of map[expiryAt]int64
-	// learned are the windows whose expiries were read: one that isn't in of was fixed later, if it is at all.
-	learned map[tenantWindow]bool
+	// learned is when the expiries of windows were read: one that isn't in of was fixed later, if it is at all.
+	learned map[tenantWindow]time.Time
 }
 
 func (m *expiryMemory) get(at expiryAt) (expires int64, ok bool) {
@@ -84,7 +84,25 @@ func (m *expiryMemory) get(at expiryAt) (expires int64, ok bool) {
 func (m *expiryMemory) hasLearned(in tenantWindow) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.learned[in]
+	_, ok := m.learned[in]
+	return ok
+}
+
+// isFresh reports whether reading the expiries of a window again would show nothing that matters: those of all classes are known, or were read
+// within expiriesFresh.
+func (m *expiryMemory) isFresh(in tenantWindow, classes int64, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	read, ok := m.learned[in]
+	if !ok || membership.Elapsed(read, now) < expiriesFresh {
+		return ok
+	}
+	for class := int64(sharedClass); class < classes; class++ {
+		if _, ok := m.of[expiryAt{in.tenant, class, in.window}]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *expiryMemory) set(at expiryAt, expires int64) {
@@ -94,18 +112,18 @@ func (m *expiryMemory) set(at expiryAt, expires int64) {
 	m.of[at] = expires
 }
 
-// learn caches all expiries of a window.
-func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]int64) {
+// learn caches all expiries of a window, which were read now.
+func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]int64, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bound()
 	maps.Copy(m.of, found)
-	m.learned[in] = true
+	m.learned[in] = now
 }
 
 func (m *expiryMemory) bound() {
 	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
-		m.of, m.learned = map[expiryAt]int64{}, map[tenantWindow]bool{}
+		m.of, m.learned = map[expiryAt]int64{}, map[tenantWindow]time.Time{}
 	}
 }
 
@@ -144,9 +162,10 @@ func earlier(a, b int64) int64 {
 }
 
 // isPast reports whether rows that expire then count as expired.
-func (s *Store) isPast(expires int64) bool {
-	return expires != 0 && s.clock.EngineTime().Add(expiryMargin).Unix() >= expires
-}
+func (s *Store) isPast(expires int64) bool { return expires != 0 && s.pastUntil() >= expires }
+
+// pastUntil returns the last expiry, seconds since 1970, of rows that count as expired.
+func (s *Store) pastUntil() int64 { return s.clock.EngineTime().Add(expiryMargin).Unix() }
 
 // wantedExpiry returns when rows of a class in a window would expire if that were fixed now: by the longest retention that processes advertise
 // and that the boundary keeps, in the week after it was lowered also by the one before.
@@ -187,14 +206,14 @@ func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (expires int64, ok
 
 // learnExpiries reads the expiries of a window, so that hasExpired is exact: also for windows that are hidden, which a longer retention may show again.
 func (s *Store) learnExpiries(ctx context.Context, in tenantWindow) error {
-	if !s.expiring || s.expiries.hasLearned(in) {
+	if !s.expiring || s.expiries.isFresh(in, s.classes.count(), s.opts.Now()) {
 		return nil
 	}
 	return s.readExpiriesOf(ctx, in)
 }
 
 func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
-	found, prefix := map[expiryAt]int64{}, expiryPrefix(in.window)
+	found, prefix, now := map[expiryAt]int64{}, expiryPrefix(in.window), s.opts.Now()
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
 	}) {
@@ -208,7 +227,7 @@ func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
 		}
 		found[at] = expires
 	}
-	s.expiries.learn(in, found)
+	s.expiries.learn(in, found, now)
 	return nil
 }
 
@@ -428,58 +447,4 @@ func (s *Store) fixAhead(ctx context.Context, tenant string) error {
 		}
 	}
 	return nil
-}
-
-// LaterRetention is a retention that the windows which have rows now are too short for: it counts in full from a later window on.
-type LaterRetention struct {
-	Tenant, Class string
-	Resolution    rollup.Resolution
-	// Expire is when the present window's rows expire, From the end of the last window with rows that expire too early.
-	Expire, From time.Time
-}
-
-// LaterRetentions returns the retentions that were raised, or are those of new classes, and don't count in full yet.
-func (s *Store) LaterRetentions(ctx context.Context) (list []LaterRetention, err error) {
-	if !s.expiring {
-		return nil, nil
-	}
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, tenant := range tenants {
-		t, err := s.horizonsOf(ctx, tenant)
-		if err != nil {
-			return nil, err
-		}
-		for class := range s.classes.count() {
-			for res := rollup.Raw; res <= rollup.OneHour; res++ {
-				later := LaterRetention{Tenant: tenant, Class: s.classes.nameOf(class), Resolution: res}
-				window := s.period.WindowAt(res, s.opts.Now().UnixMilli())
-				for ; ; window++ { // Some may be fixed ahead.
-					at := expiryAt{tenant, class, window}
-					shared, ok, err := s.fixedExpiry(ctx, expiryAt{tenant, sharedClass, window})
-					if err != nil {
-						return nil, err
-					}
-					own, _, err := s.fixedExpiry(ctx, at)
-					if err != nil {
-						return nil, err
-					}
-					fixed := earlier(own, shared)
-					if wanted := s.wantedExpiry(t, at); !ok || fixed == 0 || wanted != 0 && wanted <= fixed {
-						break
-					}
-					if later.From.IsZero() {
-						later.Expire = time.Unix(fixed, 0).UTC()
-					}
-					later.From = s.instantOf(s.period.WindowEnd(window))
-				}
-				if !later.From.IsZero() {
-					list = append(list, later)
-				}
-			}
-		}
-	}
-	return list, nil
 }

@@ -25,7 +25,8 @@ type expiryRig struct {
 // newExpiryRig returns a rig over an engine whose rows expire by themselves, or over one whose don't.
 func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
 	t.Parallel()
-	r := &expiryRig{clockRig: &clockRig{t: t, eng: memory.New(), shared: expiring}}
+	r := &expiryRig{clockRig: &clockRig{t: t, shared: expiring}, memory: memory.New()}
+	r.eng = r.memory
 	if expiring {
 		r.memory = memory.NewExpiring(r.now)
 		r.eng = &expiringClocked{clockedEngine{r.memory, r.now}}
@@ -85,6 +86,23 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 	return n
 }
 
+// bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
+func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
+	m.r.t.Helper()
+	list, err := m.Select(m.r.t.Context(), Query{
+		Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+	})
+	require.NoError(m.r.t, err)
+	for i := range list {
+		var b rollup.Buckets
+		require.NoError(m.r.t, list[i].Buckets(&b, &BucketBuffers{}))
+		for _, count := range b.Count {
+			n += int(count)
+		}
+	}
+	return n
+}
+
 // keptFor returns for how long rows of a window stand after its end.
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
@@ -93,6 +111,16 @@ func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duratio
 	require.NoError(m.r.t, err)
 	require.True(m.r.t, ok)
 	return time.Unix(expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
+}
+
+// rowsOf counts the rows of a table.
+func (r *expiryRig) rowsOf(table *engine.Table) (n int) {
+	for _, b := range r.memory.All() {
+		if b.Table == table {
+			n += len(b.Mutations)
+		}
+	}
+	return n
 }
 
 // requireTogether requires that the rows of each class of a window expire at one time.
@@ -107,10 +135,10 @@ func (r *expiryRig) requireTogether() {
 		switch b.Table {
 		case engine.Raw, engine.R5m, engine.R1h, engine.RawPages, engine.R5mPages, engine.R1hPages:
 			of = fmt.Sprint(b.Partition[:3])
-		case engine.Sealed:
+		case engine.Sealed, engine.Metadata:
 			of = fmt.Sprint("shared ", b.Partition[0])
 		case engine.Catalog:
-			if b.Partition[1].Int == int64(format.CatalogMetric) || b.Partition[1].Int == int64(format.CatalogLabel) || b.Partition[1].Int == int64(format.CatalogValue) {
+			if b.Partition[3].Int != int64(format.CatalogCounts) {
 				of = fmt.Sprint("shared ", b.Partition[0])
 			}
 		}
@@ -193,6 +221,12 @@ func TestRaisedThenImported(t *testing.T) {
 		if expiring {
 			r.requireTogether()
 		}
+		again = m.brings(begin.Add(-100*day), 90, day)
+		require.Equal(t, 90, again.RollupsOnly, "the year again, after its rows have expired: %+v", again)
+		m.stop()
+		m = r.start(0, keeping(3*365*day, 0, 0))
+		again = m.brings(begin.Add(-100*day), 90, day)
+		require.Equal(t, 90, again.RawGone, "and after the retention was raised once more: %+v", again)
 	})
 }
 
@@ -244,6 +278,9 @@ func TestLoweredByMistake(t *testing.T) {
 		m.stop()
 		m = running(3*day, 9*day)
 		m.stop()
+		if !expiring {
+			require.Less(t, r.rowsOf(engine.Raw), 20, "space comes back")
+		}
 		m = running(90*day, day)
 		if !expiring {
 			require.Less(t, m.visible(), 20)
@@ -284,33 +321,52 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 // TestMistypedAtTheTurnOfAWindow (f) has all processes start with retentions of two hours around the turn of a window of 1h rollups, and in the first minutes of
 // a store: nothing of it shortens what the next month keeps.
 func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
-	r := newExpiryRig(t, true)
-	const wrong = 2 * time.Hour
-	m := r.start(0, keeping(wrong, wrong, wrong))
-	require.NoError(t, m.write(r.now(), 1))
-	require.NoError(t, m.SealAll(t.Context()))
-	for res, floor := range map[rollup.Resolution]time.Duration{rollup.FiveMinutes: 14 * day, rollup.OneHour: 35 * day} {
-		require.Equal(t, floor, m.keptFor(res, r.now()), "a new store, %s", res)
-	}
-	m.stop()
-	right := keeping(30*day, 365*day, 5*365*day)
-	m = r.start(0, right)
-	r.passes(12*time.Hour, m)
-	require.NoError(t, m.write(r.now(), 2))
-	require.NoError(t, m.SealAll(t.Context()))
-	turn := time.UnixMilli(m.period.WindowEnd(m.period.WindowAt(rollup.OneHour, r.now().UnixMilli())))
-	r.passes(turn.Sub(r.now())-26*time.Hour, m)
-	m.stop()
-	r.pass(turn.Sub(r.now()) - time.Minute)
-	m = r.start(0, keeping(wrong, wrong, wrong))
-	r.passes(3*time.Minute, m)
-	require.NoError(t, m.write(r.now(), 3))
-	require.NoError(t, m.SealAll(t.Context()))
-	m.stop()
-	m = r.start(0, right)
-	require.Equal(t, 5*365*day+expireGrace, m.keptFor(rollup.OneHour, r.now()))
-	require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.FiveMinutes, r.now()))
-	require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
+		const wrong = 2 * time.Hour
+		keeps := func(m *clockMachine, res rollup.Resolution, want time.Duration) {
+			t.Helper()
+			if expiring {
+				require.Equal(t, want, m.keptFor(res, r.now()), "%s", res)
+			}
+		}
+		m := r.start(0, keeping(wrong, wrong, wrong))
+		require.NoError(t, m.write(r.now(), 1))
+		require.NoError(t, m.SealAll(t.Context()))
+		keeps(m, rollup.FiveMinutes, 14*day)
+		keeps(m, rollup.OneHour, 35*day)
+		m.stop()
+		right := keeping(30*day, 365*day, 5*365*day)
+		m = r.start(0, right)
+		r.passes(12*time.Hour, m)
+		second := r.now()
+		require.NoError(t, m.write(second, 2))
+		require.NoError(t, m.SealAll(t.Context()))
+		r.passes(13*day, m)
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, 2, m.bucketsBetween(res, second.Add(-day), r.now()), "%s of a new store, after 13 days", res)
+		}
+		turn := time.UnixMilli(m.period.WindowEnd(m.period.WindowAt(rollup.OneHour, r.now().UnixMilli()) + 1))
+		r.passes(turn.Sub(r.now())-26*time.Hour, m)
+		m.stop()
+		r.pass(turn.Sub(r.now()) - time.Minute)
+		before := r.now()
+		m = r.start(0, keeping(wrong, wrong, wrong))
+		require.NoError(t, m.write(before, 3))
+		require.NoError(t, m.SealAll(t.Context()))
+		r.passes(3*time.Minute, m)
+		require.NoError(t, m.write(r.now(), 4))
+		require.NoError(t, m.SealAll(t.Context()))
+		m.stop()
+		m = r.start(0, right)
+		keeps(m, rollup.OneHour, 5*365*day+expireGrace)
+		keeps(m, rollup.FiveMinutes, 365*day+expireGrace)
+		keeps(m, rollup.Raw, 30*day+expireGrace)
+		r.passes(28*day, m)
+		require.Equal(t, 2, m.samplesBetween(before, r.now()), "raw, four weeks later")
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, 2, m.bucketsBetween(res, before.Add(-time.Hour), r.now()), "%s, four weeks later", res)
+		}
+	})
 }
 
 // losing is an engine that loses the answer of the next insert of an expiry.

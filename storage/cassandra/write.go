@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -119,18 +120,23 @@ func (e *Engine) clusterTime() time.Time {
 
 // writeBatch sends one batch.
 func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
-	ttl := 0
-	if b.Expires != 0 {
-		if ttl = timeToLive(b.Expires, e.clusterTime().Unix()); ttl < 0 {
-			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, place(b.Table, b.Partition))
-		}
-	}
-	entries := e.entries(b, ttl)
-	if len(entries) == 0 {
+	if len(b.Mutations) == 0 {
 		return nil
 	}
+	var entries []gocql.BatchEntry
+	before := 0
 	e.metrics.of(opWrite, b.Table)
 	err := e.request(ctx, opWrite, transient, func(ctx context.Context) (int, error) {
+		// Each attempt has its own time to live: rows of a batch that waited expire when the others of their window do.
+		ttl := 0
+		if b.Expires != 0 {
+			if ttl = timeToLive(b.Expires, e.clusterTime().Unix()); ttl < 0 {
+				return 1, engine.ErrExpired
+			}
+		}
+		if entries == nil || ttl != before {
+			entries, before = e.entries(b, ttl), ttl
+		}
 		if len(entries) == 1 {
 			// A single statement is cheaper than a batch of one.
 			q := e.session.Query(entries[0].Stmt, entries[0].Args...).WithContext(ctx).
@@ -146,6 +152,9 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 		err := e.session.ExecuteBatch(batch)
 		return batch.Attempts(), err
 	})
+	if errors.Is(err, engine.ErrExpired) {
+		return fmt.Errorf("%w: a batch for %s", err, place(b.Table, b.Partition))
+	}
 	if err != nil {
 		return e.translate(ctx, "write to "+place(b.Table, b.Partition), err)
 	}

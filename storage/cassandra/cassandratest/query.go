@@ -2,6 +2,7 @@ package cassandratest
 
 import (
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -13,7 +14,8 @@ const queryTimeout = 5 * time.Minute
 // Query runs statements of CQL, one after the other, as the user who may do everything.
 func (c *Cluster) Query(statements ...string) error { return query(c.hosts, statements...) }
 
-func query(hosts []string, statements ...string) error {
+// connect opens a session of the user who may do everything.
+func connect(hosts []string) (*gocql.Session, error) {
 	config := gocql.NewCluster(hosts...)
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
@@ -22,7 +24,15 @@ func query(hosts []string, statements ...string) error {
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
 	if err != nil {
-		return fmt.Errorf("cassandratest: %w", err)
+		return nil, fmt.Errorf("cassandratest: %w", err)
+	}
+	return session, nil
+}
+
+func query(hosts []string, statements ...string) error {
+	session, err := connect(hosts)
+	if err != nil {
+		return err
 	}
 	defer session.Close()
 	for _, s := range statements {
@@ -49,3 +59,18 @@ type nowhere struct{}
 func (nowhere) Print(...any)          {}
 func (nowhere) Printf(string, ...any) {}
 func (nowhere) Println(...any)        {}
+
+// Rows returns the rows of a query of CQL on the Cassandra that tests share, by the names of their columns.
+func Rows(t testing.TB, hosts []string, statement string) []map[string]any {
+	t.Helper()
+	session, err := connect(hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	rows, err := session.Query(statement).Iter().SliceMap()
+	if err != nil {
+		t.Fatalf("cassandratest: %s: %v", statement, err)
+	}
+	return rows
+}

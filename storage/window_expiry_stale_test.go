@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestExpiriesFixedByOthersAreRead has a process read the expiries of a window before another one fixes that of a class there: when those rows count as
+// expired, they do so for both.
+func TestExpiriesFixedByOthersAreRead(t *testing.T) {
+	r := newExpiryRig(t, true)
+	classes := func(o *Options) {
+		o.Classes, o.AddClasses = []Class{classOfJob("short", "short", Keep{day, day, day})}, true
+	}
+	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
+	r.passes(12*time.Hour, one, other)
+	at := tenantWindow{"t", one.period.WindowAt(rollup.Raw, r.now().UnixMilli())}
+	_, err := one.expiryOf(t.Context(), "t", classDefault, at.window)
+	require.NoError(t, err)
+	require.NoError(t, one.learnExpiries(t.Context(), at))
+	expires, err := other.expiryOf(t.Context(), "t", 1, at.window)
+	require.NoError(t, err)
+	r.passes(time.Unix(expires, 0).Sub(r.now())-expiryMargin+time.Hour, one, other)
+	for i, m := range []*clockMachine{one, other} {
+		require.NoError(t, m.learnExpiries(t.Context(), at))
+		require.True(t, m.hasExpired(m.horizonMemory.get("t"), "t", 1, at.window), "process %d", i)
+		require.False(t, m.hasExpired(m.horizonMemory.get("t"), "t", classDefault, at.window), "process %d", i)
+	}
+}
+
+// TestRaisedThenImportedWithRollups (b) keeps all resolutions for 30 days, raises that, and imports older history into days of which everything was dropped: raw samples and
+// rollups are kept for the raised retention.
+func TestRaisedThenImportedWithRollups(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
+		begin := r.now()
+		m := r.start(0, keeping(30*day, 30*day, 30*day))
+		for i := range 80 {
+			require.NoError(t, m.write(r.now(), float64(i)))
+			require.NoError(t, m.SealAll(t.Context()))
+			r.passes(day, m)
+		}
+		m.stop()
+		m = r.start(0, keeping(200*day, 365*day, 365*day))
+		from, to := begin.Add(-100*day), begin.Add(-36*day+time.Hour)
+		stats := m.brings(from, 65, day)
+		require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
+		r.passes(3*day, m)
+		left, err := listed(m.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
+		require.NoError(t, err)
+		require.Empty(t, left, "rollups were dropped again")
+		require.Equal(t, 65, m.samplesBetween(from, to))
+		r.passes(130*day, m)
+		require.Zero(t, m.samplesBetween(from, to))
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, 65, m.bucketsBetween(res, from.Add(-time.Hour), to.Add(time.Hour)), "%s", res)
+		}
+		r.passes(160*day, m)
+		for _, res := range rollup.Resolutions {
+			require.Zero(t, m.bucketsBetween(res, from.Add(-time.Hour), to.Add(time.Hour)), "%s", res)
+		}
+	})
+}
+
+// TestRaisedThenImportedBesideCoarserRollups keeps rollups of an hour for longer than others, raises the retention of these, and imports into days of which only the hours
+// are left: they answer for all samples, so buckets of 5 minutes of the imported ones don't take their place.
+func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		begin := r.now()
+		m := r.start(0, keeping(30*day, 30*day, 365*day))
+		for i := range 80 {
+			require.NoError(t, m.write(r.now(), float64(i)))
+			require.NoError(t, m.SealAll(t.Context()))
+			r.passes(day, m)
+		}
+		m.stop()
+		m = r.start(0, keeping(200*day, 365*day, 365*day))
+		at := begin.Add(10 * day).Truncate(time.Hour)
+		stats := m.brings(at.Add(5*time.Minute), 5, time.Minute)
+		require.Equal(t, 5, stats.Expired, "%+v", stats)
+		_, err := m.Expire(t.Context())
+		require.NoError(t, err)
+		list, err := m.horizons(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli())
+		require.NoError(t, err)
+		for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
+			require.Greater(t, list[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
+		}
+		require.Equal(t, 1, m.bucketsBetween(rollup.OneHour, at.Add(-time.Hour), at.Add(time.Hour)))
+	})
+}
+
+// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast for weeks, sets it right, and imports the window again into the same process,
+// which had written its names before.
+func TestRestoredAfterAFastClock(t *testing.T) {
+	r := newExpiryRig(t, false)
+	m := r.start(0, keeping(30*day, 30*day, 30*day))
+	first := r.now()
+	require.NoError(t, m.write(first, 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	m.set(200 * day)
+	for m.clock.MayRemove() != nil {
+		r.pass(time.Hour)
+	}
+	r.passes(10*day, m)
+	window := m.period.WindowAt(rollup.Raw, first.UnixMilli())
+	rows, err := m.hasRows(t.Context(), "t", window)
+	require.NoError(t, err)
+	require.False(t, rows)
+	m.set(0)
+	for r.pass(time.Hour); m.clock.MayRemove() != nil; r.pass(time.Hour) {
+		require.Less(t, r.now().Sub(first), 29*day)
+	}
+	stats := m.brings(first, 5, time.Minute)
+	require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
+	require.Equal(t, 5, m.samplesBetween(first, first.Add(time.Hour)))
+	names, err := m.LabelValues(t.Context(), labels.MetricName, Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
+	require.NoError(t, err)
+	require.Equal(t, []string{"m"}, names)
+	_, err = m.Check(t.Context(), func(problem string) { t.Error(problem) })
+	require.NoError(t, err)
+}
