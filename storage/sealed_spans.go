@@ -162,7 +162,7 @@ type spansLoad struct {
 }
 
 // add adds a chunk of the place.
-func (l *spansLoad) add(s paged.Span) error {
+func (l *spansLoad) add(s paged.ChunkSpan) error {
 	at, ok := l.find(s.ID)
 	if !ok {
 		return nil // Its labels can't be read, or came later.

@@ -57,7 +57,7 @@ type scan struct {
 	// left, if set, takes chunks that can't be read, see Unreadable.
 	left func(Unreadable)
 	// spans, if set, takes the entries of pages in place of yield, see Spans.
-	spans func(Span) error
+	spans func(ChunkSpan) error
 	yield func(engine.Row, error) bool
 	n     int // rows yielded
 	// entries is memory of units.

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Span is the time of a raw chunk's samples.
-type Span struct {
+// ChunkSpan is the time of a raw chunk's samples.
+type ChunkSpan struct {
 	ID string // of the series; valid during the call
 	// First and Last are the times of the first and the last sample, milliseconds: of chunks that aren't in pages, or can't be read, the earliest and
 	// the latest time there is.
@@ -19,13 +19,13 @@ type Span struct {
 
 // Spans calls visit with the span of each raw chunk of a partition that starts at start, in any order, and decodes no chunk. A chunk that is
 // written or moved meanwhile may be visited twice, and is never missed. Damage is an engine.ErrCorrupt; an error of visit ends the scan and is returned.
-func (r *Rows) Spans(ctx context.Context, partition engine.Key, start int64, visit func(Span) error) error {
+func (r *Rows) Spans(ctx context.Context, partition engine.Key, start int64, visit func(ChunkSpan) error) error {
 	segment := engine.Key{engine.Int(format.KindChunk), engine.Int(start)}
 	rows := engine.Range{Table: engine.Raw, Partition: partition, From: segment, To: segment, KeysOnly: true}
 	var visited error
 	s := scan{r: r, ctx: ctx, rows: &rows, tables: &rawTables, spans: visit}
 	s.yield = func(row engine.Row, _ error) bool {
-		visited = visit(Span{row.Clustering[rawTables.series].Text, math.MinInt64, math.MaxInt64})
+		visited = visit(ChunkSpan{row.Clustering[rawTables.series].Text, math.MinInt64, math.MaxInt64})
 		return visited == nil
 	}
 	err := s.all()
@@ -37,7 +37,7 @@ func (s *scan) visitSpans(p *heldPage, first, last string) error {
 	times := p.times()
 	for at := p.search(0, first); at < p.len(); at++ {
 		i := int(p.order[at])
-		span := Span{ID: p.id(i)}
+		span := ChunkSpan{ID: p.id(i)}
 		if span.ID > last {
 			return nil
 		}

@@ -44,8 +44,8 @@ func (h *history) requireBounded(w Wanted) {
 
 // requireSpans holds that the chunks of a start have spans in which their samples are, and that there are no others.
 func (h *history) requireSpans(w Wanted) {
-	spans := map[string][]Span{}
-	require.NoError(h.t, h.rows.Spans(h.t.Context(), w.Partition, w.First, func(s Span) error {
+	spans := map[string][]ChunkSpan{}
+	require.NoError(h.t, h.rows.Spans(h.t.Context(), w.Partition, w.First, func(s ChunkSpan) error {
 		s.ID = strings.Clone(s.ID)
 		spans[s.ID] = append(spans[s.ID], s)
 		return nil
@@ -64,7 +64,7 @@ func (h *history) requireSpans(w Wanted) {
 		}
 		info, err := chunk.Header(raw.Data)
 		require.NoError(h.t, err)
-		require.True(h.t, slices.ContainsFunc(spans[id], func(s Span) bool { return s.First <= info.MinT && info.MaxT <= s.Last }))
+		require.True(h.t, slices.ContainsFunc(spans[id], func(s ChunkSpan) bool { return s.First <= info.MinT && info.MaxT <= s.Last }))
 	}
 	require.Equal(h.t, slices.Sorted(maps.Keys(chunks)), slices.Sorted(maps.Keys(spans)))
 }
