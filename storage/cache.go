@@ -22,6 +22,7 @@ const (
 	cachedMarks          // the marks of a window; the version is the engine's
 	cachedSought         // those series of a window's metric that some matchers match; text is the metric, and the matchers
 	cachedStored         // the stored counts of a window's series
+	cachedSpans          // when the series of a window's metric have samples in a slot, text; the version is the index's
 	cachedOpened         // what look-ups of the series of a window's metric, text, have cost
 )
 

@@ -50,9 +50,10 @@
 //	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
 //
 // Labels are matched by an index of all series of a metric in a window, which is cached. Where that would take long, because the series are many,
-// matchers that name values read filters of pages of labels instead, and the labels that may match.
+// matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
+// without samples in the range are skipped, by the spans of their chunks (decisions/063).
 //
-// select.go, select_where.go, sealed_match.go, sealed_series.go, sealed_sought.go, select_fetch.go, select_buckets.go; head/read.go
+// select.go, select_where.go, sealed_match.go, sealed_series.go, sealed_sought.go, sealed_spans.go, select_fetch.go, select_buckets.go; head/read.go
 //
 // # The way of a delete
 //

@@ -17,7 +17,8 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {
-		defaultSeams.pageSeries = 1 // so that histories with few series have pages, too
+		defaultSeams.pageSeries = 1    // so that histories with few series have pages, too
+		defaultSeams.spannedSeries = 1 // and use spans
 		debug.SetGCPercent(400)
 		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), 2<<30))
 	}

@@ -259,7 +259,7 @@ type matching struct {
 	ids    []format.SeriesID
 	labels []labels.Labels
 	places []format.ClassShard // nil: all are in place 0
-	// positions are those among all series that the metric has in the window, about.
+	// positions are those among all series that the metric has in the window, or in its slots that are read, about.
 	positions []uint32
 	// located is where they stand in pages, by place, if that is known.
 	located map[format.ClassShard]*paged.Located
@@ -295,7 +295,8 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 }
 
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
-func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, positions []uint32, memory *matchedMemory) (matching, error) {
+func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory) (matching, error) {
+	positions := match.positions
 	if err := Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
 		return matching{}, err
 	}
@@ -312,7 +313,10 @@ func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries,
 			}
 		}
 	}
-	if m.at != nil {
+	switch {
+	case match.among != nil:
+		f.positions = match.among
+	case m.at != nil:
 		f.positions = make([]uint32, len(positions))
 		for i, p := range positions {
 			f.positions[i] = m.position(p)

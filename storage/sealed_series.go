@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -22,6 +23,8 @@ type metricSeries struct {
 	labels []labels.Labels
 	ids    []format.SeriesID
 	places []format.ClassShard // nil: all are in place 0
+	// serial is another for each index in the process, from 1.
+	serial uint64
 	// bad are the rows that could not be read, as many as are kept.
 	bad []*CorruptRowError
 	// at, where these are only some of the metric's series, is about where each would be among all of them, ascending; nil: they are
@@ -117,6 +120,9 @@ func (r catalogReader) shardsOf(ctx context.Context, window int64, metric string
 	return r.shards(window, metric, value), nil
 }
 
+// indexSerial is the serial of the newest index.
+var indexSerial atomic.Uint64
+
 // seriesLoad reads labels rows.
 type seriesLoad struct {
 	r       catalogReader
@@ -166,7 +172,7 @@ func (l *seriesLoad) finish() {
 	} else {
 		l.m.places = nil
 	}
-	l.m.set = index.New(l.m.labels)
+	l.m.set, l.m.serial = index.New(l.m.labels), indexSerial.Add(1)
 }
 
 var errOtherSeries = errors.New("storage: the labels belong to another series")

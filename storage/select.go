@@ -186,7 +186,13 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	}
 	found, memory := make([]matching, len(list)), matchedMemory{}
 	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		found[at], err = find.take(ctx, list[at], m, positions, &memory)
+		match := spanned{positions: positions}
+		if q.Resolution == rollup.Raw && !q.LabelsOnly {
+			if match, err = find.withSamples(ctx, &list[at], m, positions); err != nil {
+				return err
+			}
+		}
+		found[at], err = find.take(ctx, list[at], m, match, &memory)
 		return err
 	})
 	if err != nil {

@@ -156,6 +156,8 @@ type seams struct {
 	pageSeries int
 	// countingBytes bounds the values of labels that are counted at once; 0: countingBytes.
 	countingBytes int
+	// spannedSeries is how many series of a window's metric match at least for their spans to be used; 0: spannedSeries.
+	spannedSeries int
 }
 
 func (s *seams) workers(n int) int {

@@ -1,6 +1,10 @@
 package page
 
-import "github.com/cassia-db/cassia/storage/chunk"
+import (
+	"math"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
 
 // Times are the columns of a page of chunks from which follows when the samples of an entry were taken.
 type Times struct {
@@ -20,12 +24,21 @@ func (p *Page) Times() (t Times, ok bool) {
 	return t, true
 }
 
+// Span returns the times of the first and the last sample of entry i, 0 ≤ i < Len, milliseconds. They are the earliest and the latest
+// time there is where the entry isn't a chunk that was cut, or where its columns contradict each other.
+func (t *Times) Span(i int) (first, last int64) {
+	if t.whole.at(i) == 0 {
+		first, last = chunk.CutTimes(func(k int) uint64 { return t.fields[k].at(i) })
+		if first <= last {
+			return first, last
+		}
+	}
+	return math.MinInt64, math.MaxInt64
+}
+
 // MayMeet reports whether entry i, 0 ≤ i < Len, may have samples from minT to maxT, milliseconds. It is false only where the entry
 // is a chunk whose first and last timestamps lie on one side of that range.
 func (t *Times) MayMeet(i int, minT, maxT int64) bool {
-	if t.whole.at(i) != 0 {
-		return true
-	}
-	first, last := chunk.CutTimes(func(k int) uint64 { return t.fields[k].at(i) })
-	return last < first || first <= maxT && minT <= last
+	first, last := t.Span(i)
+	return first <= maxT && minT <= last
 }

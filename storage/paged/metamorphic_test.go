@@ -413,6 +413,7 @@ func (h *history) chunksOf() {
 	h.requireChunks(w)
 	if table == engine.Raw {
 		h.requireBounded(w)
+		h.requireSpans(w)
 	}
 }
 

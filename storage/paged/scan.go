@@ -55,7 +55,9 @@ type scan struct {
 	// stale, if set, is called with the id of a series that has rows which parts of a long chunk outdo, or parts that rows outdo.
 	stale func(id string)
 	// left, if set, takes chunks that can't be read, see Unreadable.
-	left  func(Unreadable)
+	left func(Unreadable)
+	// spans, if set, takes the entries of pages in place of yield, see Spans.
+	spans func(ChunkSpan) error
 	yield func(engine.Row, error) bool
 	n     int // rows yielded
 	// entries is memory of units.

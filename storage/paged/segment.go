@@ -218,6 +218,9 @@ func (s *scan) unit(g *segment, first, last string) error {
 	if last != g.last {
 		to = with(g.prefix, engine.Text(last))
 	}
+	if s.spans != nil {
+		return s.spansOf(g, from, to, first, last)
+	}
 	m := merge{scan: s, kind: g.prefix[0].Int, from: from, to: to, entries: s.entries[:0]}
 	for i := range g.levels {
 		for _, p := range g.levels[i].held {

@@ -3,6 +3,9 @@ package paged
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,4 +40,31 @@ func (h *history) requireBounded(w Wanted) {
 		require.True(h.t, info.MaxT < w.MinT || info.MinT > w.MaxT, "a chunk from %d to %d isn't there, asked from %d to %d", info.MinT, info.MaxT, w.MinT, w.MaxT)
 	}
 	require.Equal(h.t, len(got), next)
+}
+
+// requireSpans holds that the chunks of a start have spans in which their samples are, and that there are no others.
+func (h *history) requireSpans(w Wanted) {
+	spans := map[string][]ChunkSpan{}
+	require.NoError(h.t, h.rows.Spans(h.t.Context(), w.Partition, w.First, func(s ChunkSpan) error {
+		s.ID = strings.Clone(s.ID)
+		spans[s.ID] = append(spans[s.ID], s)
+		return nil
+	}))
+	start := engine.Key{engine.Int(format.KindChunk), engine.Int(w.First)}
+	all, err := readAll(h.rows.Scan, engine.Range{Table: engine.Raw, Partition: w.Partition, From: start, To: start})
+	require.NoError(h.t, err)
+	chunks := map[string]bool{}
+	for _, row := range all {
+		id := row.key[rawTables.series].Text
+		chunks[id] = true
+		raw, err := format.ParseRawChunk([]byte(row.value))
+		require.NoError(h.t, err)
+		if raw.Data == nil {
+			continue
+		}
+		info, err := chunk.Header(raw.Data)
+		require.NoError(h.t, err)
+		require.True(h.t, slices.ContainsFunc(spans[id], func(s ChunkSpan) bool { return s.First <= info.MinT && info.MaxT <= s.Last }))
+	}
+	require.Equal(h.t, slices.Sorted(maps.Keys(chunks)), slices.Sorted(maps.Keys(spans)))
 }

@@ -52,6 +52,18 @@ var rules = []rule{
 		"	now, later = s.clock.Bounds()\n", "	now, later = s.clock.Times()\n", "TestClock.*|TestSlowClock.*|TestWaysOut",
 	},
 	{
+		"spans of pages leave rows as they are", "storage/paged/spans.go",
+		"	return s.plain(from, to)\n", "	return nil\n", "TestSpans.*",
+	},
+	{
+		"all chunks of a series count for its spans", "storage/sealed_spans.go",
+		"c.list[i].at == position && !meets; i++ {", "c.list[i].at == position && i == c.next; i++ {", "TestSpans.*",
+	},
+	{
+		"spans are those of one index", "storage/sealed_spans.go",
+		"r.s.cache.get(ctx, key, m.serial, func", "r.s.cache.get(ctx, key, 1, func", "TestSpans.*",
+	},
+	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
 		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
 	},
