@@ -29,7 +29,8 @@ type classesRun struct {
 	eng      *classesEngine
 	faults   waysFaults
 	model    *classesModel
-	in       [classesSeries]int // the classes of the series
+	in       [classesSeries]int // the classes of the series, as configured
+	days     map[int64]string   // the lists of classes of windows of raw rows
 	value    float64
 	problem  string
 }
@@ -70,7 +71,7 @@ func runClasses(h history) string {
 	r.start()
 	defer r.stop()
 	if r.expiring != nil {
-		r.passed.set(r.passed.get() + 2*classDelay)
+		r.passed.set(r.passed.get() + time.Hour)
 		r.beat()
 	}
 	for i, line := range h[1:] {
@@ -88,7 +89,7 @@ func runClasses(h history) string {
 }
 
 func newClassesRun(first string) (*classesRun, error) {
-	r := &classesRun{opts: DefaultOptions()}
+	r := &classesRun{opts: DefaultOptions(), days: map[int64]string{}}
 	var kind, base, keeps string
 	_, err := fmt.Sscanf(first, "classes base=%s engine=%s keep=%s", &base, &kind, &keeps)
 	if err != nil {
@@ -260,9 +261,30 @@ func (r *classesRun) tolerate(what string, err error) bool {
 	return err == nil
 }
 
+// classOn returns the class of a series in the day of a time. Once the day has a list, it keeps it.
+func (r *classesRun) classOn(series int, t int64) int64 {
+	window := r.period.RawWindowAt(t)
+	list, fixed, err := r.classesOn(context.Background(), "t", window)
+	if err != nil {
+		r.fail("reading the classes of a day: %v", err)
+		return 0
+	}
+	if was, ok := r.days[window]; ok && (was != list.id || !fixed) {
+		r.fail("the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.id, was)
+	}
+	if fixed {
+		r.days[window] = list.id
+	}
+	return list.find(waysLabels(int64(series)))
+}
+
+func (r *classesRun) classOf(series int) func(t int64) int64 {
+	return func(t int64) int64 { return r.classOn(series, t) }
+}
+
 func (r *classesRun) seal() {
 	if r.tolerate("sealing", r.SealAll(context.Background())) {
-		r.model.each(func(f *classesFact) { f.sealed = true })
+		r.model.seal(r.classOn)
 	}
 }
 
@@ -307,7 +329,7 @@ func (r *classesRun) write(words []string) {
 		err = b.Commit(context.Background())
 	}
 	ok := r.tolerate("writing", err)
-	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok, false)
+	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok, false)
 }
 
 func (r *classesRun) imports(words []string) {
@@ -324,7 +346,7 @@ func (r *classesRun) imports(words []string) {
 		stats, err = r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
 	}
 	ok := r.tolerate("importing", err)
-	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
+	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
 }
 
 func (r *classesRun) delete(words []string) {
