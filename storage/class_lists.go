@@ -214,7 +214,7 @@ func (c *classes) newest() (l listFrom) {
 
 // takeOwn reads the list of this process' classes, if it adds them.
 func (s *Store) takeOwn(ctx context.Context) error {
-	if !s.opts.AddClasses {
+	if !s.opts.AddClasses || s.opts.ReadOnly {
 		return nil
 	}
 	id, _, err := listOf(s.opts.Classes, *s.classes.known.Load())

@@ -123,11 +123,11 @@ func newClassesRun(first string) (*classesRun, error) {
 	return r, nil
 }
 
-func (r *classesRun) start() {
-	r.opts.Classes = nil
+// listOf returns the classes that have the series, by their numbers.
+func (r *classesRun) listOf(in [classesSeries]int) (list []Class) {
 	for i, k := range r.model.keep[1:] {
 		c := Class{Name: fmt.Sprint("class", i+1), Keep: k}
-		for s, class := range r.in {
+		for s, class := range in {
 			if class == i+1 {
 				c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))})
 			}
@@ -135,8 +135,13 @@ func (r *classesRun) start() {
 		if c.Match == nil {
 			c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", "none")})
 		}
-		r.opts.Classes = append(r.opts.Classes, c)
+		list = append(list, c)
 	}
+	return list
+}
+
+func (r *classesRun) start() {
+	r.opts.Classes = r.listOf(r.in)
 	var inner engine.Engine = unclosed{r.expiring}
 	if r.disk != nil {
 		var err error
@@ -225,7 +230,9 @@ func (r *classesRun) step(words []string) {
 	case "write":
 		r.write(words)
 	case "import":
-		r.imports(words)
+		r.imports(r.Store, words[1:])
+	case "other":
+		r.other(words)
 	case "seal":
 		r.seal()
 	case "delete":
@@ -332,18 +339,47 @@ func (r *classesRun) write(words []string) {
 	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok, false)
 }
 
-func (r *classesRun) imports(words []string) {
-	series, times, v := r.samples(words)
+// other starts another process, with classes of its own and a clock that is off, which imports samples.
+func (r *classesRun) other(words []string) {
+	opts, off := r.opts, length(words, 3)
+	in := [classesSeries]int{int(number(words, 1)) % len(r.model.keep), int(number(words, 2)) % len(r.model.keep)}
+	opts.Classes, opts.Now = r.listOf(in), func() time.Time { return r.now().Add(off) }
+	s, err := Open(context.Background(), expiringClasses{r.eng}, opts)
+	if err == nil {
+		err = s.WaitReady(context.Background())
+	}
+	if err == nil {
+		err = s.member.Beat(context.Background())
+	}
+	if err != nil {
+		r.fail("opening another process: %v", err)
+		return
+	}
+	if s.clock.MayRemove() == nil { // Its clock isn't too far off.
+		r.imports(s, words[4:])
+	}
+	if err := s.Close(); err != nil {
+		r.fail("closing another process: %v", err)
+	}
+	r.beat()
+	for series, class := range in {
+		r.model.inClass(series, class)
+	}
+}
+
+// imports imports samples by a process.
+func (r *classesRun) imports(s *Store, words []string) {
+	series, times, v := r.samples(append([]string{""}, words...))
 	var samples chunk.Samples
 	for _, t := range times {
 		samples.AppendFloat(t, 0, v)
 	}
 	again := samples
-	stats, err := r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
+	stats, err := s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
 	if err != nil && r.faults.drawn() { // Whoever imports repeats it: until then samples answer, and those of other classes may be gone.
 		r.late()
 		r.faults.set(nil, 0)
-		stats, err = r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
+		stats, err = s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
 	}
 	ok := r.tolerate("importing", err)
 	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
