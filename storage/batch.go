@@ -28,6 +28,8 @@ type Batch struct {
 	last    *Series // that Lookup found
 	missed  head.AliasHash
 	oldest  []int64 // by class: samples at or before it are refused
+	recent  int64   // samples after it aren't, in any class
+	days    dayLists
 	gaps    []classGap
 	gapsEnd int64 // of the newest of the gaps
 	newest  int64 // samples after it are refused
@@ -55,12 +57,14 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	known := s.horizonMemory.get(tenant)
 	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest, b.confirmed = b.oldest[:0], now.Add(MaxAhead).UnixMilli(), false
+	b.recent, b.days = never, dayLists{s: s, tenant: tenant}
 	for class := range s.classes.count() {
-		class = s.classes.writable(class, now.UnixMilli())
 		// Where rows may be missing there are only rollups, and a sample can't be added to those.
 		b.oldest = append(b.oldest, max(wantedAt(earlier, s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
+		b.recent = max(b.recent, b.oldest[class])
 	}
 	b.gaps, b.gapsEnd = s.appendGaps(b.gaps[:0], known)
+	b.recent = max(b.recent, b.gapsEnd)
 	return b
 }
 
@@ -153,8 +157,10 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if b.isTooOld(ref, t) {
-		return b.checkOld(ref, t)
+	if old, class, err := b.isTooOld(ref, t); err != nil {
+		return err
+	} else if old {
+		return b.checkOld(class, t)
 	}
 	if t > b.newest {
 		return b.checkAhead(t)
@@ -162,18 +168,26 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
-func (b *Batch) isTooOld(ref *Series, t int64) bool {
-	class := min(ref.Class(), int64(len(b.oldest)-1))
-	return t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
+// isTooOld reports whether the class in which a sample would be stored has no place for it any more.
+func (b *Batch) isTooOld(ref *Series, t int64) (old bool, class int64, err error) {
+	if t <= b.recent {
+		list, err := b.days.at(b.s.background, t)
+		if err != nil {
+			return false, 0, err
+		}
+		class = min(list.of(ref), int64(len(b.oldest)-1))
+		old = t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
+	}
+	return old, class, nil
 }
 
-// checkOld is checkTime for a sample that can't be stored. One that isn't past the retention is of a time whose rows were dropped. A right clock drops none
+// checkOld is checkTime for a sample of a class that can't be stored. One that isn't past the retention is of a time whose rows were dropped. A right clock drops none
 // of the last week, in which they were hidden: where some are, another clock was ahead.
-func (b *Batch) checkOld(ref *Series, t int64) error {
+func (b *Batch) checkOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
-	to := b.s.droppedAhead(now, b.s.horizonMemory.get(tenant), ref.Class())
-	if t > to || t <= wantedAt(now, b.s.classes.keep(tenant, ref.Class()).Raw) {
+	to := b.s.droppedAhead(now, b.s.horizonMemory.get(tenant), class)
+	if t > to || t <= wantedAt(now, b.s.classes.keep(tenant, class).Raw) {
 		return ErrTooOld
 	}
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)

@@ -199,8 +199,12 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
 func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known, deleted := map[string]bool{}, map[string]format.Tombstones{}
+	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known are the classes of the series
 	all, err := c.deletesOf(tenant)
+	if err != nil {
+		return err
+	}
+	classes, _, err := c.s.classesOn(c.ctx, tenant, window)
 	if err != nil {
 		return err
 	}
@@ -216,12 +220,13 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		switch k[0].Int {
 		case format.KindLabels:
 			c.stats.Series++
-			known[strings.Clone(k[2].Text)] = true
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
+				known[strings.Clone(k[2].Text)] = in.Class()
 				at("%v", err)
 				continue
 			}
+			known[strings.Clone(k[2].Text)] = classes.find(ls)
 			if ds := all.OfSeries(ls); len(ds) > 0 {
 				deleted[strings.Clone(k[2].Text)] = ds
 			}
@@ -236,13 +241,15 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		case format.KindChunk:
 			c.stats.Chunks++
 			c.stats.Bytes += int64(len(row.Value))
-			if !known[k[2].Text] {
+			if class, ok := known[k[2].Text]; !ok {
 				at("the chunk belongs to a series without labels")
+			} else if class != in.Class() {
+				at("the series is in class %d on that day", class)
 			}
 			c.chunk(window, row, at)
 			c.addSealed(sealed, row, in.Class(), deleted[k[2].Text])
 		case format.KindExemplars:
-			if !known[k[2].Text] {
+			if _, ok := known[k[2].Text]; !ok {
 				at("the exemplars belong to a series without labels")
 			}
 			c.exemplars(window, row, at)

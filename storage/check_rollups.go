@@ -34,8 +34,8 @@ type slotChunks struct {
 	samples chunk.Samples
 	chunks  int
 	version uint64 // of the rollups that they make
-	class   int64  // of one of them
-	unread  bool   // one can't be read, which was reported: rollups may have more
+	class   int64
+	unread  bool // one can't be read, which was reported: rollups may have more
 }
 
 // unsettled returns the slots of a window whose rollups may differ from its sealed samples.
@@ -158,9 +158,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		}
 		want := appendOrEmpty(&b, rollup.FiveMinutes, have.version)
 		switch {
-		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
-			// So many chunks there were before those of another class went.
-		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
+		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
@@ -206,7 +204,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 		if err != nil {
 			return err
 		}
-		known := map[format.SeriesID]bool{}
+		known := map[format.SeriesID]string{}
 		for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
 			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
 				return err
@@ -216,8 +214,12 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	return nil
 }
 
-func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]bool) error {
+func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]string) error {
 	t := format.TableOf(format.ResolutionOf(window))
+	lists, listAt, err := c.listsOf(tenant, window)
+	if err != nil {
+		return err
+	}
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
 	for row, err := range c.scan(engine.Range{Table: t, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
@@ -231,9 +233,10 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		}
 		switch k[0].Int {
 		case format.KindLabels:
-			known[id] = true
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
+			known[id] = classesBy(lists, ls)
 			if err != nil {
+				known[id] = strings.Repeat(string(byte(in.Class())), len(lists))
 				at("%v", err)
 			} else if format.SeriesIDOf(ls) != id {
 				at("the labels %s belong to series %x", ls, format.SeriesIDOf(ls))
@@ -241,8 +244,10 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		case format.KindChunk:
 			c.stats.Rollups++
 			c.stats.RollupBytes += int64(len(row.Value))
-			if !known[id] {
+			if by, ok := known[id]; !ok {
 				at("the chunk belongs to a series without labels")
+			} else if want := int64(by[listAt(start)]); want != in.Class() {
+				at("the series is in class %d on that day", want)
 			}
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
@@ -250,7 +255,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			} else if b.Len() > 0 && (c.s.period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
 				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
-				if err := c.goOn(c.day(tenant, metric, id, start)); err != nil {
+				if err := c.goOn(c.day(tenant, metric, id, start, in.Class())); err != nil {
 					return err
 				}
 			}
@@ -262,11 +267,11 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 }
 
 // day compares a 1h chunk with what the 5m chunks of its day make.
-func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) error {
+func (c *checker) day(tenant, metric string, id format.SeriesID, start, class int64) error {
 	p := c.s.period
 	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
 	for slot := first; slot <= last; slot++ {
-		if c.staged[slot] || c.othersGone(rollup.FiveMinutes, slot, tenant, -1) {
+		if c.staged[slot] || c.isGone(rollup.FiveMinutes, slot, tenant, class) {
 			return nil
 		}
 	}
@@ -283,7 +288,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 		return err
 	}
 	x := newRoller(newRowWriter(c.ctx, c.s, Work{Slot: first}), tenant, first)
-	r := rollupTask{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
+	r := rollupTask{collected: &collected{series: series, class: class}}
 	chunks, unread, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
 	if err != nil {
 		return err
@@ -326,18 +331,37 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 	sealed[at].class = class
 }
 
-// isGone reports whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
-// any other class may be.
+// isGone reports whether the rows of a class may be gone from the window that holds a slot.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, c.s.period.WindowOfSlot(res, slot)})
 	return err != nil || c.s.isGone(res, slot, tenant, class)
 }
 
-func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, than int64) bool {
-	for class := range c.s.classes.count() {
-		if class != than && c.isGone(res, slot, tenant, class) {
-			return true
+// listsOf returns the lists of classes of the days of a window, and a function that returns the index of the one of a time.
+func (c *checker) listsOf(tenant string, window int64) (lists []*classList, at func(start int64) int, err error) {
+	p := c.s.period
+	start, end := p.WindowSpan(window)
+	first := p.RawWindowAt(start + 1)
+	var of []int // by window of raw rows
+	for w := first; w <= p.RawWindowAt(end); w++ {
+		l, _, err := c.s.classesOn(c.ctx, tenant, w)
+		if err != nil {
+			return nil, nil, err
 		}
+		i := slices.Index(lists, l)
+		if i < 0 {
+			i, lists = len(lists), append(lists, l)
+		}
+		of = append(of, i)
 	}
-	return false
+	return lists, func(start int64) int { return of[p.RawWindowAt(start+1)-first] }, nil
+}
+
+// classesBy returns the classes of a series by each of the lists, a byte each.
+func classesBy(lists []*classList, ls labels.Labels) string {
+	by := make([]byte, len(lists))
+	for i, l := range lists {
+		by[i] = byte(l.find(ls))
+	}
+	return string(by)
 }

@@ -88,7 +88,6 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 // can't be read.
 func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
 	var all []paged.Wanted
-	var places []format.ClassShard
 	for _, of := range list {
 		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {
 			w := s.wantedChunks(engine.R5m, of.metricChunks, at, ids)
@@ -99,7 +98,7 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 					}
 				}
 			})
-			all, places = append(all, w), append(places, at)
+			all = append(all, w)
 		}
 	}
 	for row, err := range s.rows.Several(ctx, all) {
@@ -107,7 +106,7 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 			return fmt.Errorf("storage: reading rollups of metric %q: %w", format.MetricOf(all[row.At].Partition), err)
 		}
 		id := format.SeriesIDFrom(row.Clustering[1].Text)
-		found[id] = append(found[id], rollupChunkOf(places[row.At], row.Row))
+		found[id] = append(found[id], rollupChunkOf(row.Row))
 	}
 	for _, of := range list {
 		for _, x := range of.series {

@@ -63,8 +63,10 @@ type Class struct {
 }
 
 // Matches reports whether the class may take a series. Of several classes that match a series, the first one applies.
-func (c *Class) Matches(ls labels.Labels) bool {
-	return slices.ContainsFunc(c.Match, func(ms []*labels.Matcher) bool { return format.MatchesAll(ls, ms) })
+func (c *Class) Matches(ls labels.Labels) bool { return matchesAny(c.Match, ls) }
+
+func matchesAny(match [][]*labels.Matcher, ls labels.Labels) bool {
+	return slices.ContainsFunc(match, func(ms []*labels.Matcher) bool { return format.MatchesAll(ls, ms) })
 }
 
 const (
@@ -75,16 +77,11 @@ const (
 	// maxKnownClasses bounds how many names of classes a store can ever have had, for each has a number for ever.
 	// Readers look into all of them.
 	maxKnownClasses = 31
-	// classDelay is how long after a class was added to a shared store the first rows are written in it: by then
-	// every process has read of the class and looks there.
-	classDelay = 10 * time.Minute
 )
 
 // knownClass is a class that the store has, or had. Its number is its place among them, from 1 on.
 type knownClass struct {
 	Name string `json:"name"`
-	// FromMS is when rows may be written in it.
-	FromMS int64 `json:"from_ms"`
 	// RawMS, FiveMinutesMS and OneHourMS are how long its rows were to be kept last, so that they aren't dropped
 	// early when its name is left out.
 	RawMS         int64 `json:"raw_ms"`
@@ -100,23 +97,27 @@ func (k *knownClass) keep() Keep {
 	return Keep{time.Duration(k.RawMS) * time.Millisecond, time.Duration(k.FiveMinutesMS) * time.Millisecond, time.Duration(k.OneHourMS) * time.Millisecond}
 }
 
-// addClasses returns the known classes with those that are configured; changed is true if they differ. New
-// ones begin at from, milliseconds.
-func addClasses(known []knownClass, configured []Class, from int64) (all []knownClass, changed bool, err error) {
+// addClasses returns the known classes with those that are configured.
+func addClasses(known []knownClass, configured []Class) (all []knownClass, err error) {
 	all = slices.Clone(known)
 	for i := range configured {
 		c := &configured[i]
-		at := slices.IndexFunc(all, func(k knownClass) bool { return k.Name == c.Name })
+		at := numberOf(all, c.Name) - 1
 		if at < 0 {
-			at = len(all)
-			all = append(all, knownClass{Name: c.Name, FromMS: from})
+			at = int64(len(all))
+			all = append(all, knownClass{Name: c.Name})
 		}
 		all[at].set(c.Keep)
 	}
 	if len(all) > maxKnownClasses {
-		return nil, false, fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(all), maxKnownClasses)
+		return nil, fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(all), maxKnownClasses)
 	}
-	return all, !slices.Equal(all, known), nil
+	return all, nil
+}
+
+// numberOf returns the number of a class; 0: it isn't known.
+func numberOf(known []knownClass, name string) int64 {
+	return int64(slices.IndexFunc(known, func(k knownClass) bool { return k.Name == name })) + 1
 }
 
 // ErrBadClasses means that retention classes contradict each other, or are too many.
@@ -150,25 +151,34 @@ func checkClasses(list []Class, tenants map[string]Keep, slot time.Duration) err
 	return nil
 }
 
-// classes finds the class of a series, and how long each keeps its rows. A class is the same for all tenants;
+// classes are the retention classes, and how long each keeps its rows. A class is the same for all tenants;
 // a tenant's own retention is that of its series in the default class.
 type classes struct {
 	base       Keep
 	tenants    map[string]Keep
 	configured []Class
 	known      atomic.Pointer[[]knownClass]
+	// lists is the history of the lists in force, read those that were read, and told the newest when that was logged.
+	lists atomic.Pointer[[]listFrom]
+	// own is the list of this process' classes; nil: it adds none to the store.
+	own  *classList
+	read listMemory
+	told atomic.Pointer[listFrom]
 	// others are what other processes of a shared store are configured to keep.
 	others atomic.Pointer[[]statedKeep]
 }
 
-func newClasses(o *Options, known []knownClass) *classes {
+func newClasses(o *Options, have *settings) *classes {
 	c := &classes{base: o.keep(), tenants: o.TenantRetention, configured: o.Classes}
-	c.known.Store(&known)
+	c.learn(have)
 	return c
 }
 
 // learn takes what another process has added.
-func (c *classes) learn(known []knownClass) { c.known.Store(&known) }
+func (c *classes) learn(have *settings) {
+	c.known.Store(&have.Classes)
+	c.lists.Store(&have.Lists)
+}
 
 // count is how many classes there may be rows in, with the default one.
 func (c *classes) count() int64 { return int64(len(*c.known.Load())) + 1 }
@@ -181,35 +191,12 @@ func (c *classes) nameOf(class int64) string {
 	return ""
 }
 
-// of returns the class of a series: the first that takes it.
-func (c *classes) of(ls labels.Labels) int64 {
-	for i := range c.configured {
-		if c.configured[i].Matches(ls) {
-			return c.number(c.configured[i].Name)
-		}
-	}
-	return classDefault
-}
-
 // ClassNames lists the retention classes that the store has, or had.
 func (s *Store) ClassNames() (names []string) {
 	for _, k := range *s.classes.known.Load() {
 		names = append(names, k.Name)
 	}
 	return names
-}
-
-// number returns a class' number. One that has none yet is as the default one.
-func (c *classes) number(name string) int64 {
-	return int64(slices.IndexFunc(*c.known.Load(), func(k knownClass) bool { return k.Name == name })) + 1
-}
-
-// writable returns the class in which rows of a series of this class are written now, milliseconds.
-func (c *classes) writable(class, now int64) int64 {
-	if known := *c.known.Load(); class > int64(len(known)) || class != classDefault && known[class-1].FromMS > now {
-		return classDefault
-	}
-	return class
 }
 
 // keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to.

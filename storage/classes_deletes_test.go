@@ -62,27 +62,6 @@ func (ts *deletedInClasses) deleteHours(from, to int) {
 	require.NoError(ts.t, ts.Delete(ts.t.Context(), "default", at(from)+1, at(to), equal("job", "ci")))
 }
 
-// TestDeleteAfterTheClassChangedWithinADay deletes hours of a class of which only buckets of an hour are left, on a day of which the series' next
-// class has buckets of 5 minutes.
-func TestDeleteAfterTheClassChangedWithinADay(t *testing.T) {
-	t.Parallel()
-	ts := openDeletedInClasses(t, Keep{2 * day, 3 * day, 90 * day}, Keep{2 * day, 60 * day, 60 * day})
-	ts.hours(0, 12)
-	ts.inClass(2)
-	ts.hours(12, 24)
-	ts.passes(ts.midnight.Add(36 * day))
-	require.Equal(t, map[string]int{"ci": 720}, ts.bucketsOf("default", rollup.FiveMinutes))
-	require.Equal(t, map[string]int{"ci": 1440}, ts.bucketsOf("default", rollup.OneHour))
-	ts.deleteHours(3, 6)
-	require.Equal(t, map[string]int{"ci": 1260}, ts.bucketsOf("default", rollup.OneHour), "asked for")
-	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
-	require.Equal(t, map[string]int{"ci": 1260}, ts.bucketsOf("default", rollup.OneHour), "cleaned")
-	ts.reopen()
-	require.Equal(t, map[string]int{"ci": 1260}, ts.bucketsOf("default", rollup.OneHour), "after a restart")
-	ts.passes(ts.midnight.Add(75 * day)) // Only rows of the first class are shown.
-	require.Equal(t, map[string]int{"ci": 1260}, ts.bucketsOf("default", rollup.OneHour), "what the first class has")
-}
-
 // TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has buckets of 5 minutes, in a week in which the series' next class has some,
 // too, of other days. The next class is kept for longer.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
@@ -100,34 +79,6 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	for _, step := range []struct{ days, want int }{{12, 1620}, {14, 1620}, {25, 360}, {35, 360}} {
 		ts.passes(ts.midnight.Add(time.Duration(step.days) * day))
 		require.Equal(t, map[string]int{"ci": step.want}, ts.bucketsOf("default", rollup.OneHour), "after %d days", step.days)
-	}
-}
-
-// TestLateSamplesAfterADeleteInAnotherClass writes samples into a deleted hour after the delete, in a class that still has raw samples of it. The hours
-// before were sealed in a class of which only rollups are left. Rebuilding the rollups removes the deleted samples and keeps the later ones.
-func TestLateSamplesAfterADeleteInAnotherClass(t *testing.T) {
-	t.Parallel()
-	ts := openDeletedInClasses(t, Keep{60 * day, 60 * day, 90 * day})
-	ts.inClass(0)
-	ts.hours(0, 2)
-	ts.passes(ts.midnight.Add(12 * day))
-	ts.inClass(1)
-	ts.deleteHours(0, 1)
-	ts.write("default", jobLabels("ci"), every(ts.midnight.Add(11*time.Minute), time.Minute, 20)...)
-	require.NoError(t, ts.SealAll(t.Context()))
-	for _, step := range []struct {
-		name string
-		do   func()
-	}{
-		{"sealed", func() {}},
-		{"worked off", func() { require.NoError(t, ts.WorkOffDeletes(t.Context(), "default")) }},
-		{"cleaned", func() { require.NoError(t, ts.CleanTombstones(t.Context(), "default")) }},
-		{"after a restart", ts.reopen},
-	} {
-		step.do()
-		for _, res := range rollup.Resolutions {
-			require.Equal(t, map[string]int{"ci": 80}, ts.bucketsOf("default", res), "%s, %s", res, step.name)
-		}
 	}
 }
 
@@ -163,7 +114,7 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 	}
 	_, err = r.Import(t.Context(), "t", []ImportedSeries{{waysLabels(1), samples}})
 	require.ErrorIs(t, err, errRawExpired)
-	r.model.put(1, times, v, 1, r.now().UnixMilli(), false, false)
+	r.model.put(1, times, v, r.classOf(1), r.now().UnixMilli(), false, false)
 	r.beat()
 	r.line(words)
 	r.look()

@@ -14,6 +14,7 @@ import (
 //	write S AGO N             N samples of series S, ten minutes apart, from AGO ago
 //	import S AGO N            the same, imported
 //	in S CLASS                the store is restarted with S in another class
+//	other C D OFF S AGO N     another process with the first two series in the classes C and D, and a clock that is off, imports samples
 //	seal                      seals all
 //	delete S FROM TO          whole hours of a series between two times ago
 //	clean / workoff           cleans tombstones; rebuilds rollups
@@ -22,6 +23,7 @@ import (
 //	pass DURATION             seals all, and time passes, in steps of a day at most, after each of which windows expire
 type classesMaker struct {
 	rng    *rand.Rand
+	kind   string
 	out    history
 	passed time.Duration
 	// written are when samples were written, and for how long.
@@ -50,7 +52,7 @@ func (m *classesMaker) days(list ...int) time.Duration {
 }
 
 func makeClassesHistory(seed uint64, kind string) history {
-	m := &classesMaker{rng: rand.New(rand.NewPCG(seed, 25))}
+	m := &classesMaker{rng: rand.New(rand.NewPCG(seed, 25)), kind: kind}
 	keeps, longest := "", time.Duration(0)
 	for class := range 2 + m.rng.IntN(2) {
 		raw := m.days(2, 2, 2, 5, 12)
@@ -157,6 +159,11 @@ func (m *classesMaker) step() {
 		m.fault()
 		m.write("import", series, at)
 	case 12, 13:
+		if m.kind == "expiring" && m.oneIn(2) {
+			series, at := m.near()
+			m.write(fmt.Sprintf("other %d %d %v", m.rng.IntN(3), m.rng.IntN(3), time.Duration(m.rng.IntN(41)-20)*time.Hour), series, at)
+			return
+		}
 		m.class(m.rng.IntN(classesSeries))
 	case 14:
 		m.add("%s", []string{"restart", "crash 0", "crash 50", "crash 100"}[m.rng.IntN(4)])

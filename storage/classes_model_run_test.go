@@ -29,7 +29,8 @@ type classesRun struct {
 	eng      *classesEngine
 	faults   waysFaults
 	model    *classesModel
-	in       [classesSeries]int // the classes of the series
+	in       [classesSeries]int // the classes of the series, as configured
+	days     map[int64]string   // the lists of classes of windows of raw rows
 	value    float64
 	problem  string
 }
@@ -70,7 +71,7 @@ func runClasses(h history) string {
 	r.start()
 	defer r.stop()
 	if r.expiring != nil {
-		r.passed.set(r.passed.get() + 2*classDelay)
+		r.passed.set(r.passed.get() + time.Hour)
 		r.beat()
 	}
 	for i, line := range h[1:] {
@@ -88,7 +89,7 @@ func runClasses(h history) string {
 }
 
 func newClassesRun(first string) (*classesRun, error) {
-	r := &classesRun{opts: DefaultOptions()}
+	r := &classesRun{opts: DefaultOptions(), days: map[int64]string{}}
 	var kind, base, keeps string
 	_, err := fmt.Sscanf(first, "classes base=%s engine=%s keep=%s", &base, &kind, &keeps)
 	if err != nil {
@@ -122,11 +123,11 @@ func newClassesRun(first string) (*classesRun, error) {
 	return r, nil
 }
 
-func (r *classesRun) start() {
-	r.opts.Classes = nil
+// listOf returns the classes that have the series, by their numbers.
+func (r *classesRun) listOf(in [classesSeries]int) (list []Class) {
 	for i, k := range r.model.keep[1:] {
 		c := Class{Name: fmt.Sprint("class", i+1), Keep: k}
-		for s, class := range r.in {
+		for s, class := range in {
 			if class == i+1 {
 				c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))})
 			}
@@ -134,8 +135,13 @@ func (r *classesRun) start() {
 		if c.Match == nil {
 			c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", "none")})
 		}
-		r.opts.Classes = append(r.opts.Classes, c)
+		list = append(list, c)
 	}
+	return list
+}
+
+func (r *classesRun) start() {
+	r.opts.Classes = r.listOf(r.in)
 	var inner engine.Engine = unclosed{r.expiring}
 	if r.disk != nil {
 		var err error
@@ -224,7 +230,9 @@ func (r *classesRun) step(words []string) {
 	case "write":
 		r.write(words)
 	case "import":
-		r.imports(words)
+		r.imports(r.Store, words[1:])
+	case "other":
+		r.other(words)
 	case "seal":
 		r.seal()
 	case "delete":
@@ -260,9 +268,30 @@ func (r *classesRun) tolerate(what string, err error) bool {
 	return err == nil
 }
 
+// classOn returns the class of a series in the day of a time. Once the day has a list, it keeps it.
+func (r *classesRun) classOn(series int, t int64) int64 {
+	window := r.period.RawWindowAt(t)
+	list, fixed, err := r.classesOn(context.Background(), "t", window)
+	if err != nil {
+		r.fail("reading the classes of a day: %v", err)
+		return 0
+	}
+	if was, ok := r.days[window]; ok && (was != list.id || !fixed) {
+		r.fail("the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.id, was)
+	}
+	if fixed {
+		r.days[window] = list.id
+	}
+	return list.find(waysLabels(int64(series)))
+}
+
+func (r *classesRun) classOf(series int) func(t int64) int64 {
+	return func(t int64) int64 { return r.classOn(series, t) }
+}
+
 func (r *classesRun) seal() {
 	if r.tolerate("sealing", r.SealAll(context.Background())) {
-		r.model.each(func(f *classesFact) { f.sealed = true })
+		r.model.seal(r.classOn)
 	}
 }
 
@@ -307,24 +336,53 @@ func (r *classesRun) write(words []string) {
 		err = b.Commit(context.Background())
 	}
 	ok := r.tolerate("writing", err)
-	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok, false)
+	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok, false)
 }
 
-func (r *classesRun) imports(words []string) {
-	series, times, v := r.samples(words)
+// other starts another process, with classes of its own and a clock that is off, which imports samples.
+func (r *classesRun) other(words []string) {
+	opts, off := r.opts, length(words, 3)
+	in := [classesSeries]int{int(number(words, 1)) % len(r.model.keep), int(number(words, 2)) % len(r.model.keep)}
+	opts.Classes, opts.Now = r.listOf(in), func() time.Time { return r.now().Add(off) }
+	s, err := Open(context.Background(), expiringClasses{r.eng}, opts)
+	if err == nil {
+		err = s.WaitReady(context.Background())
+	}
+	if err == nil {
+		err = s.member.Beat(context.Background())
+	}
+	if err != nil {
+		r.fail("opening another process: %v", err)
+		return
+	}
+	if s.clock.MayRemove() == nil { // Its clock isn't too far off.
+		r.imports(s, words[4:])
+	}
+	if err := s.Close(); err != nil {
+		r.fail("closing another process: %v", err)
+	}
+	r.beat()
+	for series, class := range in {
+		r.model.inClass(series, class)
+	}
+}
+
+// imports imports samples by a process.
+func (r *classesRun) imports(s *Store, words []string) {
+	series, times, v := r.samples(append([]string{""}, words...))
 	var samples chunk.Samples
 	for _, t := range times {
 		samples.AppendFloat(t, 0, v)
 	}
 	again := samples
-	stats, err := r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
+	stats, err := s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
 	if err != nil && r.faults.drawn() { // Whoever imports repeats it: until then samples answer, and those of other classes may be gone.
 		r.late()
 		r.faults.set(nil, 0)
-		stats, err = r.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
+		stats, err = s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
 	}
 	ok := r.tolerate("importing", err)
-	r.model.put(series, times, v, r.in[series], r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
+	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
 }
 
 func (r *classesRun) delete(words []string) {

@@ -71,8 +71,8 @@ func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int6
 	return at
 }
 
-// put notes samples that come now in a class. rawless: only rollups are made.
-func (m *classesModel) put(series int, times []int64, v float64, class int, now int64, acked, rawless bool) {
+// put notes samples that come now, in the class of their day. rawless: only rollups are made.
+func (m *classesModel) put(series int, times []int64, v float64, classOn func(t int64) int64, now int64, acked, rawless bool) {
 	at := func(t, width int64) int64 { return -format.FloorDiv(-t, width) * width }
 	// rivals are the samples that stand, by bucket and hour; gone are the slots and days whose raw rows and 5m rollups of earlier samples may be gone.
 	rivals, gone := map[[2]int64]bool{}, map[[2]int64]bool{}
@@ -81,16 +81,16 @@ func (m *classesModel) put(series int, times []int64, v float64, class int, now 
 			for _, width := range []int64{rollup.FiveMinutes.Width(), rollup.OneHour.Width()} {
 				rivals[[2]int64{width, at(t, width)}] = rivals[[2]int64{width, at(t, width)}] || f.stands()
 			}
-			if m.kept(f.classes|1<<class, rollup.Raw, now) > at(t, format.DayMS)-format.DayMS {
+			if m.kept(f.classes|1<<classOn(t), rollup.Raw, now) > at(t, format.DayMS)-format.DayMS {
 				gone[[2]int64{slotMS, at(t, slotMS)}] = true
 			}
-			if m.kept(f.classes|1<<class, rollup.FiveMinutes, now) > at(t, format.Window5mMS)-2*format.Window5mMS {
+			if m.kept(f.classes|1<<classOn(t), rollup.FiveMinutes, now) > at(t, format.Window5mMS)-2*format.Window5mMS {
 				gone[[2]int64{format.DayMS, at(t, format.DayMS)}] = true
 			}
 		}
 	}
 	for _, t := range times {
-		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << class}
+		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << classOn(t)}
 		fresh, freshHour := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}], !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
 		f.firm[rollup.Raw] = acked && !rawless
 		f.firm[rollup.FiveMinutes] = acked && (fresh || !rawless && !gone[[2]int64{slotMS, at(t, slotMS)}])
@@ -111,7 +111,7 @@ func (m *classesModel) delete(series int, start, end int64, done bool) {
 	}
 }
 
-// inClass notes that what isn't sealed of a series will be in another class.
+// inClass notes that what isn't sealed of a series may be stored in another class.
 func (m *classesModel) inClass(series, class int) {
 	for _, list := range m.facts[series] {
 		for _, f := range list {
@@ -122,11 +122,14 @@ func (m *classesModel) inClass(series, class int) {
 	}
 }
 
-func (m *classesModel) each(do func(f *classesFact)) {
-	for _, times := range m.facts {
-		for _, list := range times {
+// seal notes that everything is sealed, in the class of its day.
+func (m *classesModel) seal(classOn func(series int, t int64) int64) {
+	for s, times := range m.facts {
+		for t, list := range times {
 			for _, f := range list {
-				do(f)
+				if !f.sealed {
+					f.sealed, f.classes = true, 1<<classOn(s, t)
+				}
 			}
 		}
 	}

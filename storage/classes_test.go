@@ -10,9 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -171,58 +169,6 @@ func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 	}
 }
 
-// TestClassOfASeriesChanges adds a class for series that have rows already, and takes it away again: what there
-// is stays one series, late samples repair the rollups, and no number is given twice.
-func TestClassOfASeriesChanges(t *testing.T) {
-	ts := openTestStore(t, func(o *Options) {
-		withTestClasses(o)
-		o.Classes, o.TenantRetention = nil, nil
-	})
-	ls := jobLabels("ci")
-	at := ts.now.Add(-5 * time.Hour).UnixMilli()
-	ts.write("usual", ls, sample{at, 1})
-	require.NoError(t, ts.SealAll(t.Context()))
-	classes := func(list ...Class) {
-		ts.opts.Classes = list
-		ts.reopen()
-	}
-	seal := func(n int, class int64) {
-		ts.write("usual", ls, sample{at + int64(n)*15_000, float64(n)})
-		require.NoError(t, ts.SealAll(t.Context()))
-		require.Len(t, ts.all("usual"), 1)
-		require.Len(t, ts.all("usual")[ls.String()], n+1)
-		require.Equal(t, map[string]int{"ci": n + 1}, ts.bucketsOf("usual", rollup.FiveMinutes))
-		require.Equal(t, map[string]int{"ci": n + 1}, ts.bucketsOf("usual", rollup.OneHour))
-		require.Positive(t, ts.chunksAt(rollup.Raw, at, class, "usual"), "written in class %d", class)
-		ts.check()
-	}
-	classes(classOfJob("other", "x", keepShort), classOfJob("ci", "ci", keepShort))
-	seal(1, 2)
-	classes(classOfJob("new", "ci", keepLonger))
-	seal(2, 3)
-	classes()
-	seal(3, 0)
-	classes(classOfJob("ci", "ci", keepShort))
-	seal(4, 2)
-	require.EqualValues(t, 4, ts.classes.count())
-
-	// The samples of each class go at its time; the best rollup is that of which anything stands.
-	ts.now = ts.now.Add(3 * day)
-	require.Len(t, ts.all("usual")[ls.String()], 3)
-	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.FiveMinutes))
-	ts.passes(ts.now.Add(10 * day))
-	require.Len(t, ts.all("usual")[ls.String()], 3)
-	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.OneHour))
-
-	// Late samples, now in a class that keeps them, when a part of what the rollups knew is gone: buckets that are
-	// there aren't computed from less.
-	classes()
-	ts.write("usual", ls, sample{at + 20_000, 9}, sample{at + format.HourMS, 10})
-	require.NoError(t, ts.SealAll(t.Context()))
-	require.Len(t, ts.all("usual")[ls.String()], 5)
-	require.Equal(t, map[string]int{"ci": 6}, ts.bucketsOf("usual", rollup.OneHour))
-}
-
 func TestLateSamplesAreTakenByTheClassesRetention(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	for _, c := range []struct {
@@ -298,69 +244,6 @@ func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	require.Positive(t, lives.shared)
 }
 
-func TestClassesOfASharedStoreBeginLater(t *testing.T) {
-	opts := DefaultOptions()
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	opts.Now = func() time.Time { return now }
-	opts.Shared, opts.seams.still = true, true
-	eng := memory.New()
-	open := func(opts Options) *testStore {
-		s := openReady(t, eng, opts)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		return &testStore{Store: s, t: t, eng: eng, now: now}
-	}
-	old := open(opts)
-	opts.Classes, opts.AddClasses = []Class{classOfJob("ci", "ci", keepShort)}, true
-	young := open(opts)
-	at := now.Add(-time.Hour).UnixMilli()
-	young.write("a", jobLabels("ci"), sample{at, 1})
-	require.NoError(t, young.SealAll(t.Context()))
-	require.Equal(t, 1, young.chunksAt(rollup.Raw, at, 0, "a"), "others don't look into the class yet")
-	require.Len(t, old.all("a"), 1)
-
-	now = now.Add(classDelay)
-	require.EqualValues(t, 1, old.classes.count())
-	require.NoError(t, old.refreshPeriods(t.Context()))
-	require.EqualValues(t, 2, old.classes.count())
-	young.write("a", jobLabels("ci"), sample{at + 1, 1})
-	require.NoError(t, young.SealAll(t.Context()))
-	require.Equal(t, 1, young.chunksAt(rollup.Raw, at, 1, "a"))
-	require.Len(t, old.all("a")[jobLabels("ci").String()], 2)
-	require.Equal(t, Keep{30 * day, 0, 0}, old.classes.keep("a", 1), "a process without the class keeps its rows as long as all")
-	young.check()
-}
-
-// TestImportIntoAClassThatIsNotInUseYet rejects samples of which less would be stored in the default class, until the class is in use.
-func TestImportIntoAClassThatIsNotInUseYet(t *testing.T) {
-	t.Parallel()
-	opts := DefaultOptions()
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	opts.Now = func() time.Time { return now }
-	opts.Shared, opts.seams.still = true, true
-	opts.Retention, opts.Retention5m = 3*day, 3*day
-	eng := memory.New()
-	require.NoError(t, openReady(t, eng, opts).Close())
-	opts.Classes, opts.AddClasses = []Class{classOfJob("ci", "ci", Keep{90 * day, 90 * day, 90 * day})}, true
-	s := openReady(t, eng, opts)
-	defer func() { require.NoError(t, s.Close()) }()
-	imports := func(job string, age time.Duration) (ImportStats, error) {
-		samples := &chunk.Samples{}
-		samples.AppendFloat(now.Add(-age).UnixMilli(), 0, 1)
-		return s.Import(t.Context(), "a", []ImportedSeries{{jobLabels(job), samples}})
-	}
-	_, err := imports("ci", 30*day)
-	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.ErrorContains(t, err, `the retention class "ci" was added to the store less than 10 minutes ago, and isn't in use yet; retry`)
-	for job, age := range map[string]time.Duration{"ci": day, "other": 30 * day} { // The class makes no difference.
-		_, err = imports(job, age)
-		require.NoError(t, err)
-	}
-	now = now.Add(classDelay)
-	stats, err := imports("ci", 30*day)
-	require.NoError(t, err)
-	require.Equal(t, 1, stats.Samples)
-}
-
 func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
@@ -371,7 +254,7 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	have, _, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
 	require.Equal(t, []knownClass{{
-		Name: "ci", FromMS: ts.now.UnixMilli(), RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
+		Name: "ci", RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
 	}}, have.Classes)
 	ts.opts.Classes = nil
 	ts.reopen()
@@ -385,11 +268,11 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	for i := range known {
 		known[i].Name = strings.Repeat("x", i+1)
 	}
-	_, _, err = addClasses(known, []Class{{Name: "one more"}}, 0)
+	_, err = addClasses(known, []Class{{Name: "one more"}})
 	require.ErrorIs(t, err, ErrBadClasses)
-	_, changed, err := addClasses(known, []Class{{Name: "xxx"}}, 0)
+	all, err := addClasses(known, []Class{{Name: "xxx"}})
 	require.NoError(t, err)
-	require.False(t, changed)
+	require.Equal(t, known, all)
 }
 
 func TestBadClassesAreRefused(t *testing.T) {

@@ -181,18 +181,16 @@ func (t *trim) metrics() (names []string, hourly []int64, err error) {
 	return slices.Compact(names), hourly, nil
 }
 
-// metric trims the rows of a metric. Buckets of an hour are made of those of 5 minutes of all classes, so these are trimmed first, all of them; and
-// in each class that has some, for any may be the one that is shown at last.
+// metric trims the rows of a metric: buckets of an hour are made of those of 5 minutes, so these are trimmed first.
 func (t *trim) metric(metric string, hourly []int64) error {
 	ds := t.deletes.InForce()
 	var list []collected
-	known, of := map[seriesOfClass]bool{}, head.MetricOf(t.tenant, metric)
-	add := func(_ engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+	known, of := map[string]bool{}, head.MetricOf(t.tenant, metric)
+	add := func(_ engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
 		for id, x := range series {
-			c := collected{series: of.Series(format.SeriesIDFrom(id), x.labels), class: at.Class(), ifThere: len(hourly) > 0}
-			if key := (seriesOfClass{c.series.ID(), c.class}); !known[key] {
-				known[key] = true
-				list = append(list, c)
+			if !known[id] {
+				known[id] = true
+				list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), x.labels)})
 			}
 		}
 		return nil
@@ -212,12 +210,6 @@ func (t *trim) metric(metric string, hourly []int64) error {
 		}
 	}
 	return t.hours(metric, list)
-}
-
-// seriesOfClass names a series in one of the classes that it was in.
-type seriesOfClass struct {
-	id    format.SeriesID
-	class int64
 }
 
 func (t *trim) wait(start int64, d *format.Tombstone) {
@@ -403,11 +395,16 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	w := newRowWriter(t.ctx, t.s, Work{Slot: slot})
 	w.remade, w.before = true, t.unmarked
 	x := newRoller(w, t.tenant, slot)
-	x.due, x.forDue, x.resealed, x.unread = due, true, true, t.unread
+	x.due, x.unread = due, t.unread
+	classes, _, err := t.s.classesOn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.Raw, slot))
+	if err != nil {
+		return err
+	}
 	if err := x.destine(metric, part); err != nil {
 		return err
 	}
 	for i := range part {
+		part[i].class = classes.of(part[i].series)
 		if len(x.hourRollup().dueOf(part[i].series)) > 0 {
 			x.series = append(x.series, &part[i])
 		}

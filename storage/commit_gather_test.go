@@ -27,7 +27,7 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 	period := format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: format.DayMS, Partitions: 1})
 	rig := &gatherRig{t: t}
 	rig.committer = newCommitter(commitEnv{
-		head: head.New(1, period, nil), period: period, writer: "w", shared: true, gathers: gathers,
+		head: head.New(1, period), period: period, writer: "w", shared: true, gathers: gathers,
 		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, engineTime: time.Now, metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
 		write: func(context.Context, []engine.Batch) error {
 			rig.commits++

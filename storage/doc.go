@@ -97,7 +97,7 @@
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
 //   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Slot partition: one of them in one slot.
 //   - Window: a day of raw rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
-//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own.
+//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own, on some days.
 //     Place: a class and a shard, which name a partition of the engine's table.
 //   - Writer: a process, from its start to its end. Stream: the blobs of one writer in a slot partition, numbered.
 //     Epoch of a stream: blobs that depend on no earlier ones: the first defines the numbers of its series.
@@ -117,6 +117,7 @@
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
 //     (decisions/017). Hole: windows of which rows are missing though older ones are there.
 //   - Expiry: when the rows of a class in a window expire by themselves; fixed before the first of them (decisions/061).
+//   - List of classes: by it and the labels a series has its class. A window of raw rows takes its list with its first row (decisions/062).
 //   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name
 //     it. Uncleaned: a slot whose rollups were made without a tombstone that touches it. Cleaned: a chunk that was rewritten.
 //   - Gap of a query: rows that can't be read, because the engine's files are damaged there.

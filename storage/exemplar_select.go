@@ -114,7 +114,17 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 		if err := f.r.budget.charge(size); err != nil {
 			return err
 		}
-		f.add(s.ID(), s.Labels(), f.r.hiddenIn(s.Class(), rollup.Raw), list)
+		shown := list[:0]
+		for _, e := range list {
+			of, err := f.r.days.at(ctx, e.T)
+			if err != nil {
+				return err
+			}
+			if e.T > f.r.hiddenIn(of.of(s), rollup.Raw) {
+				shown = append(shown, e)
+			}
+		}
+		f.add(s.ID(), s.Labels(), never, shown)
 	}
 	return ctx.Err()
 }

@@ -163,7 +163,10 @@ func (k *heldSink) of(ref uint32) (*Series, error) {
 
 // becomes returns what becomes of a sample or an exemplar.
 func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
-	if s == nil || k.w.batch.isTooOld(s, at) || k.hidden[ref-1].Hides(at) {
+	if s == nil || k.hidden[ref-1].Hides(at) {
+		return ha.Drop
+	}
+	if old, _, err := k.w.batch.isTooOld(s, at); err == nil && old { // If its class can't be read, the seal finds out.
 		return ha.Drop
 	}
 	return k.row.Of(at)

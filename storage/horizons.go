@@ -170,20 +170,24 @@ func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
 	return slices.DeleteFunc(all, func(h Horizons) bool { return h.Class&found == 0 }), nil
 }
 
-// HorizonsBySeries returns a function that returns the horizons of the class to which a series of a tenant belongs now, for queries of the times from minT
+// HorizonsBySeries returns a function that returns the horizons of the class of a tenant's series at a time, milliseconds, for queries of the times from minT
 // to maxT.
-func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(labels.Labels) Horizons, error) {
+func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (Horizons, error), error) {
 	all, err := s.horizons(ctx, tenant, minT, maxT)
 	if err != nil {
 		return nil, err
 	}
-	now := s.opts.Now().UnixMilli()
-	return func(ls labels.Labels) Horizons {
-		class := s.classes.writable(s.classes.of(ls), now)
-		if class >= int64(len(all)) { // Another process has added it since.
+	days := dayLists{s: s, tenant: tenant}
+	return func(ls labels.Labels, t int64) (Horizons, error) {
+		list, err := days.at(ctx, t)
+		class := classDefault
+		if err == nil {
+			class = int(list.find(ls))
+		}
+		if class >= len(all) { // Another process has added it since.
 			class = classDefault
 		}
-		return all[class]
+		return all[class], err
 	}, nil
 }
 

@@ -134,7 +134,7 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	defer s.imports.mu.Unlock()
 	defer func() { s.imports.last = s.opts.Now() }()
 	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
-		s.imports.head = head.New(s.head.Partitions(), s.period, s.classes.of)
+		s.imports.head = head.New(s.head.Partitions(), s.period)
 	}
 	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}
 	for i := range list {

@@ -200,13 +200,11 @@ func (d *importDay) lock() (unlock func()) {
 // byAge separates series whose raw window stands from those for which it may be gone, and leaves out those for which
 // that of 5m rollups may be.
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
-	now := d.s.opts.Now().UnixMilli()
 	slot := d.s.period.SlotOf(d.start + 1)
+	if takes, err := d.classify(slot); err != nil || !takes {
+		return nil, nil, err
+	}
 	for _, c := range d.list {
-		c.class = d.s.classes.writable(c.series.Class(), now)
-		if err := d.checkBegun(c, slot); err != nil {
-			return nil, nil, err
-		}
 		if err := d.s.fixSlot(d.ctx, d.tenant.Name(), c.class, slot); err != nil {
 			return nil, nil, err
 		}
@@ -239,19 +237,61 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	return fresh, late, nil
 }
 
-// checkBegun returns an error for a series whose class isn't written yet, see classDelay, if less of it would be stored in the default class.
-func (d *importDay) checkBegun(c *importedDay, slot int64) error {
-	class := c.series.Class()
-	if c.class == class {
+// classify finds the classes of the series. It fixes the day's list of classes, unless no rows come of the day: then takes is false.
+func (d *importDay) classify(slot int64) (takes bool, err error) {
+	tenant := d.tenant.Name()
+	list, fixed, err := d.s.classesOn(d.ctx, tenant, d.s.period.WindowOfSlot(rollup.Raw, slot))
+	if err != nil {
+		return false, err
+	}
+	if !fixed {
+		t, err := d.s.horizonsOf(d.ctx, tenant)
+		if err != nil {
+			return false, err
+		}
+		if err := d.checkInForce(t, list, slot); err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(d.list, func(c *importedDay) bool { return d.s.takesNew(t, tenant, list.of(c.series), slot) }) {
+			for _, c := range d.list {
+				d.stats.Expired += c.samples.Len()
+			}
+			return false, nil
+		}
+		if list, err = d.s.fixClasses(d.ctx, tenant, slot); err != nil {
+			return false, err
+		}
+	}
+	for _, c := range d.list {
+		c.class = list.of(c.series)
+	}
+	return true, nil
+}
+
+// checkInForce returns an error for series of a day without rows that the classes of this process keep, if these aren't in force yet and those that are don't.
+func (d *importDay) checkInForce(t *tenantHorizons, list *classList, slot int64) error {
+	own, tenant := d.s.classes.own, d.tenant.Name()
+	if own == nil || own == list || d.s.classes.newest().ID != own.id {
 		return nil
 	}
-	now, later := d.s.classes.keep(d.tenant.Name(), c.class), d.s.classes.keep(d.tenant.Name(), class)
-	for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
-		if d.s.isOutlived(res, slot, now) && !d.s.isOutlived(res, slot, later) {
-			return fmt.Errorf("%w: the retention class %q was added to the store less than %.0f minutes ago, and isn't in use yet; retry", engine.ErrUnavailable, d.s.classes.nameOf(class), classDelay.Minutes())
+	for _, c := range d.list {
+		if class := own.of(c.series); d.s.takesNew(t, tenant, class, slot) && !d.s.takesNew(t, tenant, list.of(c.series), slot) {
+			return fmt.Errorf("%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
+				engine.ErrUnavailable, d.s.instantOf(d.s.classes.newest().FromMS).Format(time.RFC3339))
 		}
 	}
 	return nil
+}
+
+// takesNew reports whether the first rows of a class would be stored in the windows of a slot, at raw or 5m.
+func (s *Store) takesNew(t *tenantHorizons, tenant string, class, slot int64) bool {
+	keep := s.classes.keep(tenant, class)
+	return slices.ContainsFunc([]rollup.Resolution{rollup.Raw, rollup.FiveMinutes}, func(res rollup.Resolution) bool {
+		if s.expiring {
+			return !s.isPast(s.wantedExpiry(t, expiryAt{tenant, class, s.period.WindowOfSlot(res, slot)}))
+		}
+		return !s.isOutlived(res, slot, keep) && !s.isGone(res, slot, tenant, class)
+	})
 }
 
 // seal writes the rows of series that are of one age, but for the marks.
@@ -292,7 +332,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
 	w.namesFirst, w.begun = true, d.begun
 	x := newRoller(w, d.tenant.Name(), slot)
-	x.rawExpired, x.resealed = d.late, true
+	x.rawExpired = d.late
 	return x
 }
 

@@ -33,7 +33,7 @@ func FuzzBlob(f *testing.F) {
 		blob := append([]byte{1, 0, 0, 0, 0}, body...)
 		binary.LittleEndian.PutUint32(blob[1:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		period := format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})
-		s := &Store{head: head.New(1, period, nil), eng: memory.New(), opts: DefaultOptions(), period: period}
+		s := &Store{head: head.New(1, period), eng: memory.New(), opts: DefaultOptions(), period: period}
 		s.openRows(&settings{})
 		l := newLoader(s, Work{})
 		if l.blob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {

@@ -110,11 +110,16 @@ func (r *pagesRun) start() {
 		r.fail("opening: %v", err)
 		return
 	}
+	list, err := r.classList(context.Background(), r.classes.inForce(r.opts.Now().UnixMilli()))
+	if err != nil {
+		r.fail("reading the classes: %v", err)
+		return
+	}
 	for group, series := range pagesGroups() {
 		if r.classesOf[group] == nil {
 			r.classesOf[group] = map[int64]bool{}
 		}
-		r.classesOf[group][r.classes.of(series[0])] = true
+		r.classesOf[group][list.find(series[0])] = true
 	}
 }
 

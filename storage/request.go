@@ -70,6 +70,8 @@ type request struct {
 	queryReader
 	scope
 	matchers []*labels.Matcher
+	// days has the classes of unsealed series.
+	days dayLists
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
@@ -92,7 +94,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 			hidden: hidden, gaps: gaps, classes: q.Classes,
 			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: q.Matchers,
+		matchers: q.Matchers, days: dayLists{s: s, tenant: q.Tenant},
 	}
 	r.of = &r.queryReader
 	if r.classes == 0 {

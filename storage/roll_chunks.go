@@ -61,22 +61,15 @@ func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []b
 
 // rollupChunk is a rollup chunk as it is stored.
 type rollupChunk struct {
-	class   int64
 	start   int64
 	version uint64
 	data    []byte
 }
 
 // rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
-// a metric's shards have become more, or the series was in another class, there may be two of a start: that with
+// a metric's shards have become more, there may be two of a start: that with
 // the higher version counts. unread is true if there may be more, which can't be read.
 func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
-	found, unread, err = s.rollupRows(ctx, res, window, series, shards, from, to)
-	return bestOfEach(found), unread, err
-}
-
-// rollupRows reads all of them, of one start that with the highest version first.
-func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
 	for at := range s.placesOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
 		rows := engine.Range{
@@ -89,26 +82,20 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 				return nil, false, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
-			found = append(found, rollupChunkOf(at, row))
+			found = append(found, rollupChunkOf(row))
 		}
 	}
-	sortRollups(found)
-	return found, unread, nil
+	return bestOfEach(found), unread, nil
 }
 
-func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {
-	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value)}
+func rollupChunkOf(row engine.Row) rollupChunk {
+	return rollupChunk{start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value)}
 }
 
-// sortRollups sorts chunks by start, of one start that with the highest version first.
-func sortRollups(list []rollupChunk) {
+// bestOfEach sorts chunks by start, and keeps of each start the one that counts.
+func bestOfEach(list []rollupChunk) []rollupChunk {
 	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
 	})
-}
-
-// bestOfEach sorts chunks, and keeps of each start the one that counts.
-func bestOfEach(list []rollupChunk) []rollupChunk {
-	sortRollups(list)
 	return slices.CompactFunc(list, func(a, b rollupChunk) bool { return a.start == b.start })
 }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -139,26 +138,14 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 		}
 		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
 	}
-	lost, err := x.lost(to, r, version)
-	if err != nil {
-		return err
-	}
-	if from == fromChunks {
-		samples.Normalize()
-		b.Reset()
-		if samples.Len() > 0 {
-			rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
-		}
-	}
-	if lost {
-		if from == fromChunks { // Samples that came after a delete are added to the rest of the stored chunk.
-			r.chunk = appendRollup(b, rollup.FiveMinutes, version)
-		}
-		return x.fill(to, r, b)
-	}
 	r.version = version
 	if from == fromTask {
 		return nil
+	}
+	samples.Normalize()
+	b.Reset()
+	if samples.Len() > 0 {
+		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
 	}
 	if err := x.keepUnread(in, r, shards, b); err != nil {
 		return err
@@ -184,41 +171,14 @@ func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *
 	return len(chunks.values) > 0, nil
 }
 
-// lost reports whether the stored rollup of a series may have been computed from rows that are gone, though those
-// of its class are there: it was in another one before. version is how much is there.
-func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) {
-	tenant, gone := r.series.Tenant(), uint64(0)
-	if x.s.classes.count() == 1 {
-		return false, nil
-	}
-	for class := range x.s.classes.count() {
-		if (class != r.class || r.ifThere) && x.isGone(to.res-1, class) {
-			gone |= 1 << class
-		}
-	}
-	if gone == 0 && !x.resealed {
-		return false, nil
-	}
-	shards, err := x.s.readShards(x.ctx, to.at.window, tenant, r.series.Metric())
-	if err != nil {
-		return false, err
-	}
-	rows, unread, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
-	return unread || slices.ContainsFunc(rows, func(c rollupChunk) bool {
-		// Of those that are gone, others may have had a share in its version, with nothing of their class left by now.
-		return gone&(1<<c.class) != 0 || c.version > version || gone != 0 && c.version == version
-	}), err
-}
-
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks, as rollup.Extend does: what it was computed
-// from is gone, and that was more than what there is now. A chunk of another class is written in the present one, too, if there are samples
-// of this: the other one goes with its class.
+// from is gone, and that was more than what there is now.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueOf(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
-	kept, class, version, err := x.stored(to, r)
+	kept, version, err := x.stored(to, r)
 	if x.rawExpired && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
 		kept, err = &rollup.Buckets{}, nil
 	}
@@ -239,12 +199,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 			x.leftOut.Add(int64(left))
 			x.s.metrics.leftOut.Add(float64(left))
 		}
-		changed, b = changed || extended > 0 || all.Len() > before || class != r.class && !to.forDue, &all
-	}
-	if !changed && class != r.class && len(due) > 0 {
-		if changed, err = x.has(to, r); err != nil { // It was made before the delete, perhaps, and may be kept longer.
-			return err
-		}
+		changed, b = changed || extended > 0 || all.Len() > before, &all
 	}
 	r.chunk, r.version = nil, version+1
 	if changed {
@@ -253,7 +208,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// settle has the stored rollup of a task stay as it is where err means that, and where there is none to be rewritten.
+// settle has the stored rollup of a task stay as it is where err means that.
 func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
@@ -264,24 +219,7 @@ func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 		r.chunk = nil
 		return nil
 	}
-	if err != nil || r.chunk == nil || !r.ifThere {
-		return err
-	}
-	there, err := x.has(to, r)
-	if !there {
-		r.chunk = nil
-	}
 	return err
-}
-
-// has reports whether the class of a task has a rollup chunk of its series.
-func (x *roller) has(to rollupOf, r *rollupTask) (bool, error) {
-	shards, err := x.s.readShards(x.ctx, to.at.window, r.series.Tenant(), r.series.Metric())
-	if err != nil {
-		return false, err
-	}
-	rows, _, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
-	return slices.ContainsFunc(rows, func(c rollupChunk) bool { return c.class == r.class }), err
 }
 
 // make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
@@ -360,30 +298,27 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	if len(chunks) == 0 && !r.unread {
 		return x.fill(x.hourRollup(), r, b)
 	}
-	if lost, err := x.lost(x.hourRollup(), r, r.version); err != nil || lost {
-		return cmp.Or(err, x.fill(x.hourRollup(), r, b))
-	}
 	return x.keepHours(r, chunks, hours)
 }
 
-// stored reads the rollup chunk of a series that counts, its class, and its version; 0: there is none. One that can't be read is named: then
+// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named: then
 // it returns errUnread, with a version that isn't 0.
-func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, class int64, version uint64, err error) {
+func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
 	found, unread, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
 	switch {
 	case err != nil:
-		return nil, 0, 0, err
+		return nil, 0, err
 	case len(found) == 0 && unread:
-		return nil, r.class, 1, errUnread
+		return nil, 1, errUnread
 	case len(found) == 0:
-		return nil, 0, 0, nil
+		return nil, 0, nil
 	}
-	class, version = found[0].class, max(found[0].version, 1)
+	version = max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
 		x.s.noteOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
@@ -392,5 +327,5 @@ func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, class in
 	if unread {
 		err = errUnread
 	}
-	return b, class, version, err
+	return b, version, err
 }

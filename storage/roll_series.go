@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -47,31 +46,23 @@ func (x *windowRoller) metrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// seriesOf lists the series of a metric of which rollups are made, in the order of ids. One that has changed its class is there once for
-// each class that may have rollups which a delete is about: any of them may be the one that is kept longest.
-func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
-	list, err := x.s.seriesIn(x.ctx, x.tenant, x.window, metric)
-	if err != nil {
-		return nil, err
-	}
-	known := map[seriesOfClass]bool{}
-	for i := range list {
-		known[seriesOfClass{list[i].series.ID(), list[i].class}] = true
-	}
+// seriesOf lists the series of a metric of which rollups are made, in the order of ids, those included of which only rollups are left that a delete may be about.
+func (x *windowRoller) seriesOf(metric string) (list []collected, err error) {
+	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
-		rolled, err := x.s.seriesByClass(x.ctx, x.tenant, w, metric)
+		found, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range rolled {
-			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.Labels())) > 0 }
-			if at := (seriesOfClass{c.series.ID(), c.class}); !known[at] && x.anySlot(due) {
-				known[at], c.ifThere = true, true
-				list = append(list, c)
+		for _, s := range found {
+			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(s.Labels())) > 0 }
+			if !known[s.ID()] && (w == x.window || x.anySlot(due)) {
+				known[s.ID()] = true
+				list = append(list, collected{series: s, class: x.classes.of(s)})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.IDText(), b.series.IDText()) })
+	slices.SortFunc(list, func(a, b collected) int { return a.series.CompareID(b.series) })
 	return list, nil
 }
 
@@ -104,33 +95,14 @@ func (x *windowRoller) windows() []int64 {
 	return windows
 }
 
-// seriesIn reads the series of a metric in a window, in the order of ids.
-func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
-	list, err := s.seriesByClass(ctx, tenant, window, metric)
-	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
-	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
-	slices.SortFunc(list, func(a, b collected) int {
-		order := strings.Compare(a.series.IDText(), b.series.IDText())
-		switch {
-		case order == 0 && shorter(kept(&b), kept(&a)):
-			return -1
-		case order == 0 && shorter(kept(&a), kept(&b)):
-			return 1
-		}
-		return order
-	})
-	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.ID() == b.series.ID() }), err
-}
-
-// seriesByClass reads the series of a metric in a window, each once for each class, and perhaps for each shard, that has rows of it.
-func (s *Store) seriesByClass(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
+// seriesIn reads the series of a metric in a window, each once for each place that has rows of it.
+func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) (list []*Series, err error) {
 	shards, err := s.readShards(ctx, window, tenant, metric)
 	if err != nil {
 		return nil, err
 	}
 	table, field := format.TableOf(format.ResolutionOf(window)), format.SeriesField(format.ResolutionOf(window))
 	of := head.MetricOf(tenant, metric)
-	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		for row, err := range s.rows.Scan(ctx, engine.Range{
@@ -146,7 +118,7 @@ func (s *Store) seriesByClass(ctx context.Context, tenant string, window int64, 
 				s.corrupt(table, &CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
 				continue
 			}
-			list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), ls), class: at.Class()})
+			list = append(list, of.Series(format.SeriesIDFrom(id), ls))
 		}
 	}
 	return list, nil

@@ -14,7 +14,7 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	if !r.unread {
 		return nil
 	}
-	kept, _, version, err := x.stored(in.fineRollup(), r)
+	kept, version, err := x.stored(in.fineRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -67,7 +67,7 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {
 		return nil
 	}
-	kept, _, version, err := x.stored(x.hourRollup(), r)
+	kept, version, err := x.stored(x.hourRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}

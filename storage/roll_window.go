@@ -114,6 +114,8 @@ type windowRoller struct {
 	slots  map[int64]*rolledSlot
 	// deleted are all deletes of the tenant.
 	deleted format.Tombstones
+	// classes is the window's list of classes.
+	classes *classList
 	// between is called between pieces of the work.
 	between func()
 }
@@ -130,6 +132,9 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		tenant:    tenant, window: window, slots: map[int64]*rolledSlot{}, between: between,
 	}
 	if x.deleted, err = s.deletesOf(ctx, tenant); err != nil {
+		return 0, err
+	}
+	if x.classes, _, err = s.classesOn(ctx, tenant, window); err != nil {
 		return 0, err
 	}
 	x.lack(missing)
@@ -230,10 +235,9 @@ func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected)
 	if err := r.destine(metric, part); err != nil {
 		return err
 	}
-	r.forDue, r.due = true, map[int64]format.Tombstones{}
+	r.due = map[int64]format.Tombstones{}
 	for _, in := range slots {
 		r.slots[in.slot], r.due[in.slot] = in, in.due
-		r.forDue = r.forDue && in.forDue
 	}
 	for i := range part {
 		c, some := &part[i], false

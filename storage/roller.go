@@ -37,12 +37,9 @@ type roller struct {
 	rawExpired bool
 	// leftOut is the number of samples that only rollups were to be made of, and that were in none: see rollup.Extend.
 	leftOut atomic.Int64
-	// resealed is true if slots were sealed before.
-	resealed bool
 	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is
-	// not deleted. forDue is true if the chunks are rebuilt only for these. unread takes those of chunks that can't be read.
+	// not deleted. unread takes those of chunks that can't be read.
 	due    map[int64]format.Tombstones
-	forDue bool
 	unread unreadDeletes
 	// unreadMu is the lock of unread.
 	unreadMu sync.Mutex
@@ -83,14 +80,13 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 
 // rollupOf is where a rollup chunk of a series is, and the deletes that it was made without, by slot.
 type rollupOf struct {
-	res    rollup.Resolution
-	at     destination
-	due    map[int64]format.Tombstones
-	forDue bool
+	res rollup.Resolution
+	at  destination
+	due map[int64]format.Tombstones
 }
 
 func (x *rolledSlot) fineRollup() rollupOf {
-	to := rollupOf{res: rollup.FiveMinutes, at: x.into[rollup.FiveMinutes], forDue: x.forDue}
+	to := rollupOf{res: rollup.FiveMinutes, at: x.into[rollup.FiveMinutes]}
 	if len(x.due) > 0 {
 		to.due = map[int64]format.Tombstones{x.slot: x.due}
 	}
@@ -124,7 +120,7 @@ func hideDue(p *format.Periods, due map[int64]format.Tombstones, res rollup.Reso
 }
 
 func (x *roller) hourRollup() rollupOf {
-	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due, x.forDue}
+	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due}
 }
 
 // isGone reports whether the rows of a class may be gone from the window that holds the day.

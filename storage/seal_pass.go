@@ -27,6 +27,8 @@ type sealPass struct {
 	works []*sealedWork
 	// deletes were read after all that is sealed, by tenant.
 	deletes map[string]format.Tombstones
+	// classes is the list of classes of the tenant and day that are being sealed.
+	classes *classList
 }
 
 // sealedWork is a slot and partition that a pass seals.
@@ -99,6 +101,10 @@ func (p *sealPass) seal() error {
 
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
 func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
+	var err error
+	if p.classes, err = p.s.fixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
+		return err
+	}
 	if err := p.fixExpiries(tenant, metrics); err != nil {
 		return err
 	}
@@ -235,7 +241,6 @@ func (t *tenantPass) run() error {
 			return err
 		}
 	}
-	t.roller.resealed = len(t.resealed) > 0
 	before := map[*sealedWork]int{}
 	for _, w := range t.cells {
 		before[w] = w.stats.Samples

@@ -48,8 +48,6 @@ type collected struct {
 	class  int64 // in which its rows are written
 	chunks head.Chunks
 	shards [resolutions]uint16
-	// ifThere is true if its rollups are only written where the class has some of the same time already: it may have no samples of it.
-	ifThere bool
 }
 
 // at is where rows of the series go at a resolution.

@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"sort"
 
@@ -44,12 +43,8 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	for i, c := range chunks {
 		if sel.isRaw(c) {
 			sel.decodeDeleted(s, c, hidden, &buf.samples)
-		} else if end := sel.outdoneAfter(c, chunks[i+1:]); end > c.start {
-			before := buf.rolled.Len()
+		} else if !sel.isOutdone(c, chunks[i+1:]) {
 			sel.decodeBuckets(s, c, hidden, sampled, &buf.rolled)
-			if end < math.MaxInt64 {
-				buf.rolled.Delete(before, func(e int64) bool { return e > end })
-			}
 		}
 	}
 	for _, p := range sel.parts[s.from:s.to] {
@@ -102,7 +97,7 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	into.AppendAll(&all)
 }
 
-// compareChunks orders chunks by their starts, and of those of one span of rollups, in several shards or classes, by version: what a higher
+// compareChunks orders chunks by their starts, and of those of one span of rollups, in several shards, by version: what a higher
 // one shows comes later.
 func (sel *selection) compareChunks(a, b sealedChunk) int {
 	if c := cmp.Compare(a.start, b.start); c != 0 {
@@ -115,19 +110,17 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// outdoneAfter returns after which end the buckets of a chunk aren't read: those are in a chunk of the same span with a higher version,
-// in another shard or class, and its class shows them. next are the chunks after c.
-func (sel *selection) outdoneAfter(c sealedChunk, next []sealedChunk) int64 {
-	window, end := sel.sources[c.source].window.window, int64(math.MaxInt64)
+// isOutdone reports whether the buckets of a chunk are in one of the same span with a higher version, in another shard. next are the chunks after c.
+func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 	for _, o := range next {
 		if o.start != c.start {
 			break
 		}
-		if src := &sel.sources[o.source]; o.source != c.source && src.window.window == window {
-			end = min(end, src.hidden)
+		if o.source != c.source && sel.sources[o.source].window.window == sel.sources[c.source].window.window {
+			return true
 		}
 	}
-	return end
+	return false
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is

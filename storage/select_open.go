@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -12,25 +14,32 @@ import (
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
 type openSeries struct {
 	series *head.Series
-	// unsealed are its samples.
+	// unsealed are its samples, and days those of which a query may see them, see openDays; nil: it may see all.
 	unsealed head.Snapshot
+	days     []openDay
+}
+
+// openDay is a window of raw rows, after an instant and up to another, in which a series has unsealed samples, and the class in which they will be stored.
+type openDay struct {
+	after, end int64
+	class      int64
 }
 
 // unsealedSamples appends a series' unsealed samples that may lie in [minT, maxT], in no particular order.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
-	class := o.series.Class()
-	hidden := r.hiddenIn(class, rollup.Raw)
-	if hidden < minT && len(r.gaps) == 0 {
+	if o.days == nil {
 		return o.unsealed.Read(minT, maxT, into)
 	}
-	for _, span := range outsideGaps(r.gaps, class, max(minT, hidden+1), maxT) {
-		var all chunk.Samples
-		if err := o.unsealed.Read(span.MinT, span.MaxT, &all); err != nil {
-			return err
+	for _, d := range o.days {
+		for _, span := range outsideGaps(r.gaps, d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
+			var all chunk.Samples
+			if err := o.unsealed.Read(span.MinT, span.MaxT, &all); err != nil {
+				return err
+			}
+			all.Normalize()
+			all.Clip(span.MinT, span.MaxT)
+			into.AppendAll(&all)
 		}
-		all.Normalize()
-		all.Clip(span.MinT, span.MaxT)
-		into.AppendAll(&all)
 	}
 	return nil
 }
@@ -43,9 +52,16 @@ const openMetered = 256
 
 // open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
+	byClass := r.minT <= r.latest(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
-		if r.classes&(1<<series.Class()) == 0 {
-			continue
+		var days []openDay
+		if byClass {
+			if days, err = r.openDays(ctx, series, &unsealed); err != nil {
+				return nil, err
+			}
+			if len(days) == 0 {
+				continue
+			}
 		}
 		if err := r.budget.charge(openCharge); err != nil {
 			return nil, err
@@ -58,12 +74,34 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 		if len(list) == cap(list) { // append would grow a long list by a quarter each time.
 			list = slices.Grow(list, len(list)+1)
 		}
-		list = append(list, openSeries{series, unsealed})
+		list = append(list, openSeries{series, unsealed, days})
 		if len(list) == limit {
 			break
 		}
 	}
 	return list, ctx.Err()
+}
+
+// anyDay stands for all days, where all series are in the default class.
+var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, classDefault}}
+
+// openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
+func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
+	if r.s.classes.count() == 1 {
+		return anyDay, nil
+	}
+	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {
+		list, err := r.days.at(ctx, first)
+		if err != nil {
+			return nil, err
+		}
+		window := r.s.period.RawWindowAt(first)
+		d := openDay{r.s.startOf(window), r.s.period.WindowEnd(window), list.of(series)}
+		if r.classes&(1<<d.class) != 0 && !slices.Contains(days, d) {
+			days = append(days, d)
+		}
+	}
+	return days, nil
 }
 
 // showStanding lowers the horizons of raw samples, as far as all raw rows stand, to the beginning of the oldest slot whose rollups may not answer
@@ -81,26 +119,33 @@ func (r *request) showStanding(list []openSeries) {
 		}
 	}
 	for i := range list {
-		o := &list[i]
-		class := o.series.Class()
-		if class >= int64(len(r.hidden)) {
-			continue
-		}
-		h := &r.hidden[class]
-		from, to := max(r.minT, h.held+1), min(r.maxT, h.At[rollup.Raw])
-		if from > to {
-			continue
-		}
-		for first := range o.unsealed.First(from, to) {
-			show(h, first)
+		for _, d := range list[i].days {
+			if d.class >= int64(len(r.hidden)) {
+				continue
+			}
+			h := &r.hidden[d.class]
+			from, to := max(r.minT, h.held+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
+			if from > to {
+				continue
+			}
+			for first := range list[i].unsealed.First(from, to) {
+				show(h, first)
+			}
 		}
 	}
 }
 
 // openClasses returns the bits of the classes of the unsealed series, as far as wanted contains them.
 func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
-	for series := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
-		if bits |= 1 << series.Class(); bits&wanted == wanted {
+	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
+		days, err := r.openDays(ctx, series, &unsealed)
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range days {
+			bits |= 1 << d.class
+		}
+		if bits&wanted == wanted {
 			break
 		}
 	}

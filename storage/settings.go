@@ -47,6 +47,8 @@ type settings struct {
 	Periods      []format.Period `json:"periods"`
 	// Classes are only ever added to.
 	Classes []knownClass `json:"classes,omitempty"`
+	// Lists are the lists of classes that are in force, in order.
+	Lists []listFrom `json:"class_lists,omitempty"`
 	// Long are the windows of rollups that may have long chunks, in order.
 	Long []int64 `json:"long,omitempty"`
 }
@@ -73,9 +75,8 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		Version: formatVersion, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
 		Periods: []format.Period{opts.firstPeriod()},
 	}
-	if opts.AddClasses && len(opts.Classes) > 0 {
-		var err error
-		if want.Classes, _, err = addClasses(nil, opts.Classes, want.CreatedMS); err != nil {
+	if opts.AddClasses {
+		if err := want.addClasses(ctx, eng, opts, never); err != nil {
 			return settings{}, false, err
 		}
 	}
@@ -266,26 +267,43 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// withClasses adds new classes, and how long they are kept, to the store's settings.
+// addClasses adds the classes that are configured, how long they are kept, and their list, which is in force from a time on, milliseconds.
+func (s *settings) addClasses(ctx context.Context, eng engine.Engine, opts Options, from int64) (err error) {
+	if s.Classes, err = addClasses(s.Classes, opts.Classes); err != nil {
+		return err
+	}
+	id, row, err := listOf(opts.Classes, s.Classes)
+	if err == nil {
+		err = writeList(ctx, eng, id, row)
+	}
+	s.Lists = addList(s.Lists, id, from, opts.Now().UnixMilli())
+	return err
+}
+
+// withClasses adds the classes that are configured to the store's settings.
 func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
-	for try := 0; opts.AddClasses && len(opts.Classes) > 0; try++ {
+	for try := 0; opts.AddClasses; try++ {
 		have, before, err := readSettings(ctx, eng)
 		if err != nil {
 			return have, err
 		}
-		from := opts.Now()
-		if opts.Shared {
-			from = from.Add(classDelay)
+		from := opts.listBegins()
+		if tenants, _, err := TenantsOf(ctx, eng, 1); err != nil {
+			return have, err
+		} else if len(tenants) == 0 { // There are no rows.
+			from = never
 		}
-		all, changed, err := addClasses(have.Classes, opts.Classes, from.UnixMilli())
-		if err != nil || !changed {
+		next := have
+		if err := next.addClasses(ctx, eng, opts, from); err != nil {
 			return have, err
 		}
-		have.Classes = all
-		ok, _, err := setSettings(ctx, eng, before, have)
+		if slices.Equal(next.Classes, have.Classes) && slices.Equal(next.Lists, have.Lists) {
+			return have, nil
+		}
+		ok, _, err := setSettings(ctx, eng, before, next)
 		switch {
 		case ok:
-			return have, nil
+			return next, nil
 		case err != nil && !errors.Is(err, engine.ErrUnavailable) || try+1 >= addTries:
 			return have, fmt.Errorf("storage: adding retention classes: %w", cmp.Or(err, errOthersAdd))
 		}
@@ -321,7 +339,8 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.classes.learn(have.Classes)
+	s.classes.learn(&have)
+	s.logLists()
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

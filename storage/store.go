@@ -95,10 +95,10 @@ type Options struct {
 	Retention5m, Retention1h time.Duration
 	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
 	TenantRetention map[string]Keep
-	// Classes take series of all tenants, the first that matches; at most MaxClasses. Those that take none, or are in
-	// a class that isn't in the store's settings, are in the default class.
+	// Classes take series of all tenants, the first that matches; at most MaxClasses. Series that none takes are in the default class.
 	Classes []Class
-	// AddClasses adds all Classes to the store's settings. Each name gets a number for ever.
+	// AddClasses makes Classes those of the store, in place of others: at once if it isn't Shared and of days without rows, otherwise from the first day on
+	// that begins at least 25 hours later. Each name gets a number for ever. A store whose AddClasses is false goes by the store's classes.
 	AddClasses bool
 	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a quarter more samples of
 	// known ones, too. Tenants that hold less than their fair share of it may fill half as much again. Default 4 GiB.
@@ -329,11 +329,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}
-	s.head = head.New(have.Periods[0].Partitions, s.period, s.classes.of)
+	s.head = head.New(have.Periods[0].Partitions, s.period)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
 	s.prober, _ = engine.As[engine.Prober](eng)
@@ -352,6 +352,10 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(registry)
 	}
+	if err := s.takeOwn(ctx); err != nil {
+		return nil, err
+	}
+	s.logLists()
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
 	s.committer = newCommitter(s.commitEnv())
 	go s.committer.run()

@@ -34,8 +34,8 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	opts.Logger = slog.New(slog.DiscardHandler)
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		head: head.New(have.Periods[0].Partitions, nil, nil), cache: newCache(0),
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
+		head: head.New(have.Periods[0].Partitions, nil), cache: newCache(0),
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)
@@ -81,8 +81,8 @@ func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, e
 func (v View) Expires(ctx context.Context, window int64, tenant string) (time.Time, error) {
 	at := expiryAt{tenant, sharedClass, window}
 	if v.s.expiring {
-		if expires, ok, err := v.s.fixedExpiry(ctx, at); ok || err != nil {
-			return time.Unix(expires, 0), err
+		if row, ok, err := v.s.fixedExpiry(ctx, at); ok || err != nil {
+			return time.Unix(row.Expires, 0), err
 		}
 	}
 	t, err := v.s.horizonsOf(ctx, tenant)
@@ -142,6 +142,14 @@ func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, er
 // LaterRetentions is Store.LaterRetentions.
 func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
 	return v.s.LaterRetentions(ctx)
+}
+
+// ClassesFrom returns when the retention classes that were configured last are in force; zero: they are.
+func (v View) ClassesFrom() time.Time {
+	if from := v.s.classes.newest().FromMS; from > v.s.opts.Now().UnixMilli() {
+		return v.s.instantOf(from)
+	}
+	return time.Time{}
 }
 
 // HiddenByLowering is Store.HiddenByLowering.

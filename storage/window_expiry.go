@@ -33,6 +33,8 @@ import (
 //
 // Rows that classes share (names, commit records, metadata) have an expiry of their own, the longest of all classes, fixed first; those of a
 // class expire with it at the latest. Elsewhere nothing expires: retention boundaries decide alone. See decisions/061.
+//
+// The shared row of a raw window also has the window's list of classes, on all engines. See decisions/062.
 
 const (
 	// sharedClass stands for the rows that classes share.
@@ -64,21 +66,23 @@ type expiryAt struct {
 type expiryRow struct {
 	// Expires is when the rows expire, seconds since 1970; 0: never.
 	Expires int64 `json:"expires"`
+	// Classes is the id of the list of classes, in the shared row of a raw window.
+	Classes string `json:"classes,omitempty"`
 }
 
 // expiryMemory caches expiries, which never change.
 type expiryMemory struct {
 	mu sync.Mutex
-	of map[expiryAt]int64
+	of map[expiryAt]expiryRow
 	// learned is when the expiries of windows were read: one that isn't in of was fixed later, if it is at all.
 	learned map[tenantWindow]time.Time
 }
 
-func (m *expiryMemory) get(at expiryAt) (expires int64, ok bool) {
+func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expires, ok = m.of[at]
-	return expires, ok
+	row, ok = m.of[at]
+	return row, ok
 }
 
 func (m *expiryMemory) hasLearned(in tenantWindow) bool {
@@ -105,15 +109,15 @@ func (m *expiryMemory) isFresh(in tenantWindow, classes int64, now time.Time) bo
 	return true
 }
 
-func (m *expiryMemory) set(at expiryAt, expires int64) {
+func (m *expiryMemory) set(at expiryAt, row expiryRow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bound()
-	m.of[at] = expires
+	m.of[at] = row
 }
 
 // learn caches all expiries of a window, which were read now.
-func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]int64, now time.Time) {
+func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]expiryRow, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bound()
@@ -123,7 +127,7 @@ func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]int64, now time
 
 func (m *expiryMemory) bound() {
 	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
-		m.of, m.learned = map[expiryAt]int64{}, map[tenantWindow]time.Time{}
+		m.of, m.learned = map[expiryAt]expiryRow{}, map[tenantWindow]time.Time{}
 	}
 }
 
@@ -139,18 +143,17 @@ func expiryPrefix(window int64) string {
 }
 
 // parseExpiry reads the row of an expiry.
-func parseExpiry(tenant string, row engine.Row) (at expiryAt, expires int64, err error) {
+func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, err error) {
 	parts := strings.Split(row.Clustering[0].Text, "/")
 	if len(parts) != 3 {
-		return at, 0, fmt.Errorf("%w: an expiry of tenant %q has the key %q", engine.ErrCorrupt, tenant, row.Clustering[0].Text)
+		return at, value, fmt.Errorf("%w: an expiry of tenant %q has the key %q", engine.ErrCorrupt, tenant, row.Clustering[0].Text)
 	}
 	window, err := strconv.ParseUint(parts[1], 16, 64)
 	class, errClass := strconv.ParseInt(parts[2], 10, 64)
-	var value expiryRow
 	if err := errors.Join(err, errClass, json.Unmarshal(row.Value, &value)); err != nil {
-		return at, 0, fmt.Errorf("%w: the expiry %q of tenant %q: %w", engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
+		return at, value, fmt.Errorf("%w: the expiry %q of tenant %q: %w", engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
 	}
-	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value.Expires, nil
+	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value, nil
 }
 
 // earlier returns the earlier of two expiries; 0: never.
@@ -193,15 +196,15 @@ func (s *Store) wantedExpiry(t *tenantHorizons, at expiryAt) int64 {
 }
 
 // fixedExpiry returns when the rows of a class in a window expire; ok is false if that isn't fixed.
-func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (expires int64, ok bool, err error) {
-	if expires, ok = s.expiries.get(at); ok {
-		return expires, true, nil
+func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok bool, err error) {
+	if row, ok = s.expiries.get(at); ok {
+		return row, true, nil
 	}
 	if err := s.readExpiriesOf(ctx, tenantWindow{at.tenant, at.window}); err != nil {
-		return 0, false, err
+		return row, false, err
 	}
-	expires, ok = s.expiries.get(at)
-	return expires, ok, nil
+	row, ok = s.expiries.get(at)
+	return row, ok, nil
 }
 
 // learnExpiries reads the expiries of a window, so that hasExpired is exact: also for windows that are hidden, which a longer retention may show again.
@@ -213,40 +216,36 @@ func (s *Store) learnExpiries(ctx context.Context, in tenantWindow) error {
 }
 
 func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
-	found, prefix, now := map[expiryAt]int64{}, expiryPrefix(in.window), s.opts.Now()
+	found, prefix, now := map[expiryAt]expiryRow{}, expiryPrefix(in.window), s.opts.Now()
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
 	}) {
 		var at expiryAt
-		var expires int64
+		var value expiryRow
 		if err == nil {
-			at, expires, err = parseExpiry(in.tenant, row)
+			at, value, err = parseExpiry(in.tenant, row)
 		}
 		if err != nil {
 			return fmt.Errorf("storage: reading the expiries of window %d of tenant %q: %w", in.window, in.tenant, err)
 		}
-		found[at] = expires
+		found[at] = value
 	}
 	s.expiries.learn(in, found, now)
 	return nil
 }
 
 // fixExpiry is fixedExpiry that fixes it where it isn't. An insert whose outcome is unknown is repeated, which reads the inserted one.
-func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (int64, error) {
-	expires, ok, err := s.fixedExpiry(ctx, at)
+func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
+	row, ok, err := s.fixedExpiry(ctx, at)
 	if ok || err != nil {
-		return expires, err
+		return row, err
 	}
-	t, err := s.boundariesToKeep(ctx, at.tenant)
+	if row, err = s.newExpiry(ctx, at); err != nil {
+		return row, err
+	}
+	value, err := json.Marshal(row)
 	if err != nil {
-		return 0, err
-	}
-	if expires = s.wantedExpiry(t, at); expires != 0 && s.clock.EngineTime().Add(2*expiryMargin).Unix() >= expires {
-		expires = min(expires, s.clock.EngineTime().Unix()) // Others' lists needn't have it: it takes no rows.
-	}
-	value, err := json.Marshal(expiryRow{expires})
-	if err != nil {
-		return 0, err
+		return row, err
 	}
 	var found []byte
 	for try := 1; ; try++ {
@@ -255,16 +254,34 @@ func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (int64, error) {
 			break
 		}
 		if try == advanceTries || ctx.Err() != nil {
-			return 0, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
+			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
 		}
 	}
 	if !ok {
-		if _, expires, err = parseExpiry(at.tenant, engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}); err != nil {
-			return 0, err
+		if _, row, err = parseExpiry(at.tenant, engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}); err != nil {
+			return row, err
 		}
 	}
-	s.expiries.set(at, expires)
-	return expires, nil
+	s.expiries.set(at, row)
+	return row, nil
+}
+
+// newExpiry returns the row of an expiry that isn't fixed.
+func (s *Store) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err error) {
+	if at.class == sharedClass && format.ResolutionOf(at.window) == rollup.Raw {
+		row.Classes = s.listFor(at.window)
+	}
+	if !s.expiring {
+		return row, nil
+	}
+	t, err := s.boundariesToKeep(ctx, at.tenant)
+	if err != nil {
+		return row, err
+	}
+	if row.Expires = s.wantedExpiry(t, at); row.Expires != 0 && s.clock.EngineTime().Add(2*expiryMargin).Unix() >= row.Expires {
+		row.Expires = min(row.Expires, s.clock.EngineTime().Unix()) // Others' lists needn't have it: it takes no rows.
+	}
+	return row, nil
 }
 
 // sharedExpiry returns when the rows that classes share in a window expire, seconds since 1970; 0: never. ErrWindowExpired: the window takes none.
@@ -272,8 +289,8 @@ func (s *Store) sharedExpiry(ctx context.Context, tenant string, window int64) (
 	if !s.expiring {
 		return 0, nil
 	}
-	expires, err := s.fixExpiry(ctx, expiryAt{tenant, sharedClass, window})
-	return s.notPast(tenant, window, expires, err)
+	shared, err := s.fixExpiry(ctx, expiryAt{tenant, sharedClass, window})
+	return s.notPast(tenant, window, shared.Expires, err)
 }
 
 // expiryOf is sharedExpiry of the rows of a class.
@@ -286,7 +303,7 @@ func (s *Store) expiryOf(ctx context.Context, tenant string, class, window int64
 		return 0, err
 	}
 	own, err := s.fixExpiry(ctx, expiryAt{tenant, class, window})
-	return s.notPast(tenant, window, earlier(own, shared), err)
+	return s.notPast(tenant, window, earlier(own.Expires, shared.Expires), err)
 }
 
 func (s *Store) notPast(tenant string, window, expires int64, err error) (int64, error) {
@@ -316,8 +333,8 @@ func (s *Store) sharedExpired(ctx context.Context, tenant string, window int64) 
 	if !s.expiring {
 		return false, nil
 	}
-	expires, ok, err := s.fixedExpiry(ctx, expiryAt{tenant, sharedClass, window})
-	return ok && s.isPast(expires), err
+	shared, ok, err := s.fixedExpiry(ctx, expiryAt{tenant, sharedClass, window})
+	return ok && s.isPast(shared.Expires), err
 }
 
 // hasExpired reports whether the rows of a class in a window count as expired, as far as this process has read.
@@ -326,10 +343,11 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 		return false
 	}
 	shared, _ := s.expiries.get(expiryAt{tenant, sharedClass, window})
-	last, known := s.expiries.get(expiryAt{tenant, class, window})
+	own, known := s.expiries.get(expiryAt{tenant, class, window})
 	if !known && s.expiries.hasLearned(tenantWindow{tenant, window}) {
-		return s.isPast(shared) // Its rows come later, if at all.
+		return s.isPast(shared.Expires) // Its rows come later, if at all.
 	}
+	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
 		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
@@ -339,7 +357,7 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 	if !known {
 		last = s.wantedExpiry(t, expiryAt{tenant, class, window})
 	}
-	return s.isPast(earlier(last, shared))
+	return s.isPast(earlier(last, shared.Expires))
 }
 
 // windowClass names the rows of a class in a window.
@@ -383,15 +401,15 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 			if err != nil {
 				return fmt.Errorf("storage: reading the expiries of tenant %q: %w", tenant, err)
 			}
-			at, expires, err := parseExpiry(tenant, row)
+			at, value, err := parseExpiry(tenant, row)
 			if err != nil {
 				s.corrupt(engine.Store, err)
 				continue
 			}
 			if now := s.opts.Now().UnixMilli(); s.period.WindowEnd(at.window) > now { // It is written most.
-				s.expiries.set(at, expires)
+				s.expiries.set(at, value)
 			}
-			found[windowClass{at.window, at.class}] = expires
+			found[windowClass{at.window, at.class}] = value.Expires
 		}
 	}
 	for of, expires := range found {

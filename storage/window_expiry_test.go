@@ -107,10 +107,10 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
 	window := m.period.WindowAt(res, at.UnixMilli())
-	expires, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", classDefault, window})
+	row, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", classDefault, window})
 	require.NoError(m.r.t, err)
 	require.True(m.r.t, ok)
-	return time.Unix(expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
+	return time.Unix(row.Expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
 }
 
 // rowsOf counts the rows of a table.
@@ -392,14 +392,14 @@ func TestExpiryInDoubt(t *testing.T) {
 	at := expiryAt{"t", classDefault, ts.period.RawWindowAt(ts.now.UnixMilli())}
 	eng := &losing{ts.Store.eng, 1}
 	ts.Store.eng = eng
-	expires, err := ts.fixExpiry(t.Context(), at)
+	row, err := ts.fixExpiry(t.Context(), at)
 	require.NoError(t, err)
 	require.Zero(t, eng.lost)
-	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+expireGrace).Seconds()), expires)
+	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+expireGrace).Seconds()), row.Expires)
 	ts.keeping(90*day, 0, 0)
 	again, err := ts.fixExpiry(t.Context(), at)
 	require.NoError(t, err)
-	require.Equal(t, expires, again)
+	require.Equal(t, row, again)
 	_, _, err = parseExpiry("t", engine.Row{Clustering: engine.Key{engine.Text("0/1")}})
 	require.ErrorIs(t, err, engine.ErrCorrupt)
 }

@@ -216,13 +216,25 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 	if err != nil {
 		return err
 	}
-	bounds, all := make(map[uint64]verifiedBounds, len(want)), verifiedBounds{rolled: math.MaxInt64, raw: math.MaxInt64}
-	newestRolled := int64(math.MinInt64)
+	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
+	all, newestRolled := verifiedBounds{rolled: math.MaxInt64, raw: math.MaxInt64}, int64(math.MinInt64)
 	for hash, x := range want {
-		b := v.boundsOf(horizons(x.Labels))
-		bounds[hash] = b
-		all = verifiedBounds{min(all.rolled, b.rolled), min(all.raw, b.raw), b.last}
-		newestRolled = max(newestRolled, b.raw)
+		bounds[hash] = map[int64]verifiedBounds{}
+		var failed error
+		eachTime(x.Samples, func(t int64) {
+			day := dayOf(t)
+			if _, known := bounds[hash][day]; known || failed != nil {
+				return
+			}
+			h, err := horizons(x.Labels, t)
+			b := v.boundsOf(h)
+			bounds[hash][day], failed = b, err
+			all = verifiedBounds{min(all.rolled, b.rolled), min(all.raw, b.raw), b.last}
+			newestRolled = max(newestRolled, b.raw)
+		})
+		if failed != nil {
+			return failed
+		}
 	}
 	// Buckets begin before their first sample and end after their last.
 	width := rollup.FiveMinutes.Width()
@@ -263,7 +275,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 }
 
 // series compares one series with its stored samples.
-func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, b verifiedBounds) error {
+func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, bounds map[int64]verifiedBounds) error {
 	v.have.Reset()
 	if raw != nil {
 		if err := raw.Samples(&v.have); err != nil {
@@ -278,6 +290,7 @@ func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.Selec
 	}
 	for rest := x.Samples; rest.Len() > 0; {
 		day := dayOf(firstOf(rest))
+		b := bounds[day]
 		want := &chunk.Samples{}
 		want.AppendAll(rest)
 		want.Clip(day+1, day+dayMS)

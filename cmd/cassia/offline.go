@@ -77,7 +77,8 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 	so.Elapsed = elapsed
 	so.Today = o.Today
 	so.ReadOnly = o.readOnly
-	so.AddClasses = !o.readOnly // Otherwise rows of a class that the store doesn't have yet would be kept as those without a class.
+	// A command without a retention file leaves the store's classes as they are.
+	so.AddClasses = !o.readOnly && len(o.retention.Classes) > 0
 	if o.create {
 		so.AnySettings = true
 	} else {

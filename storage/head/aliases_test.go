@@ -11,7 +11,7 @@ import (
 // TestAliasSpaces gives one alias to a series of each space, and keeps the number of a series' aliases bounded and the head's
 // account right.
 func TestAliasSpaces(t *testing.T) {
-	h := New(1, nil, nil)
+	h := New(1, nil)
 	define := func(space uint64, alias, name string) *Series {
 		series, err := h.Define(h.Tenant("t"), labels.FromStrings(labels.MetricName, name), nil)
 		require.NoError(t, err)

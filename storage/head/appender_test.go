@@ -24,7 +24,7 @@ type testHead struct {
 }
 
 func newTestHead(t *testing.T) *testHead {
-	h := New(1, format.NewPeriods(format.Period{SlotMS: testSlot, RawWindowMS: format.DayMS, Partitions: 1}), nil)
+	h := New(1, format.NewPeriods(format.Period{SlotMS: testSlot, RawWindowMS: format.DayMS, Partitions: 1}))
 	series, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "up"), nil)
 	require.NoError(t, err)
 	return &testHead{h, NewAppender(h, "w", format.BlobFull, func(int64) bool { return false }), series}

@@ -27,10 +27,8 @@ type Head struct {
 	series atomic.Int64
 	seed   maphash.Seed
 	// life is held, for reading, while series are given head chunks, so that none is let go of meanwhile.
-	life sync.RWMutex
-	// classOf returns the class of a new series; nil: all are in the default one.
-	classOf func(labels.Labels) int64
-	period  *format.Periods
+	life   sync.RWMutex
+	period *format.Periods
 
 	mu      sync.RWMutex
 	tenants map[string]*Tenant
@@ -72,11 +70,10 @@ type metricMembers struct {
 	inSet  int
 }
 
-// New makes an empty head for a store whose first period has so many partitions. classOf returns the class of a series that is new; nil: all are in
-// the default one.
-func New(partitions int, period *format.Periods, classOf func(labels.Labels) int64) *Head {
+// New makes an empty head for a store whose first period has so many partitions.
+func New(partitions int, period *format.Periods) *Head {
 	h := &Head{
-		seed: maphash.MakeSeed(), classOf: classOf, period: period, tenants: map[string]*Tenant{}, parts: make([]guardedPartition, partitions),
+		seed: maphash.MakeSeed(), period: period, tenants: map[string]*Tenant{}, parts: make([]guardedPartition, partitions),
 	}
 	for i := range h.parts {
 		h.parts[i].slots = map[SlotPartition]*openSlot{}
@@ -127,9 +124,6 @@ func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error)
 		return s, nil
 	}
 	s = &Series{id: id, labels: ls, part: uint16(format.PartitionOf(sumOf(t.name, set), len(h.parts)))}
-	if h.classOf != nil {
-		s.class = uint8(h.classOf(ls))
-	}
 	t = h.lock(t)
 	defer t.mu.Unlock()
 	if known := t.byID.find(id); known != nil {
@@ -193,7 +187,7 @@ func (h *Head) reinsert(s *Series) *Series {
 		return known // s, where another goroutine was faster.
 	}
 	if t != s.tenant {
-		s = &Series{id: s.id, labels: s.labels, class: s.class, part: s.part}
+		s = &Series{id: s.id, labels: s.labels, part: s.part}
 		h.insert(t, s)
 		return s
 	}

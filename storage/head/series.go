@@ -38,8 +38,9 @@ type Series struct {
 	// dead is true once the series was removed from the head; the head's life guards it.
 	dead    bool
 	aliases uint8  // how many it has; guarded by the tenant's lock
-	class   uint8  // its retention class
 	part    uint16 // of the head
+	// class is its retention class, in the lowest 8 bits, by the list with the tag in the others, see ClassBy.
+	class atomic.Uint32
 	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
 	// that a sender named after this one, and most likely will again: Lookup tries it first.
 	hash AliasHash
@@ -100,8 +101,14 @@ func (s *Series) TenantOfHead() *Tenant { return s.tenant }
 // Metric returns the name of the series' metric.
 func (s *Series) Metric() string { return s.metric }
 
-// Class returns the series' retention class.
-func (s *Series) Class() int64 { return int64(s.class) }
+// ClassBy returns the series' retention class by the list of classes with a tag, which isn't 0, if it was set for that.
+func (s *Series) ClassBy(tag uint32) (class int64, ok bool) {
+	v := s.class.Load()
+	return int64(v & 0xff), v>>8 == tag
+}
+
+// SetClass sets the series' class by a list, in place of that by another one.
+func (s *Series) SetClass(tag uint32, class int64) { s.class.Store(tag<<8 | uint32(class)) }
 
 // Written names a labels row for each resolution.
 type Written [rollup.OneHour + 1]WrittenRow

@@ -9,7 +9,7 @@ import (
 
 // What one tenant doesn't use of its equal part is for the others.
 func TestSharesOfTheHead(t *testing.T) {
-	h := New(1, nil, nil)
+	h := New(1, nil)
 	hold := func(name string, bytes int64) {
 		tn := h.Tenant(name)
 		h.Weigh(tn, bytes-tn.Bytes())

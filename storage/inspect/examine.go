@@ -72,6 +72,8 @@ type Condition struct {
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
 	Hidden []storage.HorizonChange
+	// ClassesFrom is when the retention classes that were configured last are in force; zero: they are.
+	ClassesFrom time.Time
 	// Later are retentions that count in full from later windows on.
 	Later []storage.LaterRetention
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
@@ -219,6 +221,7 @@ func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
 		return err
 	}
+	x.c.ClassesFrom = x.View.ClassesFrom()
 	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, copied(c)...)
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
+	if !c.ClassesFrom.IsZero() {
+		found = append(found, ok("changed retention classes are in force from %s", c.ClassesFrom.UTC().Format(time.RFC3339)))
+	}
 	found = append(found, later(c)...)
 	if o.Shared {
 		found = append(found, processes(c)...)

@@ -198,19 +198,7 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour that are kept lose what is deleted", "storage/clean_trim.go",
-		"	x.due, x.forDue, x.resealed, x.unread = due, true, true, t.unread", "	x.due, x.forDue, x.resealed, x.unread = map[int64]format.Tombstones{}, true, true, t.unread", "TestClassesModel",
-	},
-	{
-		"a delete brings no class rollups of a day of which it has none", "storage/roll_make.go",
-		"	there, err := x.has(to, r)\n	if !there {", "	there, err := x.has(to, r)\n	if false && !there {", "TestDeleteAfter.*|TestClassesModel",
-	},
-	{
-		"samples that came after a delete are added to what it left", "storage/roll_make.go",
-		"			r.chunk = appendRollup(b, rollup.FiveMinutes, version)\n", "			_ = version\n", "TestLateSamplesAfterADeleteInAnotherClass",
-	},
-	{
-		"rollups of a version that has lost its share of another class aren't replaced by others of it", "storage/roll_make.go",
-		" || gone != 0 && c.version == version", "", "TestClassesModel",
+		"	x.due, x.unread = due, t.unread", "	x.due, x.unread = map[int64]format.Tombstones{}, t.unread", "TestClassesModel",
 	},
 	{
 		"what is sealed into a hidden window is shown beside a delete", "storage/horizon_advance.go",
@@ -283,15 +271,43 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire at the latest with those that classes share", "storage/window_expiry.go",
-		"return s.notPast(tenant, window, earlier(own, shared), err)", "return s.notPast(tenant, window, own+0*shared, err)", "TestExpiryOfANewClass",
+		"return s.notPast(tenant, window, earlier(own.Expires, shared.Expires), err)", "return s.notPast(tenant, window, own.Expires, err)", "TestExpiryOfANewClass",
 	},
 	{
 		"a window takes no rows in the last day before its expiry", "storage/window_expiry.go",
 		"	if err == nil && s.isPast(expires) {", "	if err == nil && false {", "TestRaisedThenImported",
 	},
 	{
+		"samples are stored in the class of their day", "storage/window_expiry.go",
+		"	row, ok, err := s.fixedExpiry(ctx, at)\n	if ok || err != nil {\n		return row, err",
+		"	row, ok, err := s.fixedExpiry(ctx, at)\n	if ok && row.Classes != \"\" {\n		row.Classes = s.listFor(at.window)\n	}\n	if ok || err != nil {\n		return row, err",
+		"TestClassOfASeriesChanges|TestClassesModel",
+	},
+	{
+		"late samples are accepted by the class of their day", "storage/batch.go",
+		"b.days.at(b.s.background, t)", "b.days.at(b.s.background, b.newest)", "TestLateSamplesGoByTheirDay",
+	},
+	{
+		"unsealed samples are shown by the class of their day", "storage/select_open.go",
+		"r.days.at(ctx, first)", "r.days.at(ctx, max(first, format.MaxTime/2))", "TestLateSamplesGoByTheirDay",
+	},
+	{
+		"a list of classes is in force when all processes have read it", "storage/class_lists.go",
+		"o.Now().Add(classLead)", "o.Now().Add(-classLead)", "TestClassesOfASharedStoreBeginLater",
+	},
+	{
+		"processes go by the store's list of classes", "storage/class_lists.go",
+		"	for _, l := range *c.lists.Load() {\n		if l.FromMS > t {",
+		"	for _, l := range *c.lists.Load() {\n		if l.FromMS > t && false {",
+		"TestClassesOfASharedStoreBeginLater|TestClassesOfTwoFiles",
+	},
+	{
+		"an import that stores nothing fixes no list of classes", "storage/import_day.go",
+		"	if !fixed {\n		t, err :=", "	if fixed {\n		t, err :=", "TestImportRefusedFixesNoClasses",
+	},
+	{
 		"rows of a class expire before those that classes share", "storage/window_expiry.go",
-		"	return s.isPast(earlier(last, shared))", "	return s.isPast(cmp.Or(shared, last))", "TestProtocolRegressions",
+		"	return s.isPast(earlier(last, shared.Expires))", "	return s.isPast(cmp.Or(shared.Expires, last))", "TestProtocolRegressions",
 	},
 	{
 		"rows that count as expired aren't rolled up", "storage/chunk_list.go",

@@ -43,7 +43,7 @@ func (s *Store) LaterRetentions(ctx context.Context) (list []LaterRetention, err
 					if err != nil {
 						return nil, err
 					}
-					fixed := earlier(own, shared)
+					fixed := earlier(own.Expires, shared.Expires)
 					if wanted := s.wantedExpiry(t, at); !ok || fixed == 0 || wanted != 0 && wanted <= fixed {
 						break
 					}

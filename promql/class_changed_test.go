@@ -1,0 +1,212 @@
+package promql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// changedClass is a store with a series of which some samples are written each day, whose class changes.
+type changedClass struct {
+	*storage.Store
+	t    *testing.T
+	eng  engine.Engine
+	now  time.Time
+	all  storage.Keep
+	days []changedDay
+}
+
+// changedDay is a day with samples, and how long they are kept.
+type changedDay struct {
+	noon time.Time
+	keep storage.Keep
+}
+
+// daySamples are written each day, one every five minutes up to noon.
+const daySamples = 24
+
+var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
+
+// open starts the store with classes; the series is in one of them, or in none.
+func (s *changedClass) open(classes map[string]storage.Keep, in string) {
+	if s.Store != nil {
+		require.NoError(s.t, s.Close())
+	}
+	s.Store = storagetest.Start(s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+		o.Partitions, o.AddClasses = 1, true
+		o.Elapsed = func() time.Duration { return time.Duration(s.now.UnixNano()) }
+		o.Retention, o.Retention5m, o.Retention1h = s.all.Raw, s.all.FiveMinutes, s.all.OneHour
+		for _, name := range []string{"long", "short"} {
+			keep, ok := classes[name]
+			if !ok {
+				continue
+			}
+			job := "other"
+			if name == in {
+				job = "ci"
+			}
+			o.Classes = append(o.Classes, storage.Class{Name: name, Keep: keep, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
+		}
+	})
+}
+
+// day writes a day's samples, which are kept so long, and seals them an hour after noon.
+func (s *changedClass) day(keep storage.Keep) {
+	s.now = s.now.Add(testDay)
+	noon := s.now.Add(-time.Hour)
+	b := s.NewBatch("default")
+	ref, err := b.Define(nil, classMetric)
+	require.NoError(s.t, err)
+	for i := range daySamples {
+		require.NoError(s.t, b.Float(ref, noon.Add(-time.Duration(i)*5*time.Minute).UnixMilli(), 0, 1))
+	}
+	require.NoError(s.t, b.Commit(s.t.Context()))
+	s.days = append(s.days, changedDay{noon, keep})
+	require.NoError(s.t, s.SealAll(s.t.Context()))
+	_, err = s.Expire(s.t.Context())
+	require.NoError(s.t, err)
+}
+
+// held returns how many samples a resolution has of each day.
+func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
+	list, err := s.Select(s.t.Context(), storage.Query{
+		Tenant: "default", MinT: -storage.MaxTime, MaxT: storage.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "c")},
+	})
+	require.NoError(s.t, err)
+	counts := map[time.Time]int{}
+	add := func(t int64, n int) {
+		at := time.UnixMilli(t).UTC()
+		counts[at.Truncate(testDay).Add(12*time.Hour)] += n
+	}
+	for _, x := range list {
+		if res == rollup.Raw {
+			var samples chunk.Samples
+			require.NoError(s.t, x.Samples(&samples))
+			for _, t := range samples.T {
+				add(t, 1)
+			}
+			continue
+		}
+		var b rollup.Buckets
+		require.NoError(s.t, x.Buckets(&b, &storage.BucketBuffers{}))
+		for i, end := range b.End {
+			add(end, int(b.Count[i]))
+		}
+	}
+	return counts
+}
+
+// answers returns the answers of auto to how many samples each day has.
+func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.Time]int {
+	e := NewEngine(DefaultOptions())
+	defer e.Close()
+	q, err := e.NewRangeQuery(newRollupContext(s.t, "auto"), NewQueryable(s.Store), nil, "count_over_time(c[2h])", from, to, step)
+	require.NoError(s.t, err)
+	defer q.Close()
+	r := q.Exec(newRollupContext(s.t, "auto"))
+	require.NoError(s.t, r.Err)
+	m, err := r.Matrix()
+	require.NoError(s.t, err)
+	counts := map[time.Time]int{}
+	for _, x := range m {
+		for _, p := range x.Floats {
+			counts[time.UnixMilli(p.T).UTC()] += int(p.F)
+		}
+	}
+	return counts
+}
+
+// check compares what each resolution answers with what it keeps of each day's class, and what auto answers with that.
+func (s *changedClass) check() {
+	s.t.Helper()
+	held := map[rollup.Resolution]map[time.Time]int{}
+	all := s.answers(s.days[0].noon, s.now.Add(-time.Hour), testDay)
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		held[res] = s.held(res)
+	}
+	for i, d := range s.days {
+		some := false
+		for res := rollup.Raw; res <= rollup.OneHour; res++ {
+			kept := d.keep.Of(res)
+			age := s.now.Sub(d.noon)
+			want := 0
+			switch {
+			case kept == 0 || age+2*time.Hour < kept:
+				want, some = daySamples, true
+			case age < kept: // It is cut.
+				want = held[res][d.noon]
+			}
+			require.Equal(s.t, want, held[res][d.noon], "%s of %s on %s", res, d.noon, s.now)
+		}
+		if some {
+			require.Equal(s.t, daySamples, all[d.noon], "auto over all days, of %s on %s", d.noon, s.now)
+			if i%7 == len(s.days)%7 {
+				require.Equal(s.t, daySamples, s.answers(d.noon, d.noon, testDay)[d.noon], "auto at %s on %s", d.noon, s.now)
+			}
+		}
+	}
+}
+
+// TestClassChangedOnAWednesday (d) changes the class of a series on a Wednesday, and back after ten days: on every day of two months each resolution answers
+// what it keeps by the class that the series had on a day, and auto chooses none that is empty.
+func TestClassChangedOnAWednesday(t *testing.T) {
+	long := storage.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
+	short := storage.Keep{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
+	both := map[string]storage.Keep{"long": long, "short": short}
+	for name, c := range map[string]struct {
+		all           storage.Keep
+		before, after map[string]storage.Keep
+		was, is       string
+	}{
+		"shortened": {long, both, both, "long", "short"},
+		"raised":    {long, both, both, "short", "long"},
+		"new":       {long, nil, map[string]storage.Keep{"short": short}, "", "short"},
+	} {
+		for _, expiring := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, expiring=%v", name, expiring), func(t *testing.T) {
+				t.Parallel()
+				s := &changedClass{t: t, now: time.Date(2026, 4, 19, 13, 0, 0, 0, time.UTC), all: c.all}
+				if s.eng = storagetest.Pebble(t); expiring {
+					s.eng = memory.NewExpiring(func() time.Time { return s.now })
+				}
+				change := 16
+				if expiring { // The next day's list is fixed ahead.
+					change--
+				}
+				keep := map[string]storage.Keep{"": c.all, "long": long, "short": short}
+				s.open(c.before, c.was)
+				t.Cleanup(func() { require.NoError(t, s.Close()) })
+				for day := range 80 {
+					in := c.was
+					if day >= 16 && day < 26 {
+						in = c.is
+					}
+					switch day {
+					case change:
+						s.open(c.after, c.is)
+					case change + 10:
+						s.open(c.after, c.was)
+					}
+					s.day(keep[in])
+					require.Equal(t, day%7 == 2, s.now.Weekday() == time.Wednesday)
+					if day >= 15 {
+						s.check()
+					}
+				}
+				_, err := s.Check(t.Context(), func(problem string) { t.Error(problem) })
+				require.NoError(t, err)
+			})
+		}
+	}
+}
