@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -138,10 +139,10 @@ type windowSet struct {
 // idBytes is what an id takes in a map, about.
 const idBytes = 24
 
-func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
+func (w *windowSet) Bytes() int64 { return int64(len(w.ids)) * idBytes }
 
 func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.state, func(ctx context.Context) (cached, error) {
+	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindIDs, Window: w.window, Tenant: r.tenant}, w.state, func(ctx context.Context) (cache.EntryValue, error) {
 		metrics, err := r.allMetrics(ctx, w.sealedWindow)
 		if err != nil {
 			return nil, err
@@ -153,7 +154,7 @@ func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet
 				var id format.SeriesID
 				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
 				set.ids[id] = struct{}{}
-				return size.charge(idBytes)
+				return size.Charge(idBytes)
 			})
 			if err != nil {
 				return nil, err

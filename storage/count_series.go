@@ -8,8 +8,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // SeriesQuery selects the series that CountSeries counts.
@@ -38,7 +40,7 @@ type SeriesCounts struct {
 
 // CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
 // these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
+// the error wraps meter.ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
 func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -62,8 +64,8 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 			return answer, nil
 		}
 	}
-	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, state, func(ctx context.Context) (cached, error) {
+	key := cache.EntryKey{Kind: cache.KindCounts, Window: q.Window, Tenant: q.Tenant, Text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
+	v, err := s.cache.Get(ctx, key, state, func(ctx context.Context) (cache.EntryValue, error) {
 		counts, err := r.catalog().countSealed(ctx, w, classes, q)
 		return cachedSeriesCounts{counts, told.list}, err
 	})
@@ -120,7 +122,7 @@ type cachedSeriesCounts struct {
 	left []error
 }
 
-func (c cachedSeriesCounts) bytes() (n int64) {
+func (c cachedSeriesCounts) Bytes() (n int64) {
 	n = int64(len(c.left)) * gapBytes
 	for _, list := range [][]Count{c.Metrics, c.Labels, c.Values} {
 		for _, one := range list {
@@ -174,11 +176,11 @@ type seriesCounter struct {
 	series  int64
 	metrics map[string]uint64
 	values  map[string]map[string]uint64
-	budget  budget
+	budget  meter.ReadBudget
 }
 
 func (s *Store) newSeriesCounter(q SeriesQuery) *seriesCounter {
-	return &seriesCounter{q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{}, budget: budget{limit: s.opts.QueryBytes}}
+	return &seriesCounter{q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{}, budget: meter.ReadBudget{Limit: s.opts.QueryBytes}}
 }
 
 func (c *seriesCounter) add(ls labels.Labels) (err error) {
@@ -197,7 +199,7 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 		values[l.Value]++
 		if values[l.Value] == 1 {
 			// The map may hold the texts of all of a series' labels with this one.
-			if full := c.budget.charge(len(l.Value) + valueBytes); full != nil {
+			if full := c.budget.Charge(len(l.Value) + valueBytes); full != nil {
 				err = full
 			}
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 func TestCountSeriesAndChurn(t *testing.T) {
@@ -82,5 +84,5 @@ func TestCountSeriesIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	ts.Store.opts.QueryBytes = 2000
 	_, err = ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m", Limit: 5})
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }

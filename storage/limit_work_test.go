@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -115,9 +116,9 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	}
 	s.opts.QueryBytes = 1 << 20
 	_, err := s.Select(t.Context(), q)
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	_, err = s.LabelValues(t.Context(), "id", q)
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }
 
 // The cardinality of a metric that has exploded is shown although it isn't sealed, in bounded memory.

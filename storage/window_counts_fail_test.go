@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -93,7 +94,7 @@ func (ts *testStore) forgetCounts() {
 	for _, w := range windows {
 		require.NoError(ts.t, ts.eng.Drop(ts.t.Context(), engine.Catalog, format.CountsPartition(w, "ann")))
 	}
-	ts.known, ts.cache = windowMemory{}, newCache(1<<20)
+	ts.known, ts.cache = windowMemory{}, cache.New(1<<20)
 }
 
 // TestWindowsThatChangeAreNotCounted has samples come late, or the window be dropped, while its series are counted.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -20,7 +21,7 @@ func (r catalogReader) storedCounts(ctx context.Context, window int64, state uin
 	if !r.s.mayHaveCounts(window) {
 		return nil
 	}
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedStored, window: window, tenant: r.tenant}, state, func(ctx context.Context) (cached, error) {
+	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindStored, Window: window, Tenant: r.tenant}, state, func(ctx context.Context) (cache.EntryValue, error) {
 		c, err := r.s.readCounts(ctx, r.tenant, window, state)
 		if err != nil {
 			return nil, err
@@ -36,7 +37,7 @@ func (r catalogReader) storedCounts(ctx context.Context, window int64, state uin
 // cachedStoredCounts are what the cache holds.
 type cachedStoredCounts format.Counts
 
-func (c *cachedStoredCounts) bytes() (n int64) {
+func (c *cachedStoredCounts) Bytes() (n int64) {
 	list := func(counts []Count) {
 		for i := range counts {
 			n += int64(len(counts[i].Name)) + textBytes + 8

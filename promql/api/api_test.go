@@ -33,6 +33,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -344,15 +345,15 @@ func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)
 	kind, message := failure(t, w)
 	require.Equal(t, "execution", kind)
-	require.Contains(t, message, storage.Plain(storage.ErrQueryTooLarge.Error()))
+	require.Contains(t, message, storage.Plain(meter.ErrQueryTooLarge.Error()))
 }
 
 func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
-		fmt.Errorf("expanding series: %w", storage.ErrQueryTooLarge): 422,
-		fmt.Errorf("x: %w", storage.ErrNotReady):                     503,
-		fmt.Errorf("x: %w", membership.ErrClock):                     503,
-		fmt.Errorf("x: %w", promql.ErrTooManyQueries):                503,
+		fmt.Errorf("expanding series: %w", meter.ErrQueryTooLarge): 422,
+		fmt.Errorf("x: %w", storage.ErrNotReady):                   503,
+		fmt.Errorf("x: %w", membership.ErrClock):                   503,
+		fmt.Errorf("x: %w", promql.ErrTooManyQueries):              503,
 	} {
 		code, override := statusOf(0, err)
 		require.True(t, override)

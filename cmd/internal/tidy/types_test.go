@@ -67,7 +67,6 @@ var sharedNames = map[string]shared{
 	"answer":      {"cmd/tools/benchmarks/rollups promql/api", private},
 	"appender":    {"adapter adapter/otlp", private},
 	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
-	"budget":      {"promql storage", private},
 	"encoder":     {"adapter/exporter storage/rollup", private},
 	"failing":     {"storage/pebble storage/pebble/objects", private},
 	"group":       {"adapter/importer/blocks promql storage", private},

@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -234,7 +235,7 @@ func TestBadRequests(t *testing.T) {
 		require.Contains(t, body(t, r), word)
 	}
 	for err, code := range map[error]int{
-		storage.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
+		meter.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
 	} {
 		o.Store = &fakeStore{err: err}
 		for _, name := range []string{"series", "churn", "windows", "tenants", "health"} {
