@@ -147,6 +147,11 @@ func (m metricNames) Bytes() (n int64) {
 	return n
 }
 
+// find returns the place of a metric.
+func (m metricNames) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+}
+
 // catalogReader reads which metrics and series a window has, where the cache doesn't have them.
 type catalogReader struct{ *queryReader }
 
@@ -182,7 +187,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 	}
 	return r.scan(ctx, rows, func(row engine.Row) error {
 		name := row.Clustering[0].Text
-		i, ok := slices.BinarySearchFunc(names, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+		i, ok := names.find(name)
 		if ok {
 			names[i].shards = r.shards(window, name, row.Value)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -287,7 +288,7 @@ type Store struct {
 	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
-	known       windowMemory
+	known       ended.Memory
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error

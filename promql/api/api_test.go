@@ -73,7 +73,7 @@ func apiOver(t testing.TB, store *storage.Store, change func(*Options)) http.Han
 		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
 		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
-		Cardinality: store.Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
+		Cardinality: store.Counts().Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)

@@ -42,6 +42,8 @@ var laws = []law{
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
+	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
+	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
@@ -52,7 +54,7 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
+	"=storage", "storage/bounds", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
 	"storage/rollup", "storage/tenant",
 }
 
