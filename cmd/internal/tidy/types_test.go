@@ -82,7 +82,6 @@ var sharedNames = map[string]shared{
 	"settings":    {"cmd/tools/benchmarks/rollups storage", private},
 	"shape":       {"cmd/internal/bench cmd/tools/benchmarks/compare", private},
 	"source":      {"adapter/exporter storage", private},
-	"verifier":    {"adapter/importer storage", private},
 }
 
 // packageTypes is a package with its types.

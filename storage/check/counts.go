@@ -1,4 +1,4 @@
-package storage
+package check
 
 import (
 	"bytes"
@@ -26,10 +26,10 @@ func (c *checker) counts(tenant string, window int64) error {
 		}
 		values[key] = bytes.Clone(row.Value)
 	}
-	if c.gaps != gaps || len(values) == 0 || !c.s.Counts().MayHave(window) {
+	if c.gaps != gaps || len(values) == 0 || !c.env.Counts.MayHave(window) {
 		return nil
 	}
-	u, err := c.s.Counts().CountedWindow(c.ctx, tenant, window)
+	u, err := c.env.Counts.CountedWindow(c.ctx, tenant, window)
 	if err != nil || u.Version == 0 {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *checker) counts(tenant string, window int64) error {
 	if missing, err := c.unrolled(tenant, window); err != nil || len(missing) > 0 {
 		return err
 	}
-	want, err := c.s.Counts().Recount(c.ctx, u)
+	want, err := c.env.Counts.Recount(c.ctx, u)
 	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
 		return nil // It is reported where it stands, or is for the next check.
 	}
@@ -52,7 +52,7 @@ func (c *checker) counts(tenant string, window int64) error {
 // compareCounts reports rows of counts that differ from those that counting gives.
 func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, want []engine.Mutation) error {
 	state := format.CountsKey(u.Version, 0)[0].Text[:16]
-	first, last := c.s.period.SlotOf(u.StartMS+1), c.s.period.SlotOf(u.EndMS)
+	first, last := c.env.Period.SlotOf(u.StartMS+1), c.env.Period.SlotOf(u.EndMS)
 	for _, row := range want {
 		key := row.Clustering[0].Text
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
