@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -55,7 +56,7 @@ func Status(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, ErrTooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, storage.ErrQueryTooLarge):
+	case errors.Is(err, meter.ErrQueryTooLarge):
 		return http.StatusUnprocessableEntity
 	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady), errors.Is(err, ha.ErrHeldFull),
 		errors.Is(err, membership.ErrClock), errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed),

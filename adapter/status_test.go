@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 func TestStatus(t *testing.T) {
@@ -24,7 +25,7 @@ func TestStatus(t *testing.T) {
 		refusal(&storage.LabelError{Reason: "duplicate_label"}): http.StatusBadRequest,
 		refusal(&storage.InvalidHistogramError{Err: io.EOF}):    http.StatusBadRequest,
 		ErrTooLarge:              http.StatusRequestEntityTooLarge,
-		storage.ErrQueryTooLarge: http.StatusUnprocessableEntity,
+		meter.ErrQueryTooLarge:   http.StatusUnprocessableEntity,
 		ErrBusy:                  http.StatusServiceUnavailable,
 		storage.ErrOverloaded:    http.StatusServiceUnavailable,
 		storage.ErrNotReady:      http.StatusServiceUnavailable,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
 )
@@ -37,9 +38,9 @@ type Plan struct {
 	Slots   []storage.Staged
 	Windows []storage.Unrolled
 	// Compact are windows of rollups that are over, and whose chunks become long ones.
-	Compact []storage.OverWindow
+	Compact []ended.OverWindow
 	// Count are windows of raw rows that are over, and whose series aren't counted.
-	Count []storage.OverWindow
+	Count []ended.OverWindow
 	// Expired are slots of which the raw window is past the retention that the store was opened with: the plan
 	// leaves them to a server, for sealing them here keeps none of their samples if it keeps them longer.
 	Expired []storage.Staged
@@ -78,12 +79,12 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	if p.Compact, err = r.within(store.Compactable(ctx, func() {})); err != nil {
 		return nil, err
 	}
-	p.Count, err = r.within(store.Uncounted(ctx, func() {}))
+	p.Count, err = r.within(store.Counts().Uncounted(ctx, func() {}))
 	return p, err
 }
 
 // within returns the windows that touch the range, the oldest first.
-func (r *Range) within(all iter.Seq2[storage.OverWindow, error]) (list []storage.OverWindow, err error) {
+func (r *Range) within(all iter.Seq2[ended.OverWindow, error]) (list []ended.OverWindow, err error) {
 	for w, err := range all {
 		if err != nil {
 			return nil, err
@@ -92,7 +93,7 @@ func (r *Range) within(all iter.Seq2[storage.OverWindow, error]) (list []storage
 			list = append(list, w)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b storage.OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	slices.SortStableFunc(list, func(a, b ended.OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
 	return list, nil
 }
 
@@ -226,14 +227,14 @@ func (x *run) compact(p *Plan) error {
 // count counts the series of all windows that are over once nothing more is written to them. A process whose clock isn't believed leaves
 // that to others: it may not remove counts that are out of date.
 func (x *run) count(p *Plan) error {
-	list, err := p.Range.within(x.store.Uncounted(x.ctx, func() {}))
+	list, err := p.Range.within(x.store.Counts().Uncounted(x.ctx, func() {}))
 	if err != nil {
 		return err
 	}
 	x.done.All += len(list) - len(p.Count)
 	for _, c := range list {
 		err := x.step(fmt.Sprintf("counting the series of the window until %s of tenant %q", shortTime(c.EndMS), c.Tenant), 1, func() error {
-			_, err := x.store.CountWindow(x.ctx, c, func() {})
+			_, err := x.store.Counts().CountWindow(x.ctx, c, func() {})
 			switch {
 			case errors.Is(err, membership.ErrClock):
 				return nil

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
@@ -30,7 +30,7 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 }
 
 // listResting lists windows that wait, if that is due; seq yields them, and calls its function as it goes.
-func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[storage.OverWindow, error]) {
+func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[ended.OverWindow, error]) {
 	if !into.due(l.opts.Now(), interval) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
@@ -28,7 +29,7 @@ func (r *rig) round() {
 	r.advance(time.Minute)
 }
 
-func (r *rig) compactable() []storage.OverWindow {
+func (r *rig) compactable() []ended.OverWindow {
 	r.t.Helper()
 	return listed(r.t, r.store.Compactable(r.t.Context(), func() {}))
 }

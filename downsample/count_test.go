@@ -13,7 +13,7 @@ import (
 
 func (r *rig) countsWaiting() int {
 	r.t.Helper()
-	return len(listed(r.t, r.store.Uncounted(r.t.Context(), func() {})))
+	return len(listed(r.t, r.store.Counts().Uncounted(r.t.Context(), func() {})))
 }
 
 // TestLoopCountsSeriesOfWhatRests counts windows that are over once they rest, and again later those that were written to.
@@ -48,7 +48,7 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)
-	list := listed(t, r.store.Uncounted(t.Context(), func() {}))
+	list := listed(t, r.store.Counts().Uncounted(t.Context(), func() {}))
 	r.fail(func(op faultengine.Op) bool {
 		return op.Kind == faultengine.Write && op.Table == engine.Catalog && op.Batch.Partition[0].Int == list[0].Window
 	})

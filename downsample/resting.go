@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ended"
 )
 
 const (
@@ -32,7 +32,7 @@ type restingWindows struct {
 
 // restingWindow is a window, and since when nothing was written to it.
 type restingWindow struct {
-	storage.OverWindow
+	ended.OverWindow
 	streak
 	since time.Time
 	next  time.Time // not before
@@ -54,7 +54,7 @@ func (r *restingWindows) clear() {
 }
 
 // set replaces the list by a newer one. Where that ends with an error the list stays.
-func (r *restingWindows) set(found iter.Seq2[storage.OverWindow, error], now func() time.Time) error {
+func (r *restingWindows) set(found iter.Seq2[ended.OverWindow, error], now func() time.Time) error {
 	began := now()
 	before := map[windowKey]*restingWindow{}
 	r.mu.Lock()

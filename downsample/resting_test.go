@@ -10,15 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ended"
 )
 
 // overDays yields windows of some tenants, tenant by tenant.
-func overDays(tenants, days int) iter.Seq2[storage.OverWindow, error] {
-	return func(yield func(storage.OverWindow, error) bool) {
+func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
+	return func(yield func(ended.OverWindow, error) bool) {
 		for t := range tenants {
 			for d := range days {
-				w := storage.OverWindow{Tenant: fmt.Sprintf("tenant-%03d", t), Window: int64(d), EndMS: int64(d+1) * 86_400_000}
+				w := ended.OverWindow{Tenant: fmt.Sprintf("tenant-%03d", t), Window: int64(d), EndMS: int64(d+1) * 86_400_000}
 				if !yield(w, nil) {
 					return
 				}
@@ -41,15 +41,15 @@ func newListing(t *testing.T, most int) *listing {
 
 func (l *listing) now() time.Time { return l.clock }
 
-func (l *listing) list1(all iter.Seq2[storage.OverWindow, error]) {
+func (l *listing) list1(all iter.Seq2[ended.OverWindow, error]) {
 	l.t.Helper()
 	require.NoError(l.t, l.set(all, l.now))
 	l.lists++
 }
 
 // without yields windows but those that are done.
-func without(all iter.Seq2[storage.OverWindow, error], done map[windowKey]bool) iter.Seq2[storage.OverWindow, error] {
-	return func(yield func(storage.OverWindow, error) bool) {
+func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) iter.Seq2[ended.OverWindow, error] {
+	return func(yield func(ended.OverWindow, error) bool) {
 		for w, err := range all {
 			if !done[windowKey{w.Tenant, w.Window}] && !yield(w, err) {
 				return
@@ -59,7 +59,7 @@ func without(all iter.Seq2[storage.OverWindow, error], done map[windowKey]bool) 
 }
 
 // workOff does all windows, those of fails only in vain, and returns them in the order in which they were tried.
-func (l *listing) workOff(all iter.Seq2[storage.OverWindow, error], fails func(*restingWindow) bool) (order []windowKey) {
+func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*restingWindow) bool) (order []windowKey) {
 	l.t.Helper()
 	done, failed, windows := map[windowKey]bool{}, map[windowKey]bool{}, 0
 	for range all {
@@ -143,7 +143,7 @@ func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 func TestListsThatFailChangeNothing(t *testing.T) {
 	l := newListing(t, 10)
 	l.list1(overDays(1, 5))
-	err := l.set(func(yield func(storage.OverWindow, error) bool) { yield(storage.OverWindow{}, errors.New("no")) }, l.now)
+	err := l.set(func(yield func(ended.OverWindow, error) bool) { yield(ended.OverWindow{}, errors.New("no")) }, l.now)
 	require.ErrorContains(t, err, "no")
 	require.Equal(t, 5, l.count())
 	require.Len(t, l.list, 5)
@@ -153,8 +153,8 @@ func TestListsThatFailChangeNothing(t *testing.T) {
 func TestListsAreDue(t *testing.T) {
 	l := newListing(t, 10)
 	require.True(t, l.due(l.clock, time.Hour))
-	slowly := func(n int) iter.Seq2[storage.OverWindow, error] {
-		return func(yield func(storage.OverWindow, error) bool) {
+	slowly := func(n int) iter.Seq2[ended.OverWindow, error] {
+		return func(yield func(ended.OverWindow, error) bool) {
 			l.clock = l.clock.Add(time.Minute)
 			for w, err := range overDays(1, n) {
 				if !yield(w, err) {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/check"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -111,7 +112,7 @@ func listed[T any](t *testing.T, all iter.Seq2[T, error]) (list []T) {
 }
 
 // check verifies all that is stored, and returns how many samples are sealed.
-func (r *rig) check() storage.CheckStats {
+func (r *rig) check() check.Totals {
 	r.t.Helper()
 	stats, err := r.store.Check(r.t.Context(), func(problem string) { r.t.Error(problem) })
 	require.NoError(r.t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -41,7 +42,7 @@ func asPrometheus(err error) error {
 func ofQuery(err error) bool {
 	var limit *tenant.LimitError
 	var samples promengine.ErrTooManySamples
-	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, storage.ErrQueryTooLarge) || errors.Is(err, resolution.ErrRawGone) ||
+	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, meter.ErrQueryTooLarge) || errors.Is(err, resolution.ErrRawGone) ||
 		errors.Is(err, engine.ErrBadKey) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -60,7 +61,7 @@ func TestWhatEndsAQuery(t *testing.T) {
 		}
 	}
 	var stored promengine.ErrStorage
-	for _, err := range []error{storage.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
+	for _, err := range []error{meter.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
 		require.False(t, errors.As(asPrometheus(fmt.Errorf("x: %w", err)), &stored), "%v", err)
 	}
 	other := errors.New("any other")

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // Prometheus' evaluator bounds the samples of a query, not the labels that its functions make:
@@ -163,14 +163,14 @@ func (g *growth) begin() error {
 func (g *growth) charge(function string, bytes float64) {
 	if g.made += bytes; g.err == nil && !(g.made <= g.limit) {
 		g.err = fmt.Errorf("%w: %s would create more than %.0f bytes of labels; select fewer series or shorter labels, or raise --query.max-bytes",
-			storage.ErrQueryTooLarge, function, g.limit)
+			meter.ErrQueryTooLarge, function, g.limit)
 	}
 }
 
 // chargeValue checks one value that a function makes.
 func (g *growth) chargeValue(function, label string, bytes float64) {
 	if g.err == nil && !(bytes <= maxMadeValue) {
-		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", storage.ErrQueryTooLarge, function, label, maxMadeValue)
+		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", meter.ErrQueryTooLarge, function, label, maxMadeValue)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -85,7 +86,7 @@ func TestLabelsThatGrowAreRefused(t *testing.T) {
 	} {
 		var got answer
 		n := allocated(func() { got, _ = r.answerOf(c.asked) })
-		require.Contains(t, got.err, storage.Plain(storage.ErrQueryTooLarge.Error())+": "+c.about, "%.200s", c.asked)
+		require.Contains(t, got.err, storage.Plain(meter.ErrQueryTooLarge.Error())+": "+c.about, "%.200s", c.asked)
 		require.Less(t, n, int64(4*limit), "%.200s", c.asked)
 	}
 }
@@ -110,7 +111,7 @@ func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 			require.True(t, ok, query)
 			require.Empty(t, d, query)
 			got, _ := r.answerOf(a.of(query))
-			require.NotContains(t, got.err, storage.Plain(storage.ErrQueryTooLarge.Error()), query)
+			require.NotContains(t, got.err, storage.Plain(meter.ErrQueryTooLarge.Error()), query)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	promengine "github.com/prometheus/prometheus/promql"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -90,7 +90,7 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 	}
 	bytes := unreadBytes(result.Value)
 	if most := q.engine.opts.Memory / MostOfMemory; most > 0 && bytes > most {
-		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d", storage.ErrQueryTooLarge, bytes, most)}
+		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d", meter.ErrQueryTooLarge, bytes, most)}
 		return
 	}
 	if err := readOf(ctx).answer(ctx, bytes); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
@@ -37,7 +38,7 @@ const (
 // errPressure means that a read was ended because all together take too much memory, errTooLarge that it alone does.
 var (
 	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries need more memory than is available (see --memory.max-bytes); query less data, or retry later"))
-	errTooLarge = fmt.Errorf("%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range", storage.ErrQueryTooLarge)
+	errTooLarge = fmt.Errorf("%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range", meter.ErrQueryTooLarge)
 )
 
 // pressure looks after the memory while there are reads.

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -85,7 +85,7 @@ func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	q.Close()
 	q, err = e.NewRangeQuery(t.Context(), stuck{}, nil, `vector(1)`, time.Unix(60, 0), time.Unix(100, 0), time.Second)
 	require.NoError(t, err)
-	require.ErrorIs(t, q.Exec(t.Context()).Err, storage.ErrQueryTooLarge)
+	require.ErrorIs(t, q.Exec(t.Context()).Err, meter.ErrQueryTooLarge)
 	q.Close()
 	require.Zero(t, e.gate.queries.holding())
 	require.NoError(t, e.Close())
@@ -107,7 +107,7 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 		}
 		grow := func(ctx context.Context, n int64) (grown chan error) {
 			grown = make(chan error, 1)
-			go func() { grown <- storage.Grow(ctx, n) }()
+			go func() { grown <- meter.Grow(ctx, n) }()
 			synctest.Wait()
 			return grown
 		}
@@ -135,7 +135,7 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 
 		used.Store(o.Memory * 85 / 100)
 		require.Eventually(t, func() bool { return second.Err() != nil }, time.Minute, pressureInterval)
-		require.ErrorIs(t, asRead(second, second.Err()), storage.ErrQueryTooLarge, "nothing but it can be ended")
+		require.ErrorIs(t, asRead(second, second.Err()), meter.ErrQueryTooLarge, "nothing but it can be ended")
 		used.Store(0)
 		leaveSecond()
 		leaveSmall()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -156,7 +157,7 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 		err = use.Series(len(series))
 	}
 	if err == nil {
-		err = storage.Grow(ctx, int64(len(series))*(meteredFound+unreadPoint*stepsOf(w, hints)))
+		err = meter.Grow(ctx, int64(len(series))*(meteredFound+unreadPoint*stepsOf(w, hints)))
 	}
 	return series, err
 }
@@ -251,7 +252,7 @@ func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 		before := bufferBytes(into)
 		err := s.samples(into)
 		if more := bufferBytes(into) - before; err == nil && more > 0 {
-			err = storage.Grow(s.ctx, more)
+			err = meter.Grow(s.ctx, more)
 		}
 		return asRead(s.ctx, err)
 	})

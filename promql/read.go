@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // read is a query of the evaluator, or another read, with its place and the memory that it holds. Its place outlasts Prometheus'
-// evaluator, which gives it back before the answer is counted: whoever waited would begin in between. It implements storage.Meter.
+// evaluator, which gives it back before the answer is counted: whoever waited would begin in between. It implements meter.Meter.
 type read struct {
 	gate   *gate
 	cancel context.CancelCauseFunc
@@ -52,12 +52,12 @@ func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
 	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx)), began: time.Now()}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
-		ctx = storage.WithMeter(ctx, r)
+		ctx = meter.WithMeter(ctx, r)
 	}
 	return ctx, r
 }
 
-// Grow implements storage.Meter. A read that comes to hold more than a small one waits for its turn among large ones, and while memory
+// Grow implements meter.Meter. A read that comes to hold more than a small one waits for its turn among large ones, and while memory
 // is full it waits until others have ended.
 func (r *read) Grow(ctx context.Context, n int64) error {
 	total := r.bytes.Add(n)
@@ -70,19 +70,19 @@ func (r *read) Grow(ctx context.Context, n int64) error {
 	return r.gate.pressure.wait(ctx)
 }
 
-// Load implements storage.Meter.
+// Load implements meter.Meter.
 func (r *read) Load(ctx context.Context, n int64) error {
 	if r.bytes.Add(n) <= r.gate.largeBytes {
 		return nil
 	}
 	if !r.large.Load() && !r.loads.Load() {
 		r.bytes.Add(-n)
-		return storage.ErrNoTurn
+		return meter.ErrNoTurn
 	}
 	return r.gate.pressure.wait(ctx)
 }
 
-// Turn implements storage.Meter.
+// Turn implements meter.Meter.
 func (r *read) Turn(ctx context.Context) error {
 	if err := r.enlarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -36,7 +37,7 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 		begins := func(when string) {
 			began := time.Now()
 			ctx, leave := enter()
-			require.NoError(t, storage.Grow(ctx, e.gate.largeBytes), when)
+			require.NoError(t, meter.Grow(ctx, e.gate.largeBytes), when)
 			require.Zero(t, time.Since(began), when)
 			leave()
 		}
@@ -44,11 +45,11 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 		var leaves []func()
 		for range 3 {
 			ctx, leave := enter()
-			require.NoError(t, storage.Grow(ctx, o.Memory/16))
+			require.NoError(t, meter.Grow(ctx, o.Memory/16))
 			larges, leaves = append(larges, ctx), append(leaves, leave)
 		}
 		small, leaveSmall := enter()
-		require.NoError(t, storage.Grow(small, e.gate.largeBytes))
+		require.NoError(t, meter.Grow(small, e.gate.largeBytes))
 
 		used.Store(o.Memory * 85 / 100)
 		time.Sleep(pressureInterval + time.Millisecond)
@@ -73,7 +74,7 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 		var answers [2]context.Context
 		for i := range answers {
 			ctx, leave := enter()
-			require.NoError(t, storage.Grow(ctx, o.Memory/8))
+			require.NoError(t, meter.Grow(ctx, o.Memory/8))
 			answers[i] = ctx
 			defer leave()
 		}
@@ -90,7 +91,7 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 			ctx, leave, err := e.Enter(ctx)
 			require.NoError(t, err)
 			defer leave()
-			return storage.Grow(ctx, 2*e.gate.largeBytes)
+			return meter.Grow(ctx, 2*e.gate.largeBytes)
 		}, "a large read")
 		for range largeOfUnread * 4 {
 			ctx, leave := enter()
@@ -115,7 +116,7 @@ func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 		e.pressure.used = used.Load
 		large, leaveLarge, err := e.Enter(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, storage.Grow(large, o.Memory/16))
+		require.NoError(t, meter.Grow(large, o.Memory/16))
 		Answered(large, o.Memory/16)
 		ctx, leave, err := e.Enter(t.Context())
 		require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 		e.pressure.used = func() int64 { return 0 }
 		holder, leave, err := e.Enter(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, storage.Grow(holder, o.Memory/2))
+		require.NoError(t, meter.Grow(holder, o.Memory/2))
 		run := func(q promstorage.Queryable, text string, step time.Duration) error {
 			query, err := e.NewRangeQuery(t.Context(), q, nil, text, time.Unix(0, 0), time.Unix(100_000, 0), step)
 			require.NoError(t, err)

@@ -143,7 +143,7 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 	key, memory := f.sel.keyOf(start, wants), f.sel.r.s.chunkMemory
 	if e := memory.get(key, f.version); e != nil {
 		if size, ok := f.recall(e, start, wants); ok {
-			return f.sel.r.budget.charge(size)
+			return f.sel.r.budget.Charge(size)
 		}
 	}
 	from := len(f.chunks)
@@ -207,7 +207,7 @@ func (f *fetcher) recallTask(wants []want) bool {
 		}
 		size += n
 	}
-	return f.sel.r.budget.charge(size) == nil
+	return f.sel.r.budget.Charge(size) == nil
 }
 
 // recall takes the chunks of wants, of so many bytes, from those that are kept; ok is false if one of the series isn't among them.

@@ -14,32 +14,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// overAfter is how long after its end a window is over: most of its last slot has been sealed then.
-const overAfter = 3 * time.Hour
-
 // scansEnd is how long the first compaction of a window waits for scans of it that began before.
 const scansEnd = 10 * time.Second
-
-// OverWindow is a window of a tenant that is over, and waits to be worked on: the chunks of its series may become long ones, or its series be counted.
-type OverWindow struct {
-	Tenant     string
-	Window     int64
-	Resolution rollup.Resolution
-	// StartMS and EndMS are what the window spans, milliseconds.
-	StartMS, EndMS int64
-	// Again is true if the window was worked on, and has been written to since.
-	Again bool
-
-	marks uint64 // the version of its marks; where its series are to be counted, its state
-	// before is the window before, of one whose series are to be counted, with which these are compared; nil: there is none.
-	before *countedBefore
-}
 
 // compacting remembers which windows are compacted.
 type compacting struct {
@@ -72,11 +55,11 @@ func (s *Store) mayCompact() bool {
 }
 
 // Compactable yields the windows of rollups that are over, and weren't compacted since they were written to, as Uncounted does.
-func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[OverWindow, error] {
+func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
 	if !s.mayCompact() {
-		return func(func(OverWindow, error) bool) {}
+		return func(func(ended.OverWindow, error) bool) {}
 	}
-	return s.overWindows(ctx, func(tenant string, yield func(OverWindow) bool) (wanted bool, err error) {
+	return ended.All(ctx, s.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
 		done, err := s.compactedOf(ctx, tenant)
 		for _, res := range compactedResolutions {
 			if err == nil {
@@ -93,30 +76,14 @@ func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[OverW
 // compactedResolutions are those whose chunks are compacted.
 var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour}
 
-// overWindows yields windows of all tenants; of yields those of one, and returns whether the caller wants more.
-func (s *Store) overWindows(ctx context.Context, of func(tenant string, yield func(OverWindow) bool) (wanted bool, err error)) iter.Seq2[OverWindow, error] {
-	return func(yield func(OverWindow, error) bool) {
-		tenants, err := s.Tenants(ctx)
-		for i := 0; i < len(tenants) && err == nil; i++ {
-			var wanted bool
-			if wanted, err = of(tenants[i], func(w OverWindow) bool { return yield(w, nil) }); err == nil && !wanted {
-				return
-			}
-		}
-		if err != nil {
-			yield(OverWindow{}, err)
-		}
-	}
-}
-
 // compactableOf yields those of a tenant and resolution.
-func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(OverWindow) bool) (wanted bool, err error) {
-	last := s.period.WindowAt(res, s.opts.Now().Add(-overAfter).UnixMilli()) - 1
+func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
+	last := s.period.WindowAt(res, s.opts.Now().Add(-ended.After).UnixMilli()) - 1
 	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
 	if err != nil {
 		return false, err
 	}
-	s.known.retain(tenant, format.FirstWindow(res), last, windows)
+	s.known.Retain(tenant, format.FirstWindow(res), last, windows)
 	for _, w := range windows {
 		marks, err := s.versionOfMarks(ctx, tenant, w)
 		if err != nil {
@@ -125,7 +92,7 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 		version, again := done[w]
 		if marks != 0 && !(again && marks == version) {
 			start, end := s.period.WindowSpan(w)
-			if !yield(OverWindow{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, marks: marks}) {
+			if !yield(ended.OverWindow{Tenant: tenant, Window: w, Resolution: res, StartMS: start, EndMS: end, Again: again, Version: marks}) {
 				return false, nil
 			}
 		}
@@ -135,35 +102,28 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 }
 
 // versionOfMarks returns the version of a window's marks; 0: it has none. Those that were read are remembered as long as nobody writes any, see
-// windowMemory.
+// ended.Memory.
 func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64) (uint64, error) {
-	at, engineVersion := tenantWindow{tenant, window}, uint64(0) // Where it can't tell.
+	engineVersion, ok := uint64(0), false
 	if s.versions != nil {
-		if v, ok := s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant)); ok {
-			engineVersion = v + 1
-		}
+		engineVersion, ok = s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant))
 	}
-	if k := s.known.get(at); engineVersion != 0 && k.engine == engineVersion {
-		return k.marks, nil
+	if version, known := s.known.Version(tenant, window, engineVersion); ok && known {
+		return version, nil
 	}
 	m, err := s.scanMarks(ctx, tenant, window, nil)
 	if err != nil {
 		return 0, err
 	}
-	if engineVersion != 0 {
-		s.known.change(at, func(k *knownWindow) { k.engine, k.marks = engineVersion, m.version })
+	if ok {
+		s.known.SetVersion(tenant, window, engineVersion, m.version)
 	}
 	return m.version, nil
 }
 
-// Same reports whether two are the same window, to which nothing was written between.
-func (c *OverWindow) Same(o *OverWindow) bool {
-	return c.Tenant == o.Tenant && c.Window == o.Window && c.marks == o.marks
-}
-
 // Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
 // is called between pieces of the work.
-func (s *Store) Compact(ctx context.Context, c OverWindow, between func()) (stats paged.Compacted, err error) {
+func (s *Store) Compact(ctx context.Context, c ended.OverWindow, between func()) (stats paged.Compacted, err error) {
 	if err := s.Ready(); err != nil {
 		return stats, err
 	}
@@ -224,7 +184,7 @@ func (s *Store) beginLong(ctx context.Context, window int64) error {
 	return err
 }
 
-func (s *Store) compactMetric(ctx context.Context, c *OverWindow, metric string, between func()) (done paged.Compacted, err error) {
+func (s *Store) compactMetric(ctx context.Context, c *ended.OverWindow, metric string, between func()) (done paged.Compacted, err error) {
 	shards, err := s.readShards(ctx, c.Window, c.Tenant, metric)
 	if err != nil {
 		return done, err
@@ -301,7 +261,7 @@ func (s *Store) readCompacted(ctx context.Context, tenant string) (done compacte
 }
 
 // noteCompacted notes that a window was compacted, and forgets those that are gone.
-func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
+func (s *Store) noteCompacted(ctx context.Context, c *ended.OverWindow) error {
 	s.compacting.mu.Lock()
 	defer s.compacting.mu.Unlock()
 	before, err := s.recallCompacted(ctx, c.Tenant)
@@ -317,7 +277,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *OverWindow) error {
 		_, is := slices.BinarySearch(listed, window)
 		return !is
 	})
-	done[c.Window] = c.marks
+	done[c.Window] = c.Version
 	row := compactedRow{Windows: map[int64]string{}}
 	for window, version := range done {
 		row.Windows[window] = strconv.FormatUint(version, 16)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -256,7 +257,7 @@ func TestViewsOfCompactedStores(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, changed(want, got))
 		require.False(t, s.Compacts())
-		_, err = s.Compact(t.Context(), OverWindow{Tenant: "default", Window: m.firstLong(rollup.FiveMinutes, "up").partition()[0].Int, Resolution: rollup.FiveMinutes}, func() {})
+		_, err = s.Compact(t.Context(), ended.OverWindow{Tenant: "default", Window: m.firstLong(rollup.FiveMinutes, "up").partition()[0].Int, Resolution: rollup.FiveMinutes}, func() {})
 		require.Error(t, err)
 		require.NoError(t, s.Close())
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
@@ -287,7 +288,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 }
 
 // replaceCounts writes rows of counts of a window's series, and removes those of other states, all at once.
-func (s *Store) replaceCounts(ctx context.Context, u *OverWindow, others []string, rows []engine.Mutation, expires int64) error {
+func (s *Store) replaceCounts(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error {
 	batch := engine.Batch{Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
 	for _, key := range others {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{

@@ -31,18 +31,6 @@
 //
 // compact.go; paged/compact.go, paged/long.go
 //
-// # The way of a window of raw rows
-//
-//	the window is over and rests:
-//
-//	raw: labels ─► CountWindow ─► catalog: counts of series, of one state of the window ─► CountSeries, Churn
-//
-// Where the window is in another state now, as after late samples, labels are counted.
-//
-// What lists these windows, and those of rollups, remembers what it has found out of each as long as nothing is written there.
-//
-// window_counts.go, value_counts.go, series_walk.go, window_memory.go; window_counts_read.go, count_series.go, churn.go
-//
 // # The way of a query
 //
 //	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
@@ -150,6 +138,10 @@
 //
 //   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
+//   - cache: what queries read of sealed windows → meter. meter: bounds the memory of a read → tenant.
+//   - check: verifies the stored rows → counts, engine, format, head, paged.
+//   - counts: counts series, of the head and of windows that are over → cache, ended, engine, format, head, meter. ended: windows that are over
+//     and wait for work → engine, format.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //

@@ -17,7 +17,7 @@ import (
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
 // 1,024 are kept, the newest among them. Exemplars past the retention of raw samples are hidden. It returns ErrNotReady, and
-// ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
+// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
 func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 		for _, e := range list {
 			size += len(e.Data) + head.ExemplarBytes
 		}
-		if err := f.r.budget.charge(size); err != nil {
+		if err := f.r.budget.Charge(size); err != nil {
 			return err
 		}
 		shown := list[:0]
@@ -144,7 +144,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			if !found {
 				return nil
 			}
-			if err := f.r.budget.charge(len(row.Value) + head.ExemplarBytes); err != nil {
+			if err := f.r.budget.Charge(len(row.Value) + head.ExemplarBytes); err != nil {
 				return err
 			}
 			at := positions[next]

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // TestKeptExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
@@ -166,10 +167,10 @@ func TestExemplarsAreBounded(t *testing.T) {
 	small := openTestStore(t, func(o *Options) { o.QueryBytes = 10_000 })
 	small.exemplarsOf("ann", ls, all...)
 	_, err := small.Exemplars(t.Context(), "ann", start, start+sent, matchName("m"))
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	require.NoError(t, small.SealAll(t.Context()))
 	_, err = small.Exemplars(t.Context(), "ann", start, start+sent, matchName("m"))
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }
 
 func TestExemplarsExpire(t *testing.T) {

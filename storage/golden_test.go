@@ -83,10 +83,10 @@ func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) gold
 // goldenCounts are the counts of the golden rows.
 var goldenCounts = format.Counts{
 	CountsHead: format.CountsHead{Series: 305, AllMetrics: 3, AllLabels: 3},
-	Metrics:    []Count{{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1}},
+	Metrics:    []format.NamedCount{{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1}},
 	Labels: []format.LabelCounts{
-		{NamedCount: Count{Name: "instance", Count: 101}, Values: []Count{{Name: "host-1:9100", Count: 204}, {Name: "host-12:9100", Count: 101}}},
-		{NamedCount: Count{Name: "__name__", Count: 3}}, {NamedCount: Count{Name: "job", Count: 1}, Values: []Count{{Name: "web", Count: 305}}},
+		{NamedCount: format.NamedCount{Name: "instance", Count: 101}, Values: []format.NamedCount{{Name: "host-1:9100", Count: 204}, {Name: "host-12:9100", Count: 101}}},
+		{NamedCount: format.NamedCount{Name: "__name__", Count: 3}}, {NamedCount: format.NamedCount{Name: "job", Count: 1}, Values: []format.NamedCount{{Name: "web", Count: 305}}},
 	},
 }
 

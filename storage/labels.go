@@ -10,8 +10,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
@@ -19,7 +21,7 @@ import (
 // Sealed windows are taken whole. With a Limit, any of the names are returned: no more are searched once there are that many.
 func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 	return s.texts(ctx, q, textSearch{
-		kind: cachedNames, catalog: format.CatalogLabel,
+		kind: cache.KindNames, catalog: format.CatalogLabel,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
 		},
@@ -30,7 +32,7 @@ func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 // LabelValues lists the values of a label, sorted, likewise.
 func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
 	search := textSearch{
-		kind: cachedValues, catalog: format.CatalogValue, label: name,
+		kind: cache.KindValues, catalog: format.CatalogValue, label: name,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			if v := ls.Get(name); v != "" {
 				t.addOne(v)
@@ -123,26 +125,29 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 // textList is a list of names or values, sorted.
 type textList []string
 
-func (l textList) bytes() (n int64) {
+func (l textList) Bytes() (n int64) {
 	for _, s := range l {
 		n += int64(len(s)) + textBytes
 	}
 	return n
 }
 
+// textsBytes is metered for a name or value of a label, in a set and in a list. Its text is added.
+const textsBytes = 80
+
 // textBytes is what a text takes besides its characters.
 const textBytes = 16
 
 // list returns what the catalog of a window lists.
 func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
-	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
-	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
+	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
+	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		list, size := textList{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
 		}, func(row engine.Row) error {
 			list = append(list, strings.Clone(row.Clustering[0].Text))
-			return size.charge(len(row.Clustering[0].Text) + textBytes)
+			return size.Charge(len(row.Clustering[0].Text) + textBytes)
 		})
 		return list, err
 	})
@@ -258,13 +263,13 @@ func (t *textSet) addLast(s string) {
 
 // charge counts a text before it is held. Memory is metered for many texts at once.
 func (t *textSet) charge(s string) error {
-	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meteredAtOnce {
-		if err := Grow(t.ctx, t.unmetered); err != nil {
+	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meter.AtOnce {
+		if err := meter.Grow(t.ctx, t.unmetered); err != nil {
 			return err
 		}
 		t.unmetered = 0
 	}
-	return t.r.budget.charge(len(s) + seenBytes)
+	return t.r.budget.Charge(len(s) + seenBytes)
 }
 
 // sorted returns the texts.

@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -104,9 +106,9 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 		"series":      func(ctx context.Context) error { _, err := s.Select(ctx, q); return err },
 		"names":       func(ctx context.Context) error { _, err := s.LabelNames(ctx, q); return err },
 		"values":      func(ctx context.Context) error { _, err := s.LabelValues(ctx, "id", q); return err },
-		"cardinality": func(ctx context.Context) error { _, err := s.Cardinality(ctx, "a", 10); return err },
+		"cardinality": func(ctx context.Context) error { _, err := s.Counts().Cardinality(ctx, "a", 10); return err },
 		"counts": func(ctx context.Context) error {
-			_, err := s.CountSeries(ctx, SeriesQuery{Tenant: "a", Unsealed: true, Limit: 10})
+			_, err := s.Counts().CountSeries(ctx, counts.SeriesQuery{Tenant: "a", Unsealed: true, Limit: 10})
 			return err
 		},
 	} {
@@ -115,9 +117,9 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	}
 	s.opts.QueryBytes = 1 << 20
 	_, err := s.Select(t.Context(), q)
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	_, err = s.LabelValues(t.Context(), "id", q)
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }
 
 // The cardinality of a metric that has exploded is shown although it isn't sealed, in bounded memory.
@@ -125,15 +127,15 @@ func TestCardinalityOfAnExplodedMetric(t *testing.T) {
 	const series = 100_000
 	s := exploded(t, series)
 	s.opts.QueryBytes = 1 << 20
-	found, err := s.CountSeries(t.Context(), SeriesQuery{Tenant: "a", Unsealed: true, Label: "job", Limit: 2})
+	found, err := s.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "a", Unsealed: true, Label: "job", Limit: 2})
 	require.NoError(t, err)
-	require.Equal(t, SeriesCounts{
-		Series: series, AllMetrics: 1, AllLabels: 3, Metrics: []Count{{Name: "big", Count: series}},
-		Labels: []Count{{Name: "id", Count: series}, {Name: "__name__", Count: 1}}, Values: []Count{{Name: "j", Count: series}},
+	require.Equal(t, counts.SeriesCounts{
+		Series: series, AllMetrics: 1, AllLabels: 3, Metrics: []counts.Count{{Name: "big", Count: series}},
+		Labels: []counts.Count{{Name: "id", Count: series}, {Name: "__name__", Count: 1}}, Values: []counts.Count{{Name: "j", Count: series}},
 	}, found)
-	c, err := s.Cardinality(t.Context(), "a", 1)
+	c, err := s.Counts().Cardinality(t.Context(), "a", 1)
 	require.NoError(t, err)
-	require.Equal(t, []Count{{Name: "id", Count: series}}, c.ValuesOfLabels)
-	require.Equal(t, []Count{{Name: "__name__=big", Count: series}}, c.SeriesOfPairs)
+	require.Equal(t, []counts.Count{{Name: "id", Count: series}}, c.ValuesOfLabels)
+	require.Equal(t, []counts.Count{{Name: "__name__=big", Count: series}}, c.SeriesOfPairs)
 	require.EqualValues(t, series+2, c.LabelPairs)
 }

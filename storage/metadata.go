@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
@@ -185,7 +186,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 		r.From = engine.Key{engine.Text(metric)}
 		r.To = r.From
 	}
-	budget := budget{limit: s.opts.QueryBytes, use: s.opts.Limiter.Use(ctx, tenant)}
+	budget := meter.ReadBudget{Limit: s.opts.QueryBytes, Use: s.opts.Limiter.Use(ctx, tenant)}
 	newest := s.period.RawWindowAt(s.opts.Now().UnixMilli())
 	for window := newest; window > newest-metadataWindows; window-- {
 		r.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}
@@ -207,7 +208,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 			if slices.Contains(out[name], m) {
 				continue
 			}
-			if err := budget.charge(len(row.Value) + len(name)); err != nil {
+			if err := budget.Charge(len(row.Value) + len(name)); err != nil {
 				return nil, err
 			}
 			name = strings.Clone(name)

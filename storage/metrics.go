@@ -61,7 +61,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine compared to the last " +
 		"time recorded in the store. Negative if it is slow."},
 		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
-	s.cache.register(f)
+	s.cache.Register(f)
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",
 			Help: "Acknowledged samples by type."}, []string{"type"}),

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/check"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
@@ -38,7 +39,7 @@ func (e neverWritten) CompareAndSet(_ context.Context, t *engine.Table, _, _ eng
 // told is all that tools tell of a store.
 type told struct {
 	Samples map[string][]sample
-	Check   CheckStats
+	Check   check.Totals
 	Kept    []WindowInfo
 	Changes []HorizonChange
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // recallStore writes what some targets have of some metrics in the slot before the last, and seals it.
@@ -85,8 +86,8 @@ func TestChunksOfManyMetricsAreKept(t *testing.T) {
 
 	found, err := ts.Select(t.Context(), q)
 	require.NoError(t, err)
-	found[0].sel.r.budget.limit = found[0].sel.r.budget.used.Load() + 500
-	require.ErrorIs(t, found[0].Samples(&chunk.Samples{}), ErrQueryTooLarge, "chunks that are kept count, too")
+	found[0].sel.r.budget.Limit = found[0].sel.r.budget.Used() + 500
+	require.ErrorIs(t, found[0].Samples(&chunk.Samples{}), meter.ErrQueryTooLarge, "chunks that are kept count, too")
 }
 
 // TestChunksOfOtherTimesAreNotRead asks for a minute of a metric whose series come and go: those of other times take nothing of the budget.
@@ -101,13 +102,13 @@ func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 		found, err := ts.Select(t.Context(), q)
 		require.NoError(t, err)
 		require.Len(t, found, targets)
-		labelled, got := found[0].sel.r.budget.used.Load(), map[string][]sample{}
+		labelled, got := found[0].sel.r.budget.Used(), map[string][]sample{}
 		for _, s := range found {
 			if list := readSamples(t, s); len(list) > 0 {
 				got[s.Labels.String()] = list
 			}
 		}
-		return got, found[0].sel.r.budget.used.Load() - labelled
+		return got, found[0].sel.r.budget.Used() - labelled
 	}
 	_, whole := read(at, at+2*format.HourMS)
 	for i := range 2 * targets {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -23,7 +24,7 @@ var errDamagedList = errors.New("storage: damaged rows aren't cached")
 // listedWindows are the windows of a tenant that are listed, in order. They don't change.
 type listedWindows []int64
 
-func (l listedWindows) bytes() int64 { return int64(8 * len(l)) }
+func (l listedWindows) Bytes() int64 { return int64(8 * len(l)) }
 
 // between returns a copy of those from first to last.
 func (l listedWindows) between(first, last int64) []int64 {
@@ -41,7 +42,7 @@ type windowMarks struct {
 	sums  []uint64
 }
 
-func (m *windowMarks) bytes() int64 { return int64(16*len(m.slots) + 64) }
+func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
 
 // within returns a window with those of its slots that a request is about, which may be changed.
 func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
@@ -52,7 +53,7 @@ func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 
 // remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if rows
 // of it are damaged.
-func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cacheKey, load func(context.Context) (cached, error)) (v cached, ok bool, err error) {
+func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(context.Context) (cache.EntryValue, error)) (v cache.EntryValue, ok bool, err error) {
 	if s.versions == nil {
 		return nil, false, nil
 	}
@@ -60,7 +61,7 @@ func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.
 	if !ok {
 		return nil, false, nil
 	}
-	v, err = s.cache.get(ctx, key, version, load)
+	v, err = s.cache.Get(ctx, key, version, load)
 	if errors.Is(err, errDamagedList) {
 		return nil, false, nil
 	}
@@ -78,7 +79,7 @@ func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int
 // recalledWindows returns the windows of a tenant, if they are remembered, or can be.
 func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	partition := engine.Key{engine.Text(tenant)}
-	v, ok, err := s.remember(ctx, engine.Windows, partition, cacheKey{kind: cachedWindows, tenant: tenant}, func(ctx context.Context) (cached, error) {
+	v, ok, err := s.remember(ctx, engine.Windows, partition, cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
 		damaged := false
 		list, err := s.scanWindows(ctx, engine.Range{Table: engine.Windows, Partition: partition, Damaged: func(engine.Damage) { damaged = true }})
 		if err == nil && damaged {
@@ -101,7 +102,7 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	if !ok {
 		return nil, false
 	}
-	v, ok := s.cache.held(cacheKey{kind: cachedMarks, window: window, tenant: tenant}, version)
+	v, ok := s.cache.Held(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
 	if !ok {
 		return nil, false
 	}
@@ -111,7 +112,7 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 // recalledMarks returns the marks of a window, if they are remembered, or can be.
 func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	partition := format.SealedPartition(window, tenant)
-	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func(ctx context.Context) (cached, error) {
+	v, ok, err := s.remember(ctx, engine.Sealed, partition, cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
 		damaged := false
 		m, err := s.scanMarks(ctx, tenant, window, func(engine.Damage) { damaged = true })
 		if err == nil && damaged {

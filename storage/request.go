@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -17,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -54,7 +54,7 @@ type queryReader struct {
 	s      *Store
 	tenant string
 
-	budget budget
+	budget meter.ReadBudget
 	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
@@ -100,7 +100,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.budget = budget{limit: s.opts.QueryBytes, use: r.use}
+	r.budget = meter.ReadBudget{Limit: s.opts.QueryBytes, Use: r.use}
 	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
 	if q.LabelsOnly {
 		r.shorten(now.Add(MaxAhead).UnixMilli())
@@ -200,34 +200,9 @@ func contradict(demand, others []*labels.Matcher) bool {
 	return false
 }
 
-// budget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the
-// store read and hold.
-type budget struct {
-	used  atomic.Int64
-	limit int64
-	use   *tenant.Use // of the tenant that asks; nil: a load for several
-	// meter is that of ctx, of a load; nil: nothing is metered.
-	meter Meter
-	ctx   context.Context
-}
-
 // newBudget is for a load that several queries may wait for; ctx is that of the query which loads.
-func (r *queryReader) newBudget(ctx context.Context) *budget {
-	return &budget{limit: r.s.opts.QueryBytes, meter: meterOf(ctx), ctx: ctx}
-}
-
-func (b *budget) charge(n int) error {
-	used := b.used.Add(int64(n))
-	if b.meter != nil && used/meteredAtOnce > (used-int64(n))/meteredAtOnce {
-		if err := b.meter.Load(b.ctx, max(int64(n), meteredAtOnce)); err != nil {
-			return err
-		}
-	}
-	if used > b.limit {
-		return fmt.Errorf("%w: its labels and encoded samples exceed %d bytes; query a shorter range or fewer series, or raise the limit",
-			ErrQueryTooLarge, b.limit)
-	}
-	return b.use.Bytes(n)
+func (r *queryReader) newBudget(ctx context.Context) *meter.ReadBudget {
+	return meter.NewLoad(ctx, r.s.opts.QueryBytes)
 }
 
 // tell gives the query's caller a warning.

@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -139,11 +140,16 @@ const metricBytes = 24
 // metricNames are the metrics of a window, sorted by name.
 type metricNames []sealedMetric
 
-func (m metricNames) bytes() (n int64) {
+func (m metricNames) Bytes() (n int64) {
 	for _, metric := range m {
 		n += int64(len(metric.name)) + metricBytes
 	}
 	return n
+}
+
+// find returns the place of a metric.
+func (m metricNames) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
 }
 
 // catalogReader reads which metrics and series a window has, where the cache doesn't have them.
@@ -151,11 +157,11 @@ type catalogReader struct{ *queryReader }
 
 // allMetrics returns all metrics of a window.
 func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func(ctx context.Context) (cached, error) {
+	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
-			return size.charge(len(row.Clustering[0].Text) + metricBytes)
+			return size.Charge(len(row.Clustering[0].Text) + metricBytes)
 		})
 		if err != nil {
 			return nil, err
@@ -181,7 +187,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 	}
 	return r.scan(ctx, rows, func(row engine.Row) error {
 		name := row.Clustering[0].Text
-		i, ok := slices.BinarySearchFunc(names, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+		i, ok := names.find(name)
 		if ok {
 			names[i].shards = r.shards(window, name, row.Value)
 		}

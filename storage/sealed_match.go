@@ -10,8 +10,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/panics"
 )
@@ -28,6 +30,9 @@ const windowMetricBytes = 160
 
 // seriesFinder finds the series of windows that match.
 type seriesFinder struct{ *request }
+
+// sealedBytes is metered for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
+const sealedBytes = 160
 
 func (r *request) catalog() catalogReader { return catalogReader{&r.queryReader} }
 
@@ -57,7 +62,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	}
 	lists := make([][]windowMetric, len(windows))
 	for i := range windows {
-		if err := r.budget.charge(len(names[i]) * windowMetricBytes); err != nil {
+		if err := r.budget.Charge(len(names[i]) * windowMetricBytes); err != nil {
 			return nil, err
 		}
 		lists[i] = make([]windowMetric, len(names[i]))
@@ -129,13 +134,13 @@ const (
 // matchHeld is eachMatch for metrics whose indexes are in the cache, where few series are likely to match: to look these up takes
 // less than to have other goroutines do it. It returns the places of the metrics that are left.
 func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) (rest []int, err error) {
-	var held [heldAtOnce]cached
+	var held [heldAtOnce]cache.EntryValue
 	matched := 0
 	for from := 0; from < len(list); from += heldAtOnce {
 		some := list[from:min(len(list), from+heldAtOnce)]
 		indexes := held[:len(some)]
 		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
-			r.s.cache.heldOf(indexes, func(i int) (cacheKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
+			r.s.cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
 		} else {
 			clear(indexes)
 		}
@@ -297,7 +302,7 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
 func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory) (matching, error) {
 	positions := match.positions
-	if err := Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
+	if err := meter.Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
 		return matching{}, err
 	}
 	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions, located: m.located}
@@ -326,5 +331,5 @@ func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries,
 	for _, ls := range f.labels {
 		size += int(ls.ByteSize()) + seriesBytes
 	}
-	return f, r.budget.charge(size)
+	return f, r.budget.Charge(size)
 }

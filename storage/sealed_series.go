@@ -10,9 +10,11 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
@@ -42,7 +44,7 @@ const (
 	seriesBytes = 64
 )
 
-func (m *metricSeries) bytes() int64 {
+func (m *metricSeries) Bytes() int64 {
 	n := m.set.Bytes() + int64(len(m.ids)*16+len(m.places)*2+len(m.at)*4+len(m.bad)*200)
 	for _, l := range m.located {
 		n += l.Bytes()
@@ -73,8 +75,8 @@ func (m *metricSeries) Swap(i, j int) {
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
 func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
-	key := cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: metric}
-	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
+	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
+	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		loaded = true
 		return r.loadSeries(ctx, w.window, metric, shards)
 	})
@@ -131,7 +133,7 @@ type seriesLoad struct {
 	shards  int64
 	single  bool // all series are in one place
 	m       metricSeries
-	budget  *budget
+	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
 	text    []byte
 }
@@ -201,5 +203,5 @@ func (l *seriesLoad) addLabels(series string, value []byte) error {
 	}
 	l.m.ids = append(l.m.ids, id)
 	l.m.labels = append(l.m.labels, ls)
-	return l.budget.charge(int(ls.ByteSize()) + seriesBytes)
+	return l.budget.Charge(int(ls.ByteSize()) + seriesBytes)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
@@ -84,7 +85,7 @@ func newSought(matchers []*labels.Matcher) *sought {
 // openedPages counts how many pages look-ups by filters have opened of a metric in a window, filters counted in.
 type openedPages struct{ atomic.Int64 }
 
-func (*openedPages) bytes() int64 { return 8 }
+func (*openedPages) Bytes() int64 { return 8 }
 
 // matchingSeries returns the series of a window's metric among which are those that match.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
@@ -103,7 +104,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 
 // heldSeries returns all series of a window's metric if their index is in the cache, else nil.
 func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
-	v, ok := r.s.cache.held(r.seriesKey(wm), wm.window.version)
+	v, ok := r.s.cache.Held(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
 	}
@@ -113,16 +114,16 @@ func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
 }
 
 // seriesKey names the index of a window's metric.
-func (r *queryReader) seriesKey(wm *windowMetric) cacheKey {
-	return cacheKey{kind: cachedSeries, window: wm.window.window, tenant: r.tenant, text: wm.metric}
+func (r *queryReader) seriesKey(wm *windowMetric) cache.EntryKey {
+	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
 
 // soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.
 func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
 	w := wm.window
 	loaded := false
-	key := cacheKey{kind: cachedSought, window: w.window, tenant: r.tenant, text: wm.metric + "\x00" + q.text}
-	v, err := r.s.cache.get(ctx, key, w.version, func(ctx context.Context) (cached, error) {
+	key := cache.EntryKey{Kind: cache.KindSought, Window: w.window, Tenant: r.tenant, Text: wm.metric + "\x00" + q.text}
+	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		loaded = true
 		return r.loadSought(ctx, wm, q)
 	})
@@ -135,7 +136,7 @@ func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *so
 }
 
 // loadSought reads the series that match.
-func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cached, error) {
+func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cache.EntryValue, error) {
 	l, err := r.newSeriesLoad(ctx, wm.window.window, wm.metric, wm.shards)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 	match, held := make([][]paged.LabelsRow, len(places)), r.newBudget(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
-		match[i], err = found[i].Rows(ctx, held.charge, func(d engine.Damage) { r.missed(&rows, d) })
+		match[i], err = found[i].Rows(ctx, held.Charge, func(d engine.Damage) { r.missed(&rows, d) })
 		return err
 	})
 	if err != nil {
@@ -195,13 +196,13 @@ func (r catalogReader) payFilters(ctx context.Context, wm *windowMetric, found [
 	if all < fewestPages {
 		return 0, errIndexBetter
 	}
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedOpened, window: wm.window.window, tenant: r.tenant, text: wm.metric}, wm.window.version,
-		func(ctx context.Context) (cached, error) { return &openedPages{}, nil })
+	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}, wm.window.version,
+		func(ctx context.Context) (cache.EntryValue, error) { return &openedPages{}, nil })
 	if err != nil {
 		return 0, err
 	}
 	before := v.(*openedPages).Add(int64(pages+all/filtersOfPage)) - int64(pages)
-	if fits := series*indexedBytes <= r.s.cache.capacity/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
+	if fits := series*indexedBytes <= r.s.cache.Capacity()/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
 		return 0, errIndexBetter
 	}
 	return series, nil

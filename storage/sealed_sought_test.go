@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -60,16 +61,7 @@ func (ts *testStore) found(q Query) (lines []string, warnings []error) {
 }
 
 // byFilters counts the look-ups by filters that are in the cache.
-func (ts *testStore) byFilters() (n int) {
-	ts.cache.mu.Lock()
-	defer ts.cache.mu.Unlock()
-	for key := range ts.cache.entries {
-		if key.kind == cachedSought {
-			n++
-		}
-	}
-	return n
-}
+func (ts *testStore) byFilters() int { return len(ts.cache.EntriesOf(cache.KindSought)) }
 
 // TestSoughtIsFound asks a store with filters, and the same one without, for random selectors: both answer alike, again from the cache, and while
 // others write.

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
@@ -45,7 +47,7 @@ type slotSpans struct {
 	unused bool
 }
 
-func (s *slotSpans) bytes() int64 { return int64(spanBytes * cap(s.list)) }
+func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
 // spanned are positions of series in an index. among, unless nil, has for each of them its position among the series that have chunks in the
 // slots that are read, about.
@@ -109,8 +111,8 @@ func (c *spanCursor) meets(position uint32) (meets bool) {
 
 // slotSpans returns the spans of a metric in a slot.
 func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (*slotSpans, error) {
-	key := cacheKey{kind: cachedSpans, window: slot, tenant: r.tenant, text: w.metric}
-	v, err := r.s.cache.get(ctx, key, m.serial, func(ctx context.Context) (cached, error) { return r.loadSpans(ctx, w, m, slot) })
+	key := cache.EntryKey{Kind: cache.KindSpans, Window: slot, Tenant: r.tenant, Text: w.metric}
+	v, err := r.s.cache.Get(ctx, key, m.serial, func(ctx context.Context) (cache.EntryValue, error) { return r.loadSpans(ctx, w, m, slot) })
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricS
 var errMostLast = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
-func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cached, error) {
+func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cache.EntryValue, error) {
 	l := spansLoad{m: m, start: r.s.period.SlotStart(slot), width: r.s.period.SlotEnd(slot) - r.s.period.SlotStart(slot), budget: r.catalog().newBudget(ctx)}
 	for _, place := range m.usedPlaces() {
 		l.place = place
@@ -156,7 +158,7 @@ type spansLoad struct {
 	m            *metricSeries
 	place        format.ClassShard
 	start, width int64
-	budget       *budget
+	budget       *meter.ReadBudget
 	list         []seriesSpan
 	lasting      int // chunks that have samples, or may have, in at least half of the slot
 }
@@ -177,7 +179,7 @@ func (l *spansLoad) add(s paged.ChunkSpan) error {
 		}
 	}
 	l.list = append(l.list, span)
-	return l.budget.charge(spanBytes)
+	return l.budget.Charge(spanBytes)
 }
 
 // find returns the position of a series of the place in the index.

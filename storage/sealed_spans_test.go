@@ -236,10 +236,8 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	require.Equal(t, 2, ask("short"), "samples came late")
 	kinds := map[string]bool{}
-	for key, e := range ts.cache.entries {
-		if spans, ok := e.Value.(*cacheEntry).value.(*slotSpans); ok {
-			kinds[key.text] = spans.unused
-		}
+	for key, spans := range ts.cache.EntriesOf(cache.KindSpans) {
+		kinds[key.Text] = spans.(*slotSpans).unused
 	}
 	require.Equal(t, map[string]bool{"lasting": true, "short": false}, kinds)
 }

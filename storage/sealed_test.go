@@ -134,9 +134,9 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 		w.mark(slot)
 		require.Equal(t, i+1, count())
 	}
-	hits := ts.cache.stats().hits
+	hits := ts.cache.Tally().Hits
 	require.Equal(t, 3, count())
-	require.Greater(t, ts.cache.stats().hits, hits)
+	require.Greater(t, ts.cache.Tally().Hits, hits)
 
 	q.MinT = ts.period.SlotEnd(slot) + 1
 	require.Zero(t, count(), "another slot of the window isn't sealed")

@@ -73,7 +73,10 @@ func (r catalogReader) firstWith(ctx context.Context, n int, window func(i int) 
 		}
 		names += len(list)
 		for _, name := range metrics {
-			if _, ok := found[name]; !ok && list.shardsOf(name) > 0 {
+			if _, ok := found[name]; ok {
+				continue
+			}
+			if _, ok := list.find(name); ok {
 				found[name] = w.window
 			}
 		}

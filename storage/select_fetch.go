@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -174,7 +175,7 @@ func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 // run runs the load of a group.
 func (g *groups) run(load *groupLoad, i int) {
 	defer close(load.done)
-	load.err = errLoadPanicked
+	load.err = cache.ErrLoadPanicked
 	from := i * g.series
 	load.read(g.sel, g.sel.series[from:from+g.size(i)])
 }
@@ -417,7 +418,7 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 // take keeps a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
 	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
-	return f.sel.r.budget.charge(len(row.Value))
+	return f.sel.r.budget.Charge(len(row.Value))
 }
 
 // roomBytes is how much memory is taken at once for chunks: at first as much as the first one takes, for where the series of an

@@ -8,6 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -47,6 +48,9 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 // openCharge is what an unsealed series counts of the bytes that a query may read.
 const openCharge = 64
 
+// openBytes is metered for an unsealed series that a query finds: its snapshot, three times while the list grows, and its place in the answer.
+const openBytes = 192
+
 // openMetered is how many unsealed series are metered at once.
 const openMetered = 256
 
@@ -63,11 +67,11 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 				continue
 			}
 		}
-		if err := r.budget.charge(openCharge); err != nil {
+		if err := r.budget.Charge(openCharge); err != nil {
 			return nil, err
 		}
 		if len(list)%openMetered == 0 {
-			if err := Grow(ctx, openMetered*openBytes); err != nil {
+			if err := meter.Grow(ctx, openMetered*openBytes); err != nil {
 				return nil, err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -298,16 +299,16 @@ func TestQueryBytesAreBounded(t *testing.T) {
 
 	ts.Store.opts.QueryBytes = 40_000
 	_, err = ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
-	require.ErrorIs(t, err, ErrQueryTooLarge)
+	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	require.ErrorContains(t, err, "shorter range")
 
 	// Labels fit, and samples don't.
 	ts.Store.opts.QueryBytes = 1 << 20
 	found, err = ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
-	found[0].sel.r.budget.limit = found[0].sel.r.budget.used.Load() + 100
+	found[0].sel.r.budget.Limit = found[0].sel.r.budget.Used() + 100
 	for range 2 {
-		require.ErrorIs(t, found[0].Samples(&samples), ErrQueryTooLarge)
+		require.ErrorIs(t, found[0].Samples(&samples), meter.ErrQueryTooLarge)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -46,8 +48,6 @@ var (
 	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has confirmed yet. Nothing was
 	// accepted; try again later.
 	ErrMaybeAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow")
-	// ErrQueryTooLarge means that a query needs more than Options allow.
-	ErrQueryTooLarge = errors.New("storage: the query is too large")
 )
 
 // MaxAhead is how far in the future a sample may lie.
@@ -286,11 +286,11 @@ type Store struct {
 	gaps gaps
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
-	cache       *cache
+	cache       *cache.Cache
 	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
-	known       windowMemory
+	known       ended.Memory
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
@@ -331,7 +331,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
-		cache: newCache(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
+		cache: cache.New(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period)
 	s.versions, _ = engine.As[engine.Versioned](eng)

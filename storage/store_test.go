@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/check"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -75,7 +76,7 @@ func (ts *testStore) close() {
 }
 
 // check verifies all that is stored.
-func (ts *testStore) check() CheckStats {
+func (ts *testStore) check() check.Totals {
 	stats, err := ts.Check(context.Background(), func(problem string) { ts.t.Error(problem) })
 	require.NoError(ts.t, err)
 	return stats

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -35,7 +36,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		head: head.New(have.Periods[0].Partitions, nil), cache: newCache(0),
+		head: head.New(have.Periods[0].Partitions, nil), cache: cache.New(0),
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)

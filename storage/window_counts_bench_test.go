@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -37,14 +38,14 @@ func BenchmarkCountSeriesCold(b *testing.B) {
 		}
 		b.ReportMetric(float64(cpu)/float64(b.N)/1e6, "cpu-ms/op")
 	}
-	asked := SeriesQuery{Tenant: "default", Window: ts.period.RawWindowAt(ts.now.Add(-2 * day).UnixMilli()), Label: "instance", Limit: 50}
+	asked := counts.SeriesQuery{Tenant: "default", Window: ts.period.RawWindowAt(ts.now.Add(-2 * day).UnixMilli()), Label: "instance", Limit: 50}
 	count := func() {
-		got, err := ts.CountSeries(b.Context(), asked)
+		got, err := ts.Counts().CountSeries(b.Context(), asked)
 		require.NoError(b, err)
 		require.EqualValues(b, countedSeries, got.Series)
 	}
 	churn := func() {
-		got, _, err := ts.Churn(b.Context(), "default", 14)
+		got, _, err := ts.Counts().Churn(b.Context(), "default", 14)
 		require.NoError(b, err)
 		require.Equal(b, countedSeries, got[0].Series)
 	}
@@ -56,12 +57,12 @@ func BenchmarkCountSeriesCold(b *testing.B) {
 		cold(b, func() {
 			b.StopTimer()
 			require.NoError(b, ts.Store.eng.Drop(b.Context(), engine.Catalog, format.CountsPartition(asked.Window, "default")))
-			list, err := oldestFirst(ts.Uncounted(b.Context(), func() {}))
+			list, err := oldestFirst(ts.Counts().Uncounted(b.Context(), func() {}))
 			require.NoError(b, err)
 			require.Len(b, list, 1)
 			runtime.ReadMemStats(&before)
 			b.StartTimer()
-			_, err = ts.CountWindow(b.Context(), list[0], func() {
+			_, err = ts.Counts().CountWindow(b.Context(), list[0], func() {
 				runtime.ReadMemStats(&now)
 				most = max(most, now.HeapAlloc-min(now.HeapAlloc, before.HeapAlloc))
 			})

@@ -39,16 +39,14 @@ func TestCountsOnCassandra(t *testing.T) {
 	require.Len(t, list, 2)
 	require.Equal(t, list, b.uncounted())
 	require.Equal(t, 2, a.countWindows())
-	_, err := b.CountWindow(t.Context(), list[0], func() {})
+	_, err := b.Counts().CountWindow(t.Context(), list[0], func() {})
 	require.NoError(t, err)
 	require.Empty(t, b.uncounted())
 	require.Len(t, b.countKeys("ann", list[0].Window), 2)
 	require.Len(t, b.countKeys("ann", list[1].Window), 3)
 	for _, ts := range []*testStore{a, b} {
 		require.Equal(t, 2, ts.requireCounts("ann", rand.New(rand.NewPCG(100, 1))))
-		r, err := ts.newRequest(t.Context(), Query{Tenant: "ann"})
-		require.NoError(t, err)
-		require.EqualValues(t, 130, r.catalog().storedCounts(t.Context(), list[1].Window, list[1].marks).Series)
+		require.EqualValues(t, 130, ts.Counts().Stored(t.Context(), "ann", list[1].Window, list[1].Version).Series)
 	}
 
 	b.writeSeries("ann", 500, 505, 78*time.Hour)

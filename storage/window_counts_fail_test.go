@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -27,9 +30,9 @@ func (ts *testStore) countedDays(days int) {
 	require.NoError(ts.t, ts.SealAll(ts.t.Context()))
 }
 
-func (ts *testStore) uncounted() []OverWindow {
+func (ts *testStore) uncounted() []ended.OverWindow {
 	ts.t.Helper()
-	list, err := oldestFirst(ts.Uncounted(ts.t.Context(), func() {}))
+	list, err := oldestFirst(ts.Counts().Uncounted(ts.t.Context(), func() {}))
 	require.NoError(ts.t, err)
 	return list
 }
@@ -63,9 +66,9 @@ func TestCountsAreStoredWholeOrNot(t *testing.T) {
 				if kind != "cancel" {
 					left.Store(int64(at))
 				}
-				list, err := oldestFirst(ts.Uncounted(ctx, func() {}))
+				list, err := oldestFirst(ts.Counts().Uncounted(ctx, func() {}))
 				for i := 0; i < len(list) && err == nil; i++ {
-					_, err = ts.CountWindow(ctx, list[i], between)
+					_, err = ts.Counts().CountWindow(ctx, list[i], between)
 				}
 				whole = err == nil && (left.Load() > 0 || kind == "cancel" && n < at)
 				cancel()
@@ -93,7 +96,7 @@ func (ts *testStore) forgetCounts() {
 	for _, w := range windows {
 		require.NoError(ts.t, ts.eng.Drop(ts.t.Context(), engine.Catalog, format.CountsPartition(w, "ann")))
 	}
-	ts.known, ts.cache = windowMemory{}, newCache(1<<20)
+	ts.known, ts.cache = ended.Memory{}, cache.New(1<<20)
 }
 
 // TestWindowsThatChangeAreNotCounted has samples come late, or the window be dropped, while its series are counted.
@@ -105,7 +108,7 @@ func TestWindowsThatChangeAreNotCounted(t *testing.T) {
 			ts := openTestStore(t, func(o *Options) { o.Retention = 3 * day })
 			ts.countedDays(3)
 			u, once := ts.uncounted()[0], false
-			n, err := ts.CountWindow(t.Context(), u, func() {
+			n, err := ts.Counts().CountWindow(t.Context(), u, func() {
 				switch {
 				case once:
 				case dropped:
@@ -213,7 +216,7 @@ func TestDamagedCountsAreNamedAndCountedAnew(t *testing.T) {
 		ts.open()
 		for range 3 {
 			ts.requireCounts("ann", rng)
-			_, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: window, Limit: 1})
+			_, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: window, Limit: 1})
 			require.NoError(t, err)
 		}
 		require.Equal(t, 1, ts.Damaged(), "row %d", i)
@@ -234,9 +237,9 @@ func TestWrongCountsAreFound(t *testing.T) {
 	ts.countedDays(3)
 	ts.countWindows()
 	window := ts.period.RawWindowAt(ts.now.Add(-day).UnixMilli())
-	u, err := (&checker{s: ts.Store, ctx: t.Context(), missing: map[tenantWindow][]markAt{}}).countedWindow("ann", window)
+	u, err := ts.Counts().CountedWindow(t.Context(), "ann", window)
 	require.NoError(t, err)
-	require.NotNil(t, u.before)
+	require.NotNil(t, u.Before)
 	write := func(key engine.Key, value []byte) {
 		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{Table: engine.Catalog, Partition: format.CountsPartition(window, "ann"), Mutations: []engine.Mutation{{
 			Clustering: key, Timestamp: ts.period.WindowEnd(window)*1000 - 1, Value: value,
@@ -250,13 +253,13 @@ func TestWrongCountsAreFound(t *testing.T) {
 		return problems
 	}
 	require.Zero(t, found())
-	write(format.CountsChangeKey(u.marks, u.before.state), format.AppendCountsChange(nil, format.CountsChange{Added: 1}))
+	write(format.CountsChangeKey(u.Version, u.Before.State), format.AppendCountsChange(nil, format.CountsChange{Added: 1}))
 	require.Equal(t, 1, found())
 	rows, err := format.EncodeCounts(&format.Counts{CountsHead: format.CountsHead{Series: 5}})
 	require.NoError(t, err)
-	write(format.CountsKey(u.marks, 0), rows[0])
+	write(format.CountsKey(u.Version, 0), rows[0])
 	require.Equal(t, 2, found())
-	write(format.CountsKey(u.marks, 2), rows[1])
+	write(format.CountsKey(u.Version, 2), rows[1])
 	require.Equal(t, 3, found())
 	write(engine.Key{engine.Text("odd")}, rows[1])
 	require.Equal(t, 1, found(), "first what can be read")
@@ -273,16 +276,14 @@ func TestCountsWhereRowsVanish(t *testing.T) {
 	list := ts.uncounted()
 	require.Len(t, list, 7)
 	first := list[0]
-	require.Nil(t, first.before, "labels of the one before may have vanished")
+	require.Nil(t, first.Before, "labels of the one before may have vanished")
 	require.Equal(t, 7, ts.countWindows())
 	require.Zero(t, ts.countWindows())
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 1)))
-	require.Equal(t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.countsVanish(first.Window).Unix())
+	require.Equal(t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.Counts().Vanish(first.Window).Unix())
 	ts.now = ts.now.Add(2 * day)
-	r, err := ts.newRequest(t.Context(), Query{Tenant: "ann"})
-	require.NoError(t, err)
-	require.Nil(t, r.catalog().storedCounts(t.Context(), first.Window, first.marks))
-	require.NotNil(t, r.catalog().storedCounts(t.Context(), list[6].Window, list[6].marks))
+	require.Nil(t, ts.Counts().Stored(t.Context(), first.Tenant, first.Window, first.Version))
+	require.NotNil(t, ts.Counts().Stored(t.Context(), list[6].Tenant, list[6].Window, list[6].Version))
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 2)))
 }
 
@@ -296,20 +297,20 @@ func TestTwoProcessesCountTheSame(t *testing.T) {
 	ts.countedDays(3)
 	other := openReady(t, ts.eng, ts.opts)
 	defer func() { require.NoError(t, other.Close()) }()
-	lists := [][]OverWindow{ts.uncounted()}
-	second, err := oldestFirst(other.Uncounted(t.Context(), func() {}))
+	lists := [][]ended.OverWindow{ts.uncounted()}
+	second, err := oldestFirst(other.Counts().Uncounted(t.Context(), func() {}))
 	require.NoError(t, err)
 	lists = append(lists, second)
 	require.Equal(t, lists[0], lists[1])
 	for i, u := range lists[0] {
-		_, err := ts.CountWindow(t.Context(), u, func() {
-			_, err := other.CountWindow(t.Context(), lists[1][i], func() {})
+		_, err := ts.Counts().CountWindow(t.Context(), u, func() {
+			_, err := other.Counts().CountWindow(t.Context(), lists[1][i], func() {})
 			require.NoError(t, err)
 		})
 		require.NoError(t, err)
 	}
 	require.Empty(t, ts.uncounted())
-	rest, err := oldestFirst(other.Uncounted(t.Context(), func() {}))
+	rest, err := oldestFirst(other.Counts().Uncounted(t.Context(), func() {}))
 	require.NoError(t, err)
 	require.Empty(t, rest)
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 1)))

@@ -118,9 +118,9 @@ func (m *countsModel) compare() {
 	windows, err := m.windowsOf(m.t.Context(), "ann", format.FirstWindow(0), format.LastWindow(0))
 	require.NoError(m.t, err)
 	for _, w := range windows {
-		state, err := m.windowState(m.t.Context(), "ann", w)
+		state, err := m.Counts().State(m.t.Context(), "ann", w)
 		require.NoError(m.t, err)
-		if (catalogReader{&queryReader{s: m.Store, tenant: "ann"}}).storedCounts(m.t.Context(), w, state) != nil {
+		if m.Counts().Stored(m.t.Context(), "ann", w, state) != nil {
 			m.stored++
 		}
 	}

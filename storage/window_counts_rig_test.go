@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -29,17 +31,17 @@ func listed[T any](all iter.Seq2[T, error]) (list []T, err error) {
 }
 
 // oldestFirst returns the windows that an iterator yields, in the order in which they are worked on.
-func oldestFirst(all iter.Seq2[OverWindow, error]) ([]OverWindow, error) {
+func oldestFirst(all iter.Seq2[ended.OverWindow, error]) ([]ended.OverWindow, error) {
 	list, err := listed(all)
-	slices.SortStableFunc(list, func(a, b OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	slices.SortStableFunc(list, func(a, b ended.OverWindow) int { return cmp.Compare(a.EndMS, b.EndMS) })
 	return list, err
 }
 
 // countWindows counts all windows that wait for it, and returns how many.
 func (s *Store) countWindows(ctx context.Context) (n int, err error) {
-	list, err := oldestFirst(s.Uncounted(ctx, func() {}))
+	list, err := oldestFirst(s.Counts().Uncounted(ctx, func() {}))
 	for i := 0; i < len(list) && err == nil; i++ {
-		_, err = s.CountWindow(ctx, list[i], func() {})
+		_, err = s.Counts().CountWindow(ctx, list[i], func() {})
 		n++
 	}
 	return n, err
@@ -93,7 +95,7 @@ func (s *Store) labelsIn(ctx context.Context, tenant string, window int64) (labe
 }
 
 // naiveCounts counts series one by one.
-func naiveCounts(all labelsByID, q SeriesQuery) (want SeriesCounts) {
+func naiveCounts(all labelsByID, q counts.SeriesQuery) (want counts.SeriesCounts) {
 	values := map[string]map[string]uint64{}
 	for _, ls := range all {
 		if q.Metric != "" && ls.Get(labels.MetricName) != q.Metric {
@@ -107,9 +109,9 @@ func naiveCounts(all labelsByID, q SeriesQuery) (want SeriesCounts) {
 			values[l.Name][l.Value]++
 		})
 	}
-	first := func(of map[string]uint64) (list []Count) {
+	first := func(of map[string]uint64) (list []counts.Count) {
 		for name, n := range of {
-			list = append(list, Count{Name: name, Count: n})
+			list = append(list, counts.Count{Name: name, Count: n})
 		}
 		slices.SortFunc(list, format.CompareCounts)
 		if list = list[:min(len(list), q.Limit)]; len(list) == 0 {
@@ -145,7 +147,7 @@ func (s *Store) isWhole(ctx context.Context, tenant string, window int64) (bool,
 
 // wrongCounts compares answers about a tenant's windows with counting labels one by one. It returns how many windows were compared, and a difference.
 func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) (windows int, problem string, err error) {
-	churn, cut, err := s.Churn(ctx, tenant, 1+rng.IntN(100))
+	churn, cut, err := s.Counts().Churn(ctx, tenant, 1+rng.IntN(100))
 	if err != nil || cut {
 		return 0, fmt.Sprint("cut: ", cut), err
 	}
@@ -171,7 +173,7 @@ func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) 
 				both++
 			}
 		}
-		want := WindowSeries{Window: w.Window, Start: w.Start, End: w.End, Series: len(all), Metrics: len(metrics), Added: -1, Gone: -1}
+		want := counts.WindowSeries{Window: w.Window, Start: w.Start, End: w.End, Series: len(all), Metrics: len(metrics), Added: -1, Gone: -1}
 		switch follows := i > 0 && churn[i-1].End.Equal(w.Start); {
 		case follows && before != nil:
 			want.Added, want.Gone = len(all)-both, len(before)-both
@@ -191,12 +193,12 @@ func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) 
 
 func (s *Store) wrongCountsIn(ctx context.Context, tenant string, window int64, all labelsByID, rng *rand.Rand) (problem string, err error) {
 	for range 3 {
-		q := SeriesQuery{Tenant: tenant, Window: window, Limit: []int{1, 2, 3, 50, 100, 101, 1000}[rng.IntN(7)]}
+		q := counts.SeriesQuery{Tenant: tenant, Window: window, Limit: []int{1, 2, 3, 50, 100, 101, 1000}[rng.IntN(7)]}
 		q.Label = []string{"", "i", "job", "__name__", "none", "mod", "host"}[rng.IntN(7)]
 		if rng.IntN(5) == 0 {
 			q.Metric = []string{"m1", "up", "nothing"}[rng.IntN(3)]
 		}
-		got, err := s.CountSeries(ctx, q)
+		got, err := s.Counts().CountSeries(ctx, q)
 		if err != nil {
 			return "", err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -64,13 +65,13 @@ func TestStoredCountsNeedNoLabels(t *testing.T) {
 			ts.reopen()
 			require.Zero(t, ts.countWindows())
 			reads = 0
-			churn, _, err := ts.Churn(t.Context(), "ann", 100)
+			churn, _, err := ts.Counts().Churn(t.Context(), "ann", 100)
 			require.NoError(t, err)
 			require.Len(t, churn, 5)
 			require.Equal(t, []int{310, 20, 10}, []int{churn[1].Series, churn[1].Added, churn[1].Gone})
 			ofToday := reads
 			for _, w := range churn[:4] {
-				got, err := ts.CountSeries(t.Context(), SeriesQuery{Tenant: "ann", Window: w.Window, Limit: 100, Label: "mod"})
+				got, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: w.Window, Limit: 100, Label: "mod"})
 				require.NoError(t, err)
 				require.EqualValues(t, w.Series, got.Series)
 				require.Len(t, got.Values, 11)
@@ -83,7 +84,7 @@ func TestStoredCountsNeedNoLabels(t *testing.T) {
 			ts.writeSeries("ann", 5000, 5003, 2*day+time.Hour)
 			require.NoError(t, ts.SealAll(t.Context()))
 			ts.requireCounts("ann", rand.New(rand.NewPCG(1, 2)))
-			list, err := oldestFirst(ts.Uncounted(t.Context(), func() {}))
+			list, err := oldestFirst(ts.Counts().Uncounted(t.Context(), func() {}))
 			require.NoError(t, err)
 			require.Len(t, list, 2, "the window, and the one after, which is compared with it")
 			require.True(t, list[0].Again)

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // TestListingsReadWhatWasWrittenTo lists windows to count and to compact, again and again: it reads marks and counts of windows that were written to since, whatever
@@ -33,7 +30,7 @@ func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	list := func() (waiting, read int) {
 		t.Helper()
 		reads.Store(0)
-		over, err := oldestFirst(ts.Uncounted(t.Context(), func() {}))
+		over, err := oldestFirst(ts.Counts().Uncounted(t.Context(), func() {}))
 		require.NoError(t, err)
 		rollups, err := oldestFirst(ts.Compactable(t.Context(), func() {}))
 		require.NoError(t, err)
@@ -73,52 +70,4 @@ func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	require.Positive(t, read)
 	_, read = list()
 	require.Zero(t, read)
-}
-
-// TestWindowMemory remembers many windows, and forgets those that aren't listed any more.
-func TestWindowMemory(t *testing.T) {
-	t.Parallel()
-	var m windowMemory
-	of := func(w int64) countedState { return countedState{uint64(w) + 1, uint64(w)} }
-	const tenants, windows = 200, 730
-	at := func(tenant, w int64) tenantWindow { return tenantWindow{string(rune('A' + tenant)), w} }
-	order := rand.New(rand.NewPCG(1, 1)).Perm(windows)
-	for tenant := range int64(tenants) {
-		for _, w := range order {
-			m.setCounts(at(tenant, int64(w)), of(int64(w)), countsThere)
-		}
-	}
-	require.Equal(t, tenants*windows, m.n)
-	for tenant := range int64(tenants) {
-		for w := range int64(windows) {
-			require.EqualValues(t, countsThere, m.countsOf(at(tenant, w), of(w)))
-			require.Zero(t, m.countsOf(at(tenant, w), of(w+1)))
-		}
-		require.Zero(t, m.countsOf(at(tenant, windows), of(windows)))
-	}
-	m.setCounts(at(7, 7), countedState{}, countsLost)
-	require.EqualValues(t, countsLost, m.countsOf(at(7, 7), of(7)), "whatever the state is")
-	m.setCounts(at(7, 7), of(7), countsWaitAgain)
-	require.EqualValues(t, countsWaitAgain, m.countsOf(at(7, 7), of(7)))
-	week := format.FirstWindow(rollup.FiveMinutes) + 5
-	m.change(at(7, week), func(k *knownWindow) { k.engine, k.marks = 1, 2 })
-
-	m.retain(at(7, 0).tenant, 100, 600, []int64{50, 100, 200, 600, 650})
-	require.Equal(t, tenants*windows+1-(501-3), m.n)
-	for _, w := range []int64{99, 100, 200, 600, 601} {
-		require.EqualValues(t, countsThere, m.countsOf(at(7, w), of(w)), w)
-	}
-	for _, w := range []int64{101, 599} {
-		require.Zero(t, m.countsOf(at(7, w), of(w)), w)
-	}
-	m.retain(at(7, 0).tenant, format.FirstWindow(rollup.Raw), windows, nil)
-	require.Equal(t, knownWindow{window: week, engine: 1, marks: 2}, m.get(at(7, week)))
-	require.Len(t, m.of[at(7, 0).tenant], 1)
-	require.True(t, slices.IsSortedFunc(m.of["A"], func(a, b knownWindow) int { return int(a.window - b.window) }))
-
-	m.n = maxKnownWindows
-	m.setCounts(at(8, windows), of(windows), countsThere)
-	require.Zero(t, m.countsOf(at(8, windows), of(windows)), "it is full")
-	m.setCounts(at(8, 8), of(8), countsWait)
-	require.EqualValues(t, countsWait, m.countsOf(at(8, 8), of(8)))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/check"
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
@@ -85,14 +86,14 @@ func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) 
 	return err
 }
 
-func (r *checkResult) set(s *storage.CheckStats) {
+func (r *checkResult) set(s *check.Totals) {
 	t := &r.Totals
 	t.Problems, t.UnsealedBlobs, t.Tenants, t.Windows, t.Metrics = s.Problems, s.Blobs, s.Tenants, s.Windows, s.Metrics
 	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks, s.Bytes, s.Samples, s.Exemplars
 	t.RollupChunks, t.RollupBytes, t.Files, t.FileBytes = s.Rollups, s.RollupBytes, s.Files, s.FileBytes
 }
 
-func printChecked(stats *storage.CheckStats) {
+func printChecked(stats *check.Totals) {
 	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
 		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
@@ -18,7 +19,7 @@ import (
 func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
-		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store}, RollupOf: p.queryable().RollupOf, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store, p.store.Counts()}, RollupOf: p.queryable().RollupOf, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
 		Relabeling: relabelings{p}, Evaluator: p.evaluator, Memory: evaluator.Memory,
 	}
 	if p.c.SelfMonitoring {
@@ -68,7 +69,10 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 }
 
 // inspected is the store with what the page asks package inspect for.
-type inspected struct{ *storage.Store }
+type inspected struct {
+	*storage.Store
+	*counts.Statistics
+}
 
 // Survey is that of package inspect.
 func (s inspected) Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error) {

@@ -72,7 +72,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, fro
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: front.options.HTTP.Instrument, Reloads: front.files.Last, Lifecycle: p.c.Lifecycle, Features: known, Metadata: p.metadata,
-		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
+		Cardinality: p.store.Counts().Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -242,7 +243,7 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 		return limit.Status, true
 	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable), errors.Is(err, membership.ErrClock):
 		return http.StatusServiceUnavailable, true
-	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
+	case errors.Is(err, meter.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, storage.ErrBadDelete):
 		return http.StatusBadRequest, true

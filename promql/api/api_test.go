@@ -33,6 +33,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -72,7 +73,7 @@ func apiOver(t testing.TB, store *storage.Store, change func(*Options)) http.Han
 		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
 		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
-		Cardinality: store.Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
+		Cardinality: store.Counts().Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)
@@ -344,15 +345,15 @@ func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)
 	kind, message := failure(t, w)
 	require.Equal(t, "execution", kind)
-	require.Contains(t, message, storage.Plain(storage.ErrQueryTooLarge.Error()))
+	require.Contains(t, message, storage.Plain(meter.ErrQueryTooLarge.Error()))
 }
 
 func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
-		fmt.Errorf("expanding series: %w", storage.ErrQueryTooLarge): 422,
-		fmt.Errorf("x: %w", storage.ErrNotReady):                     503,
-		fmt.Errorf("x: %w", membership.ErrClock):                     503,
-		fmt.Errorf("x: %w", promql.ErrTooManyQueries):                503,
+		fmt.Errorf("expanding series: %w", meter.ErrQueryTooLarge): 422,
+		fmt.Errorf("x: %w", storage.ErrNotReady):                   503,
+		fmt.Errorf("x: %w", membership.ErrClock):                   503,
+		fmt.Errorf("x: %w", promql.ErrTooManyQueries):              503,
 	} {
 		code, override := statusOf(0, err)
 		require.True(t, override)

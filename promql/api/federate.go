@@ -21,6 +21,7 @@ import (
 
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // FederatePath is where a Prometheus expects to scrape another one's newest samples.
@@ -122,9 +123,9 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 			out = append(out, n)
 			size := n.bytes()
 			if bytes += size; f.MaxFederated > 0 && bytes > f.MaxFederated {
-				return nil, 0, fmt.Errorf("%w: the federated samples need more than %d bytes, a quarter of the memory; select fewer series", storage.ErrQueryTooLarge, f.MaxFederated)
+				return nil, 0, fmt.Errorf("%w: the federated samples need more than %d bytes, a quarter of the memory; select fewer series", meter.ErrQueryTooLarge, f.MaxFederated)
 			}
-			if err := storage.Grow(ctx, size); err != nil {
+			if err := meter.Grow(ctx, size); err != nil {
 				return nil, 0, err
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // Prometheus' handler makes an answer of samples three times: as structs, as bytes, and compressed. That of 240,000 series took 250 MB, and most of
@@ -118,7 +118,7 @@ func (s *samplesAnswer) query(ctx context.Context, from promstorage.Queryable, q
 	s.elements[at] = compressedElements(head)
 	s.size += int64(len(head))
 	if s.size > math.MaxUint32 {
-		return fmt.Errorf("%w: the response has more than 4 GiB; query fewer series or a shorter range", storage.ErrQueryTooLarge)
+		return fmt.Errorf("%w: the response has more than 4 GiB; query fewer series or a shorter range", meter.ErrQueryTooLarge)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *samplesAnswer) compress(ctx context.Context) error {
 	s.size += int64(len(s.piece))
 	s.held += int64(len(elements))
 	s.piece = s.piece[:0]
-	return storage.Grow(ctx, 2*int64(len(elements))) // Once more when they are joined.
+	return meter.Grow(ctx, 2*int64(len(elements))) // Once more when they are joined.
 }
 
 // compressedElements returns elements that decode to some bytes.

@@ -8,7 +8,7 @@ import (
 
 	promapi "github.com/prometheus/prometheus/web/api/v1"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // Cardinality counts what a tenant's series that aren't sealed are made of; limit bounds its lists.
-type Cardinality func(ctx context.Context, tenant string, limit int) (storage.Cardinality, error)
+type Cardinality func(ctx context.Context, tenant string, limit int) (counts.Cardinality, error)
 
 // tsdb answers with statistics of the tenant's series in the head. One is counted after the other, for that takes memory.
 func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func entries(counts []storage.Count) []promapi.TSDBStat {
+func entries(counts []counts.Count) []promapi.TSDBStat {
 	out := make([]promapi.TSDBStat, 0, len(counts))
 	for _, c := range counts {
 		out = append(out, promapi.TSDBStat{Name: c.Name, Value: c.Count})

@@ -27,7 +27,7 @@ var laws = []law{
 	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "promql/resolution", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "downsample", may: storageWithoutDrivers},
-	{folder: "storage", may: append([]string{"storage/head", "storage/page", "storage/paged"}, storageWithoutDrivers...)},
+	{folder: "storage", may: append([]string{"storage/cache", "storage/head", "storage/page", "storage/paged"}, storageWithoutDrivers...)},
 	{folder: "storage/engine"},
 	{folder: "storage/paged", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/page", "storage/rollup"}},
 	{folder: "storage/pebble", may: []string{"storage/engine", "storage/panics"}},
@@ -41,6 +41,11 @@ var laws = []law{
 	{folder: "storage/bounds"},
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
+	{folder: "storage/meter", may: []string{"storage/tenant"}},
+	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
+	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
+	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
+	{folder: "storage/cache", may: []string{"storage/meter"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
@@ -50,7 +55,7 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/panics",
+	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
 	"storage/rollup", "storage/tenant",
 }
 

@@ -26,12 +26,13 @@ var sharedNames = map[string]shared{
 	"API":         {"adapter/jsonapi cmd/internal/promrig", "an HTTP API: the one that is served, and the one that tests ask"},
 	"Batch":       {"adapter adapter/importer storage storage/engine", "what is written at once: by an adapter, an importer, the store, an engine"},
 	"Bucket":      {"cmd/internal/s3 storage/pebble/objects", "objects by name, and the one on a real server that implements it"},
-	"Cardinality": {"promql/api storage", "the store's answer, and the function of the API that asks for it"},
+	"Cardinality": {"promql/api storage/counts", "the store's answer, and the function of the API that asks for it"},
 	"Client":      {"adapter/importer/fetch adapter/importer/overhttp", "of a server that history is read from, and of one that it is sent to"},
 	"Clock":       {"cmd/internal/doctor storage/engine", "of a machine: one that was read, and an engine that can be asked for one"},
 	"Cluster":     {"storage/cassandra storage/cassandra/cassandratest", "of Cassandra: what Open finds, and the nodes that tests start"},
 	"Difference":  {"adapter/importer storage/cassandra", "between what there is and what there should be: samples, schemas"},
 	"Engine":      {why: "an implementation of storage/engine.Engine, its flags, and the engine of queries, which Prometheus calls so"},
+	"Env":         {why: "the things that a package needs of its store, or its process"},
 	"Evaluator":   {"adapter/jsonapi cmd/internal/ui promql/bucketfn", "of queries for the JSON API, of rules on the page, of functions over buckets"},
 	"Finding":     {"cmd/internal/bench cmd/internal/doctor storage/cassandra", "what somebody should know who has looked: at samples, a cluster, a store"},
 	"Format":      {"adapter/exporter adapter/importer/lines", "of text: one that is written, one that is read"},
@@ -67,7 +68,6 @@ var sharedNames = map[string]shared{
 	"answer":      {"cmd/tools/benchmarks/rollups promql/api", private},
 	"appender":    {"adapter adapter/otlp", private},
 	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
-	"budget":      {"promql storage", private},
 	"encoder":     {"adapter/exporter storage/rollup", private},
 	"failing":     {"storage/pebble storage/pebble/objects", private},
 	"group":       {"adapter/importer/blocks promql storage", private},
@@ -82,7 +82,6 @@ var sharedNames = map[string]shared{
 	"settings":    {"cmd/tools/benchmarks/rollups storage", private},
 	"shape":       {"cmd/internal/bench cmd/tools/benchmarks/compare", private},
 	"source":      {"adapter/exporter storage", private},
-	"verifier":    {"adapter/importer storage", private},
 }
 
 // packageTypes is a package with its types.

@@ -6,7 +6,7 @@ var unseenErrors = map[string][]string{
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
 		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
-		"promql.errHistograms", "storage.errIndexBetter", "storage.errMostLast", "storage.errStateChanged", "storage.errNoCounts", "storage.errUnread", "storage.errFull", "storage.ErrNoTurn", "format.ErrOtherCounts",
+		"promql.errHistograms", "storage.errIndexBetter", "storage.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "storage.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
 	},
 	"it says what of a row can't be read, behind \"skipped the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
@@ -23,7 +23,7 @@ var unseenErrors = map[string][]string{
 	},
 	"only a mistake in the program leads to it": {
 		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
-		"ruler.errNoTurn", "storage.errLoadPanicked",
+		"ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
 		"engine.ErrExpired", "storage.ErrWindowExpired",

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -88,7 +89,7 @@ func respond(answer answer) http.Handler {
 			code, kind = http.StatusBadRequest, "bad_data"
 		case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), r.Context().Err() != nil:
 			code, kind = http.StatusServiceUnavailable, "unavailable"
-		case errors.Is(err, storage.ErrQueryTooLarge):
+		case errors.Is(err, meter.ErrQueryTooLarge):
 			code, kind = http.StatusUnprocessableEntity, "execution"
 		}
 		w.WriteHeader(code)

@@ -22,7 +22,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -38,9 +40,9 @@ func (f *fakeStore) KnownTenants(context.Context) ([]string, error) {
 	return []string{"team-b", "team-a"}, f.err
 }
 
-func (f *fakeStore) CountSeries(_ context.Context, q storage.SeriesQuery) (storage.SeriesCounts, error) {
+func (f *fakeStore) CountSeries(_ context.Context, q counts.SeriesQuery) (counts.SeriesCounts, error) {
 	f.asked = append(f.asked, q)
-	return storage.SeriesCounts{Series: 7, Metrics: []storage.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
+	return counts.SeriesCounts{Series: 7, Metrics: []counts.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
 }
 
 func (f *fakeStore) LabelValues(context.Context, string, storage.Query) ([]string, error) {
@@ -56,9 +58,9 @@ func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []stri
 	return map[string]storage.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
 }
 
-func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]storage.WindowSeries, bool, error) {
+func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]counts.WindowSeries, bool, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, windows))
-	return []storage.WindowSeries{{Window: 20776, Series: 7, Added: -1, Gone: -1}}, true, f.err
+	return []counts.WindowSeries{{Window: 20776, Series: 7, Added: -1, Gone: -1}}, true, f.err
 }
 
 func (f *fakeStore) Survey(_ context.Context, tenant string) ([]inspect.SurveyedWindow, bool, error) {
@@ -195,8 +197,8 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"labels":[],"values":[],
 		"metrics":[{"name":"up","count":7,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z"}]}`, data)
 	require.Equal(t, []any{"team-a", "team-b3",
-		storage.SeriesQuery{Tenant: "team-b", Window: 20776, Metric: "up", Label: "job", Limit: 5},
-		storage.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}, "team-a[up]"}, store.asked)
+		counts.SeriesQuery{Tenant: "team-b", Window: 20776, Metric: "up", Label: "job", Limit: 5},
+		counts.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}, "team-a[up]"}, store.asked)
 
 	for user, want := range map[string]string{
 		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`, "ops": `{"tenants":["team-b","default","team-a"],"all":3}`,
@@ -234,7 +236,7 @@ func TestBadRequests(t *testing.T) {
 		require.Contains(t, body(t, r), word)
 	}
 	for err, code := range map[error]int{
-		storage.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
+		meter.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
 	} {
 		o.Store = &fakeStore{err: err}
 		for _, name := range []string{"series", "churn", "windows", "tenants", "health"} {

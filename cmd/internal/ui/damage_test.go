@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/storagetest"
@@ -28,7 +28,7 @@ func damaged(t *testing.T, eng engine.Engine) (window int64) {
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, store.SealAll(t.Context()))
-	windows, _, err := store.Churn(t.Context(), "default", 1)
+	windows, _, err := store.Counts().Churn(t.Context(), "default", 1)
 	require.NoError(t, err)
 	require.Len(t, windows, 1)
 	window = windows[0].Window
@@ -55,10 +55,10 @@ func damaged(t *testing.T, eng engine.Engine) (window int64) {
 // countingStore counts a store's series.
 type countingStore struct {
 	*fakeStore
-	counts *storage.Store
+	counts *counts.Statistics
 }
 
-func (c countingStore) CountSeries(ctx context.Context, q storage.SeriesQuery) (storage.SeriesCounts, error) {
+func (c countingStore) CountSeries(ctx context.Context, q counts.SeriesQuery) (counts.SeriesCounts, error) {
 	return c.counts.CountSeries(ctx, q)
 }
 
@@ -67,7 +67,7 @@ func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
 	eng := storagetest.Pebble(t)
 	window := damaged(t, eng)
 	o := testOptions()
-	o.Store = countingStore{&fakeStore{}, storagetest.Open(t, eng)}
+	o.Store = countingStore{&fakeStore{}, storagetest.Open(t, eng).Counts()}
 	for range 2 {
 		for metric, series := range map[string]int{"": 2, "up": 0, "load": 2} {
 			r := get(t, o, fmt.Sprintf("%sseries?window=%d&metric=%s", Prefix, window, metric))

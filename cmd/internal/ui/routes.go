@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
@@ -44,11 +45,11 @@ type Options struct {
 // Store is the part of storage.Store, and of what package inspect finds in it, that the page shows.
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
-	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
+	CountSeries(context.Context, counts.SeriesQuery) (counts.SeriesCounts, error)
 	LabelValues(ctx context.Context, name string, q storage.Query) ([]string, error)
 	NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error)
 	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]storage.Seen, error)
-	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
+	Churn(ctx context.Context, tenant string, windows int) (list []counts.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)
 	RetentionOf(tenant string) (usual, longest storage.Keep)

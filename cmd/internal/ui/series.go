@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -25,7 +25,7 @@ type count struct {
 	Count uint64 `json:"count"`
 }
 
-func counts(list []storage.Count) []count {
+func countsOf(list []counts.Count) []count {
 	out := make([]count, 0, len(list))
 	for _, c := range list {
 		out = append(out, count(c))
@@ -75,7 +75,7 @@ func one(r *http.Request) (string, error) {
 }
 
 func (a *api) series(r *http.Request) (any, error) {
-	q := storage.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"), Unsealed: r.FormValue("window") == ""}
+	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"), Unsealed: r.FormValue("window") == ""}
 	var err error
 	if q.Tenant, err = one(r); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	}
 	out := seriesAnswer{
 		Series: found.Series, AllMetrics: found.AllMetrics, AllLabels: found.AllLabels,
-		Metrics: make([]seenCount, len(found.Metrics)), Labels: counts(found.Labels), Values: counts(found.Values),
+		Metrics: make([]seenCount, len(found.Metrics)), Labels: countsOf(found.Labels), Values: countsOf(found.Values),
 	}
 	for i, c := range found.Metrics {
 		out.Metrics[i].count = count(c)

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -22,12 +21,18 @@ const (
 	leftWorkers = 16
 )
 
-// unlistedRows returns the windows of a tenant that have rows and aren't listed, in order.
+// unlistedRows returns the windows of a tenant that have rows and aren't listed, in order, where rows expire by themselves: elsewhere they
+// are deleted with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
+// shows such rows, and they expire.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
+	if !s.expiring {
+		return nil, nil
+	}
 	have, err := s.everyWindow(ctx, tenant, -allWindows, allWindows)
 	if err != nil {
 		return nil, err
 	}
+	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(leftWorkers)
 	var mu sync.Mutex
@@ -54,31 +59,13 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 			}))
 		}
 	}
-	err = g.Wait()
+	if err := g.Wait(); err != nil || len(found) == 0 {
+		return nil, err
+	}
 	slices.Sort(found)
-	return found, err
-}
-
-// unlisted names the windows of a tenant that have rows and aren't listed. Where rows don't expire by themselves they have
-// gone with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
-// shows such rows, and they expire.
-func (c *checker) unlisted(tenant string) error {
-	if !c.s.expiring {
-		return nil
-	}
-	found, err := c.s.unlistedRows(c.ctx, tenant)
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	horizons, err := c.s.horizonsOf(c.ctx, tenant)
+	horizons, err := s.horizonsOf(outer, tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, w := range found {
-		if !c.s.allDropped(horizons, w) {
-			c.report("windows: %s window %d of tenant %q, until %s, has rows but isn't listed, so queries don't find it",
-				format.ResolutionOf(w), w, tenant, format.Instant(c.s.period.WindowEnd(w)))
-		}
-	}
-	return nil
+	return slices.DeleteFunc(found, func(w int64) bool { return s.allDropped(horizons, w) }), nil
 }

@@ -1,11 +1,13 @@
-package storage
+package counts
 
 import (
 	"context"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -26,17 +28,17 @@ const maxChurnSeries = 5_000_000
 // Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if there were more series than it
 // looks at, so that the older ones of the windows are missing. Of windows that were counted once they were over, and weren't written to since, it
 // reads these counts. Of others it reads keys, and remembers what it found of each while the window doesn't change.
-func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warningsOf(ctx), overGaps: true})
+func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
+	r, err := s.env.NewReader(ctx, tenant, s.env.Warnings(ctx))
 	if err != nil {
 		return nil, false, err
 	}
-	found, err := windowFinder{r}.windows(ctx, rollup.Raw)
+	found, err := r.Windows(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	found = found[max(0, len(found)-windows-1):] // One more, to compare the oldest with.
-	c := churn{catalogReader: r.catalog(), all: make([]comparedWindow, len(found))}
+	c := churn{s: s, WindowReader: r, tenant: tenant, all: make([]comparedWindow, len(found))}
 	for i, w := range found {
 		if err := c.look(ctx, i, w); err != nil {
 			return nil, false, err
@@ -65,13 +67,16 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 
 // churn compares windows, each with the one before.
 type churn struct {
-	catalogReader
-	all []comparedWindow
+	WindowReader
+
+	s      *Statistics
+	tenant string
+	all    []comparedWindow
 }
 
 // comparedWindow has the series of a window, as far as they are known.
 type comparedWindow struct {
-	sealedWindow
+	WindowVersion
 	classes []int64
 	state   uint64
 	// follows: the window before is known, so that it can be compared with that.
@@ -81,20 +86,20 @@ type comparedWindow struct {
 }
 
 // look finds the state of a window, and its stored counts.
-func (c *churn) look(ctx context.Context, i int, found sealedWindow) error {
-	classes, others, err := c.s.countedClasses(ctx, c.tenant, found.window)
+func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
+	classes, others, err := c.s.env.Classes(ctx, c.tenant, found.Window)
 	if err != nil {
 		return err
 	}
 	w, before := &c.all[i], uint64(0)
-	*w = comparedWindow{sealedWindow: found, classes: classes, state: stateOf(found.version, others)}
-	if i > 0 && c.s.period.RawWindowEnd(c.all[i-1].window) == c.s.startOf(found.window) {
+	*w = comparedWindow{WindowVersion: found, classes: classes, state: stateOf(found.Version, others)}
+	if i > 0 && c.s.env.Period.RawWindowEnd(c.all[i-1].Window) == c.s.env.Period.WindowEnd(found.Window-1) {
 		w.follows = true
-		if c.s.mayHaveCounts(c.all[i-1].window) {
+		if c.s.MayHave(c.all[i-1].Window) {
 			before = c.all[i-1].state
 		}
 	}
-	w.storedSeries = c.storedSeries(ctx, found.window, w.state, before)
+	w.storedSeries = c.s.storedSeries(ctx, c.tenant, found.Window, w.state, before)
 	return ctx.Err()
 }
 
@@ -107,7 +112,7 @@ func (c *churn) needsSet(i int, firstToo bool) bool {
 func (c *churn) series(i int) WindowSeries {
 	w := &c.all[i]
 	one := WindowSeries{
-		Window: w.window, Start: time.UnixMilli(c.s.startOf(w.window)).UTC(), End: time.UnixMilli(c.s.period.WindowEnd(w.window)).UTC(), Added: -1, Gone: -1,
+		Window: w.Window, Start: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window - 1)).UTC(), End: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window)).UTC(), Added: -1, Gone: -1,
 	}
 	if w.head != nil {
 		one.Series, one.Metrics = int(w.head.Series), int(w.head.AllMetrics)
@@ -138,22 +143,22 @@ type windowSet struct {
 // idBytes is what an id takes in a map, about.
 const idBytes = 24
 
-func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
+func (w *windowSet) Bytes() int64 { return int64(len(w.ids)) * idBytes }
 
-func (r catalogReader) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.state, func(ctx context.Context) (cached, error) {
-		metrics, err := r.allMetrics(ctx, w.sealedWindow)
+func (c *churn) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
+	v, err := c.s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindIDs, Window: w.Window, Tenant: c.tenant}, w.state, func(ctx context.Context) (cache.EntryValue, error) {
+		metrics, err := c.Metrics(ctx, w.WindowVersion)
 		if err != nil {
 			return nil, err
 		}
-		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, r.newBudget(ctx), r.walk(w.window, w.classes)
+		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
 		for _, m := range metrics {
 			before := len(set.ids)
 			err := walk.all(ctx, m, true, func(row engine.Row) error {
 				var id format.SeriesID
 				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
 				set.ids[id] = struct{}{}
-				return size.charge(idBytes)
+				return size.Charge(idBytes)
 			})
 			if err != nil {
 				return nil, err

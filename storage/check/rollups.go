@@ -1,4 +1,4 @@
-package storage
+package check
 
 import (
 	"bytes"
@@ -45,85 +45,23 @@ func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error)
 		slots[slot] = true
 	}
 	missing, err := c.unrolled(tenant, window)
-	for _, m := range missing {
-		slots[m.slot] = true
+	for _, slot := range missing {
+		slots[slot] = true
 	}
 	return slots, err
 }
 
-// unrolled is Store.unrolled, asked once a window.
-func (c *checker) unrolled(tenant string, window int64) ([]markAt, error) {
-	at := tenantWindow{tenant, window}
+// unrolled returns the slots of a raw window with seals that made no rollups, read once.
+func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
+	at := windowOf{tenant, window}
 	if missing, ok := c.missing[at]; ok {
 		return missing, nil
 	}
-	missing, err := c.s.unrolled(c.ctx, tenant, window)
+	missing, err := c.env.Unrolled(c.ctx, tenant, window)
 	if err == nil {
 		c.missing[at] = missing
 	}
 	return missing, err
-}
-
-// cutShort reports whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
-// two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
-func (c *checker) cutShort(tenant string, first, last int64) (bool, error) {
-	fine, err := c.marks(tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
-	if err != nil {
-		return false, err
-	}
-	coarse, err := c.marks(tenant, c.s.period.WindowOfSlot(rollup.OneHour, first))
-	if err != nil {
-		return false, err
-	}
-	for m := range fine {
-		if m.slot >= first && m.slot <= last && !coarse[m] {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// trimmedInPart reports whether deleted buckets are still to be taken out of a metric in slots of a day whose samples are gone: cleaning takes them out of
-// the 5m chunks, makes the 1h chunks anew, and then marks the slots, so a pass that is under way, or was cut short, leaves days that differ.
-func (c *checker) trimmedInPart(tenant, metric string, first, last int64) (bool, error) {
-	all, err := c.deletesOf(tenant)
-	if err != nil {
-		return false, err
-	}
-	window := c.s.period.WindowOfSlot(rollup.FiveMinutes, first)
-	t := newTrim(c.ctx, c.s, tenant, window, all.InForce().OfMetric(metric))
-	marks, err := c.marks(tenant, window)
-	if err != nil {
-		return false, err
-	}
-	for slot := first; slot <= last; slot++ {
-		if len(t.deletes.InSlot(c.s.period, slot)) == 0 {
-			continue
-		}
-		if finer, err := t.hasFiner(slot); err != nil {
-			return false, err
-		} else if !finer {
-			t.slot(marks, slot)
-		}
-	}
-	return len(t.missing) > 0, nil
-}
-
-// marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
-func (c *checker) marks(tenant string, window int64) (map[markAt]bool, error) {
-	at := tenantWindow{tenant, window}
-	if found, ok := c.marked[at]; ok {
-		return found, nil
-	}
-	found, err := c.s.marksIn(c.ctx, tenant, window)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.marked) >= 4 {
-		clear(c.marked)
-	}
-	c.marked[at] = found
-	return found, nil
 }
 
 // rollupsOf compares the 5m chunks of a metric with what of raw chunks is in sealed.
@@ -138,13 +76,13 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 			continue
 		}
 		series := head.MetricOf(tenant, metric).Series(at.id, labels.EmptyLabels())
-		w := c.s.period.WindowOfSlot(rollup.FiveMinutes, at.slot)
-		shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
+		w := c.env.Period.WindowOfSlot(rollup.FiveMinutes, at.slot)
+		shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.missed)
 		if err != nil {
 			return err
 		}
-		start := c.s.period.SlotStart(at.slot)
-		stored, unread, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
+		start := c.env.Period.SlotStart(at.slot)
+		stored, unread, err := c.env.Rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
 		if err != nil {
 			return err
 		}
@@ -156,16 +94,16 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		if have.samples.Len() > 0 {
 			rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
 		}
-		want := appendOrEmpty(&b, rollup.FiveMinutes, have.version)
+		want := c.env.EncodeRollup(&b, rollup.FiveMinutes, have.version)
 		switch {
 		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
 			// The raw chunks that are left may not be all that the rollup was made of.
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
-		case stored[0].version < have.version && bytes.Equal(stored[0].data, appendOrEmpty(&b, rollup.FiveMinutes, stored[0].version)):
+		case stored[0].Version < have.version && bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
 			// A raw chunk of a seal that failed came after the next seal had read the slot: its samples are among those of that seal's.
-		case !bytes.Equal(stored[0].data, want):
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
+		case !bytes.Equal(stored[0].Data, want):
+			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks", w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
 		}
 		if err != nil {
 			return err
@@ -180,8 +118,8 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 // before their rollups are written, none repeats it until something else of the slot is staged.
 func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {
 	for slot := first; slot <= last; slot++ {
-		for p := range c.s.period.OfSlot(slot).Partitions {
-			empty, err := c.s.empty(c.ctx, engine.Stage, format.StagePartition(slot, p))
+		for p := range c.env.Period.OfSlot(slot).Partitions {
+			empty, err := c.env.IsEmpty(c.ctx, engine.Stage, format.StagePartition(slot, p))
 			if err != nil || !empty {
 				return err
 			}
@@ -194,18 +132,18 @@ func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...
 // rollupWindow checks the rows of a window of rollups.
 func (c *checker) rollupWindow(tenant string, window int64, done func(done, all int)) error {
 	c.stats.Windows++
-	names, err := c.s.metricsIn(c.ctx, tenant, window)
+	names, err := c.env.Metrics(c.ctx, tenant, window)
 	if err != nil {
 		return err
 	}
 	for i, metric := range names {
 		done(i, len(names))
-		shards, err := c.s.shardsAround(c.ctx, window, tenant, metric, c.missed)
+		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.missed)
 		if err != nil {
 			return err
 		}
 		known := map[format.SeriesID]string{}
-		for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
+		for at := range c.env.Places(tenant, window, shards) {
 			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
 				return err
 			}
@@ -216,7 +154,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 
 func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]string) error {
 	t := format.TableOf(format.ResolutionOf(window))
-	lists, listAt, err := c.listsOf(tenant, window)
+	classes, err := c.env.ClassesIn(c.ctx, tenant, window)
 	if err != nil {
 		return err
 	}
@@ -234,9 +172,9 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		switch k[0].Int {
 		case format.KindLabels:
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
-			known[id] = classesBy(lists, ls)
+			known[id] = classes.Of(ls)
 			if err != nil {
-				known[id] = strings.Repeat(string(byte(in.Class())), len(lists))
+				known[id] = strings.Repeat(string(byte(in.Class())), classes.Lists)
 				at("%v", err)
 			} else if format.SeriesIDOf(ls) != id {
 				at("the labels %s belong to series %x", ls, format.SeriesIDOf(ls))
@@ -246,13 +184,13 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			c.stats.RollupBytes += int64(len(row.Value))
 			if by, ok := known[id]; !ok {
 				at("the chunk belongs to a series without labels")
-			} else if want := int64(by[listAt(start)]); want != in.Class() {
+			} else if want := int64(by[classes.ListAt(start)]); want != in.Class() {
 				at("the series is in class %d on that day", want)
 			}
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
-			} else if b.Len() > 0 && (c.s.period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
+			} else if b.Len() > 0 && (c.env.Period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
 				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
 				if err := c.goOn(c.day(tenant, metric, id, start, in.Class())); err != nil {
@@ -268,7 +206,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 
 // day compares a 1h chunk with what the 5m chunks of its day make.
 func (c *checker) day(tenant, metric string, id format.SeriesID, start, class int64) error {
-	p := c.s.period
+	p := c.env.Period
 	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
 	for slot := first; slot <= last; slot++ {
 		if c.staged[slot] || c.isGone(rollup.FiveMinutes, slot, tenant, class) {
@@ -278,37 +216,29 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	if missing, err := c.unrolled(tenant, p.RawWindowOfSlot(first)); err != nil || len(missing) > 0 {
 		return err
 	}
-	if cut, err := c.cutShort(tenant, first, last); err != nil || cut {
+	if cut, err := c.env.Days.CutShort(c.ctx, tenant, first, last); err != nil || cut {
 		return err
 	}
 	series := head.MetricOf(tenant, metric).Series(id, labels.EmptyLabels())
 	w := p.WindowOfSlot(rollup.FiveMinutes, first)
-	shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
+	shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
-	x := newRoller(newRowWriter(c.ctx, c.s, Work{Slot: first}), tenant, first)
-	r := rollupTask{collected: &collected{series: series, class: class}}
-	chunks, unread, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
+	chunk, unread, err := c.env.Days.HourRollup(c.ctx, start, w, series, class, shards)
+	if err != nil || unread {
+		return err // Unread chunks are reported with their window; the 1h chunk may have more.
+	}
+	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
-	if err := x.settle(x.hourRollup(), &r, x.make1h(&r, chunks, unread, &rollMemory{})); err != nil {
-		return err
-	}
-	if r.unread {
-		return nil // They are reported with their window; the 1h chunk may have more.
-	}
-	stored, err := c.s.shardsAround(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
+	newest, _, err := c.env.Rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
 	if err != nil {
 		return err
 	}
-	newest, _, err := c.s.rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
-	if err != nil {
-		return err
-	}
-	if len(newest) == 0 || !bytes.Equal(newest[0].data, r.chunk) {
-		if part, err := c.trimmedInPart(tenant, metric, first, last); err != nil || part {
+	if len(newest) == 0 || !bytes.Equal(newest[0].Data, chunk) {
+		if part, err := c.env.Days.TrimmedInPart(c.ctx, tenant, metric, first, last); err != nil || part {
 			return err
 		}
 		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day", tenant, metric, id, start)
@@ -318,12 +248,12 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 
 // addSealed keeps a chunk to compare rollups with; ds are the deletes of its series.
 func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Tombstones) {
-	at := slotSeries{slot: c.s.period.SlotOf(row.Clustering[1].Int + 1)}
+	at := slotSeries{slot: c.env.Period.SlotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
 	if sealed[at] == nil {
 		sealed[at] = &slotChunks{}
 	}
-	ds = ds.InSlot(c.s.period, at.slot)
+	ds = ds.InSlot(c.env.Period, at.slot)
 	raw, err := format.DecodeRawChunk(row.Value, ds, &sealed[at].samples)
 	sealed[at].unread = sealed[at].unread || err != nil
 	sealed[at].chunks++
@@ -333,35 +263,5 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 
 // isGone reports whether the rows of a class may be gone from the window that holds a slot.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, c.s.period.WindowOfSlot(res, slot)})
-	return err != nil || c.s.isGone(res, slot, tenant, class)
-}
-
-// listsOf returns the lists of classes of the days of a window, and a function that returns the index of the one of a time.
-func (c *checker) listsOf(tenant string, window int64) (lists []*classList, at func(start int64) int, err error) {
-	p := c.s.period
-	start, end := p.WindowSpan(window)
-	first := p.RawWindowAt(start + 1)
-	var of []int // by window of raw rows
-	for w := first; w <= p.RawWindowAt(end); w++ {
-		l, _, err := c.s.classesOn(c.ctx, tenant, w)
-		if err != nil {
-			return nil, nil, err
-		}
-		i := slices.Index(lists, l)
-		if i < 0 {
-			i, lists = len(lists), append(lists, l)
-		}
-		of = append(of, i)
-	}
-	return lists, func(start int64) int { return of[p.RawWindowAt(start+1)-first] }, nil
-}
-
-// classesBy returns the classes of a series by each of the lists, a byte each.
-func classesBy(lists []*classList, ls labels.Labels) string {
-	by := make([]byte, len(lists))
-	for i, l := range lists {
-		by[i] = byte(l.find(ls))
-	}
-	return string(by)
+	return c.env.IsGone(c.ctx, res, slot, tenant, class)
 }

@@ -1,4 +1,4 @@
-package storage
+package cache
 
 import (
 	"context"
@@ -10,81 +10,83 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// fixed is a cached value of a size.
+// fixed is a EntryValue value of a size.
 type fixed int64
 
-func (f fixed) bytes() int64 { return int64(f) }
+func (f fixed) Bytes() int64 { return int64(f) }
 
-func keyOf(text string) cacheKey { return cacheKey{kind: cachedSeries, tenant: "t", text: text} }
+func keyOf(text string) EntryKey { return EntryKey{Kind: KindSeries, Tenant: "t", Text: text} }
 
-func load(v fixed) func(context.Context) (cached, error) {
-	return func(context.Context) (cached, error) { return v, nil }
+func load(v fixed) func(context.Context) (EntryValue, error) {
+	return func(context.Context) (EntryValue, error) { return v, nil }
 }
 
 func TestCacheKeepsOneVersion(t *testing.T) {
-	c := newCache(1 << 20)
+	c := New(1 << 20)
 	for _, want := range []struct {
 		version uint64
 		value   fixed
 		hits    uint64
 	}{{1, 10, 0}, {1, 10, 1}, {2, 20, 1}, {2, 20, 2}, {1, 30, 2}} {
-		v, err := c.get(t.Context(), keyOf("a"), want.version, load(want.value))
+		v, err := c.Get(t.Context(), keyOf("a"), want.version, load(want.value))
 		require.NoError(t, err)
 		require.Equal(t, want.value, v)
-		require.Equal(t, want.hits, c.stats().hits)
-		require.Equal(t, int64(1), c.stats().entries)
+		require.Equal(t, want.hits, c.Tally().Hits)
+		require.Equal(t, int64(1), c.Tally().Entries)
 	}
-	require.Equal(t, uint64(3), c.stats().misses)
+	require.Equal(t, uint64(3), c.Tally().Misses)
 }
 
 func TestCacheIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
-	c := newCache(10_000)
+	c := New(10_000)
 	for i := range 100 {
-		_, err := c.get(t.Context(), keyOf(fmt.Sprint(i)), 1, load(1000))
+		_, err := c.Get(t.Context(), keyOf(fmt.Sprint(i)), 1, load(1000))
 		require.NoError(t, err)
-		_, err = c.get(t.Context(), keyOf("0"), 1, func(context.Context) (cached, error) { return nil, errors.New("let go of though it is used") })
+		_, err = c.Get(t.Context(), keyOf("0"), 1, func(context.Context) (EntryValue, error) { return nil, errors.New("let go of though it is used") })
 		require.NoError(t, err)
-		require.LessOrEqual(t, c.stats().bytes, int64(10_000))
+		require.LessOrEqual(t, c.Tally().Bytes, int64(10_000))
 	}
-	require.Equal(t, int64(8), c.stats().entries)
-	v, err := c.get(t.Context(), keyOf("huge"), 1, load(1<<30))
+	require.Equal(t, int64(8), c.Tally().Entries)
+	v, err := c.Get(t.Context(), keyOf("huge"), 1, load(1<<30))
 	require.NoError(t, err)
 	require.Equal(t, fixed(1<<30), v, "it is answered, not kept")
-	require.Zero(t, c.stats().bytes)
-	require.Zero(t, c.stats().entries)
+	require.Zero(t, c.Tally().Bytes)
+	require.Zero(t, c.Tally().Entries)
 }
 
 // growing is a value that grows after it was put.
 type growing struct{ n atomic.Int64 }
 
-func (g *growing) bytes() int64 { return g.n.Load() }
+func (g *growing) Bytes() int64 { return g.n.Load() }
 
 func TestCacheMeasuresAgain(t *testing.T) {
-	c := newCache(10_000)
+	c := New(10_000)
 	g := &growing{}
-	_, err := c.get(t.Context(), keyOf("g"), 1, func(context.Context) (cached, error) { return g, nil })
+	_, err := c.Get(t.Context(), keyOf("g"), 1, func(context.Context) (EntryValue, error) { return g, nil })
 	require.NoError(t, err)
 	g.n.Store(5000)
-	_, err = c.get(t.Context(), keyOf("g"), 1, nil)
+	_, err = c.Get(t.Context(), keyOf("g"), 1, nil)
 	require.NoError(t, err)
-	require.Greater(t, c.stats().bytes, int64(5000))
+	require.Greater(t, c.Tally().Bytes, int64(5000))
 	g.n.Store(50_000)
-	v, err := c.get(t.Context(), keyOf("g"), 1, nil)
+	v, err := c.Get(t.Context(), keyOf("g"), 1, nil)
 	require.NoError(t, err)
 	require.Same(t, g, v)
-	require.Zero(t, c.stats().entries, "too large by now")
+	require.Zero(t, c.Tally().Entries, "too large by now")
 }
 
 func TestCacheLoadsOnce(t *testing.T) {
-	c := newCache(1 << 20)
+	c := New(1 << 20)
 	var loads atomic.Int64
 	begun, end := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			v, err := c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) {
+			v, err := c.Get(t.Context(), keyOf("a"), 1, func(context.Context) (EntryValue, error) {
 				loads.Add(1)
 				close(begun)
 				<-end
@@ -99,7 +101,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 	// Who gives up needn't wait for the load.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.get(ctx, keyOf("a"), 1, nil)
+	_, err := c.Get(ctx, keyOf("a"), 1, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	close(end)
 	wg.Wait()
@@ -107,21 +109,21 @@ func TestCacheLoadsOnce(t *testing.T) {
 }
 
 func TestCacheForgetsErrors(t *testing.T) {
-	c := newCache(1 << 20)
+	c := New(1 << 20)
 	broken := errors.New("broken")
-	_, err := c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) { return nil, broken })
+	_, err := c.Get(t.Context(), keyOf("a"), 1, func(context.Context) (EntryValue, error) { return nil, broken })
 	require.ErrorIs(t, err, broken)
-	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
+	v, err := c.Get(t.Context(), keyOf("a"), 1, load(3))
 	require.NoError(t, err)
 	require.Equal(t, fixed(3), v)
 }
 
 // A query that gave up while it loaded must not fail those that waited for its load.
 func TestCacheLoadsAgainForOthers(t *testing.T) {
-	c := newCache(1 << 20)
+	c := New(1 << 20)
 	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		_, err := c.get(context.Background(), keyOf("a"), 1, func(context.Context) (cached, error) {
+		_, err := c.Get(context.Background(), keyOf("a"), 1, func(context.Context) (EntryValue, error) {
 			close(begun)
 			<-end
 			return nil, context.Canceled
@@ -130,13 +132,13 @@ func TestCacheLoadsAgainForOthers(t *testing.T) {
 	}()
 	<-begun
 	go func() {
-		v, err := c.get(context.Background(), keyOf("a"), 1, load(4))
+		v, err := c.Get(context.Background(), keyOf("a"), 1, load(4))
 		if err == nil && v != fixed(4) {
 			err = fmt.Errorf("got %v", v)
 		}
 		done <- err
 	}()
-	for c.stats().hits == 0 { // until the second waits
+	for c.Tally().Hits == 0 { // until the second waits
 		runtime.Gosched()
 	}
 	close(end)
@@ -149,11 +151,11 @@ func TestCacheLoadsAgainForOthers(t *testing.T) {
 }
 
 func TestCacheSurvivesAPanic(t *testing.T) {
-	c := newCache(1 << 20)
+	c := New(1 << 20)
 	require.Panics(t, func() {
-		_, _ = c.get(t.Context(), keyOf("a"), 1, func(context.Context) (cached, error) { panic("a bug") })
+		_, _ = c.Get(t.Context(), keyOf("a"), 1, func(context.Context) (EntryValue, error) { panic("a bug") })
 	})
-	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
+	v, err := c.Get(t.Context(), keyOf("a"), 1, load(3))
 	require.NoError(t, err)
 	require.Equal(t, fixed(3), v)
 }
@@ -170,7 +172,7 @@ func (m *turns) Load(context.Context, int64) error {
 	if m.had.Load() {
 		return nil
 	}
-	return ErrNoTurn
+	return meter.ErrNoTurn
 }
 
 func (m *turns) Turn(context.Context) error {
@@ -181,29 +183,29 @@ func (m *turns) Turn(context.Context) error {
 
 // A load that is to hold much is given up until its caller has its turn. Meanwhile others load the same, and a load inside of a load gives up both.
 func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
-	c := newCache(1 << 20)
-	inner, outer := cacheKey{kind: cachedMetrics}, cacheKey{kind: cachedIDs}
-	load := func(ctx context.Context) (cached, error) {
-		return c.get(ctx, inner, 1, func(ctx context.Context) (cached, error) { return fixed(7), Grow(ctx, 1<<20) })
+	c := New(1 << 20)
+	inner, outer := EntryKey{Kind: KindMetrics}, EntryKey{Kind: KindIDs}
+	load := func(ctx context.Context) (EntryValue, error) {
+		return c.Get(ctx, inner, 1, func(ctx context.Context) (EntryValue, error) { return fixed(7), meter.Grow(ctx, 1<<20) })
 	}
 	m := &turns{}
-	v, err := c.get(WithMeter(t.Context(), m), outer, 1, load)
+	v, err := c.Get(meter.WithMeter(t.Context(), m), outer, 1, load)
 	require.NoError(t, err)
 	require.Equal(t, fixed(7), v)
 	require.Equal(t, int64(1), m.count.Load())
 
-	c = newCache(1 << 20)
+	c = New(1 << 20)
 	waits, release := make(chan struct{}), make(chan struct{})
 	first := &turnsSlowly{turns: &turns{}, waits: waits, release: release}
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.get(WithMeter(t.Context(), first), outer, 1, load)
+		_, err := c.Get(meter.WithMeter(t.Context(), first), outer, 1, load)
 		done <- err
 	}()
 	<-waits
 	second := &turns{}
 	second.had.Store(true)
-	_, err = c.get(WithMeter(t.Context(), second), outer, 1, load)
+	_, err = c.Get(meter.WithMeter(t.Context(), second), outer, 1, load)
 	require.NoError(t, err, "it doesn't wait for one that has no turn yet")
 	close(release)
 	require.NoError(t, <-done)

@@ -1,4 +1,4 @@
-package storage
+package check
 
 import (
 	"cmp"
@@ -45,9 +45,9 @@ func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 		if format.ResolutionOf(list[i].window) == rollup.FiveMinutes {
 			continue
 		}
-		startMS, endMS := c.s.period.WindowSpan(list[i].window)
+		startMS, endMS := c.env.Period.WindowSpan(list[i].window)
 		for _, k := range again {
-			fromMS, toMS := c.s.period.WindowSpan(list[k].window)
+			fromMS, toMS := c.env.Period.WindowSpan(list[k].window)
 			if overlap := min(endMS, toMS) - max(startMS, fromMS); overlap > 0 {
 				list[i].work += int64(float64(rows[k]) * float64(overlap) / float64(toMS-fromMS))
 			}
@@ -62,13 +62,13 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 		return 0, nil
 	}
 	res := format.ResolutionOf(window)
-	u, ok := engine.As[engine.Measured](c.s.eng)
+	u, ok := engine.As[engine.Measured](c.env.Engine)
 	if !ok {
-		startMS, endMS := c.s.period.WindowSpan(window)
+		startMS, endMS := c.env.Period.WindowSpan(window)
 		return max(1, finerRows[res]*unmeasured*(endMS-startMS)/format.DayMS), nil
 	}
 	total := int64(1)
-	for class := range c.s.classes.count() {
+	for class := range c.env.Classes() {
 		for _, t := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
 			n, err := u.Usage(c.ctx, t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
 			if c.ctx.Err() != nil {
@@ -94,10 +94,10 @@ func (c *checker) within(work int64) func(done, all int) {
 
 // filesWork is the work of verifying the engine's files.
 func (c *checker) filesWork() int64 {
-	if _, ok := engine.As[verifier](c.s.eng); !ok {
+	if _, ok := engine.As[verifier](c.env.Engine); !ok {
 		return 0
 	}
-	if e, ok := engine.As[interface{ DiskUsage() uint64 }](c.s.eng); ok {
+	if e, ok := engine.As[interface{ DiskUsage() uint64 }](c.env.Engine); ok {
 		return int64(e.DiskUsage()) / fileShare
 	}
 	return 0

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 //
 //	metric ─► stretch of ids ─► place ─► rows of labels, in the order of ids
 type seriesWalk struct {
-	s       *Store
 	tenant  string
 	window  int64
 	classes []int64 // those whose rows are all there
@@ -25,23 +24,6 @@ type seriesWalk struct {
 	scan func(context.Context, engine.Range, func(engine.Row) error) error
 	// between is called between places.
 	between func()
-}
-
-// countedClasses returns the classes whose series are counted in a window: those of which rows may be missing, as they are dropped or about to be,
-// are left out whole. others are these, a bit each.
-func (s *Store) countedClasses(ctx context.Context, tenant string, window int64) (counted []int64, others uint64, err error) {
-	t, err := s.horizonsOf(ctx, tenant)
-	if err != nil {
-		return nil, 0, err
-	}
-	for class := range s.classes.count() {
-		if s.period.WindowEnd(window) <= t.lacking(class, format.ResolutionOf(window)) {
-			others |= 1 << class
-		} else {
-			counted = append(counted, class)
-		}
-	}
-	return counted, others, nil
 }
 
 // stateOf returns which state a window is in for whoever counts its series: of its marks and of the classes that are left out. 0: it has no marks.
@@ -61,15 +43,15 @@ func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 
 // each calls row with the labels of the metric's series in one of n stretches of ids, each once, and returns their ids, in order. Rows are valid during
 // the call.
-func (w *seriesWalk) each(ctx context.Context, m sealedMetric, stretch, n int, keysOnly bool, row func(engine.Row) error) (ids []format.SeriesID, err error) {
+func (w *seriesWalk) each(ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error) (ids []format.SeriesID, err error) {
 	var run []format.SeriesID // those that a place adds
 	for _, class := range w.classes {
-		for shard := range m.shards {
+		for shard := range m.Shards {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			run = run[:0]
-			next, rows := 0, w.rows(m.name, format.ClassShardOf(class, shard), stretch, n, keysOnly)
+			next, rows := 0, w.rows(m.Name, format.ClassShardOf(class, shard), stretch, n, keysOnly)
 			field := format.SeriesField(format.ResolutionOf(w.window))
 			err := w.scan(ctx, rows, func(r engine.Row) error {
 				var id format.SeriesID
@@ -148,18 +130,21 @@ func inBoth(a, b []format.SeriesID) (n int) {
 	return n
 }
 
+// metricList are the metrics of a window, sorted by name.
+type metricList []MetricShards
+
 // shardsOf returns how many shards a metric has; 0: it isn't among them.
-func (m metricNames) shardsOf(name string) int64 {
-	i, ok := slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+func (m metricList) shardsOf(name string) int64 {
+	i, ok := slices.BinarySearchFunc(m, name, func(m MetricShards, name string) int { return strings.Compare(m.Name, name) })
 	if !ok {
 		return 0
 	}
-	return m[i].shards
+	return m[i].Shards
 }
 
 // all calls row with the labels of all of a metric's series, each once. Rows are valid during the call.
-func (w *seriesWalk) all(ctx context.Context, m sealedMetric, keysOnly bool, row func(engine.Row) error) error {
-	n := stretches(m.shards)
+func (w *seriesWalk) all(ctx context.Context, m MetricShards, keysOnly bool, row func(engine.Row) error) error {
+	n := stretches(m.Shards)
 	for stretch := range n {
 		if _, err := w.each(ctx, m, stretch, n, keysOnly, row); err != nil {
 			return err

@@ -1,12 +1,13 @@
-package storage
+package check
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"slices"
 	"strings"
 
+	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -25,21 +26,21 @@ func (c *checker) counts(tenant string, window int64) error {
 		}
 		values[key] = bytes.Clone(row.Value)
 	}
-	if c.gaps != gaps || len(values) == 0 || !c.s.mayHaveCounts(window) {
+	if c.gaps != gaps || len(values) == 0 || !c.env.Counts.MayHave(window) {
 		return nil
 	}
-	u, err := c.countedWindow(tenant, window)
-	if err != nil || u.marks == 0 {
+	u, err := c.env.Counts.CountedWindow(c.ctx, tenant, window)
+	if err != nil || u.Version == 0 {
 		return err
 	}
-	if head := format.CountsKey(u.marks, 0)[0].Text; values[head] == nil { // Those of another state stand until it is counted again.
+	if head := format.CountsKey(u.Version, 0)[0].Text; values[head] == nil { // Those of another state stand until it is counted again.
 		return nil
 	}
 	if missing, err := c.unrolled(tenant, window); err != nil || len(missing) > 0 {
 		return err
 	}
-	want, err := c.s.countRows(c.ctx, u)
-	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, errStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
+	want, err := c.env.Counts.Recount(c.ctx, u)
+	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
 		return nil // It is reported where it stands, or is for the next check.
 	}
 	if err != nil {
@@ -48,29 +49,10 @@ func (c *checker) counts(tenant string, window int64) error {
 	return c.compareCounts(u, values, want)
 }
 
-// countedWindow returns a window in the state in which it is.
-func (c *checker) countedWindow(tenant string, window int64) (*OverWindow, error) {
-	state, err := c.s.windowState(c.ctx, tenant, window)
-	u := &OverWindow{Tenant: tenant, Window: window, marks: state}
-	u.StartMS, u.EndMS = c.s.period.WindowSpan(window)
-	if err != nil {
-		return u, err
-	}
-	before := c.s.period.RawWindowAt(u.StartMS)
-	if before == window || !c.s.mayHaveCounts(before) {
-		return u, nil
-	}
-	state, err = c.s.windowState(c.ctx, tenant, before)
-	if state != 0 {
-		u.before = &countedBefore{before, state}
-	}
-	return u, err
-}
-
 // compareCounts reports rows of counts that differ from those that counting gives.
-func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []engine.Mutation) error {
-	state := format.CountsKey(u.marks, 0)[0].Text[:16]
-	first, last := c.s.period.SlotOf(u.StartMS+1), c.s.period.SlotOf(u.EndMS)
+func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, want []engine.Mutation) error {
+	state := format.CountsKey(u.Version, 0)[0].Text[:16]
+	first, last := c.env.Period.SlotOf(u.StartMS+1), c.env.Period.SlotOf(u.EndMS)
 	for _, row := range want {
 		key := row.Clustering[0].Text
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
@@ -88,16 +70,4 @@ func (c *checker) compareCounts(u *OverWindow, values map[string][]byte, want []
 		}
 	}
 	return nil
-}
-
-// countRows returns the rows of counts of a window in its state, and compared with the window before.
-func (s *Store) countRows(ctx context.Context, u *OverWindow) ([]engine.Mutation, error) {
-	count, err := s.newWindowCount(ctx, u, func() {})
-	if err != nil {
-		return nil, err
-	}
-	if err := count.count(ctx, true, u.before != nil); err != nil {
-		return nil, err
-	}
-	return count.rows(u, true)
 }

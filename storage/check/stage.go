@@ -1,4 +1,4 @@
-package storage
+package check
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ func (c *checker) stage() error {
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
 			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because they are in a partition that "+
 				"the store doesn't have",
-				at.Slot, at.Partition, format.Instant(c.s.period.SlotEnd(at.Slot)), n)
+				at.Slot, at.Partition, format.Instant(c.env.Period.SlotEnd(at.Slot)), n)
 		}
 	}
 	return nil
@@ -46,13 +46,13 @@ func (c *checker) stage() error {
 // looked returns the slots and partitions in which readers look for blobs.
 func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	looked := map[head.SlotPartition]bool{}
-	for p := range c.s.period.Partitions() {
-		work, err := c.s.Waiting(c.ctx, p)
+	for p := range c.env.Period.Partitions() {
+		slots, err := c.env.Waiting(c.ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range work {
-			looked[w.at()] = true
+		for _, slot := range slots {
+			looked[head.SlotPartition{Slot: slot, Partition: p}] = true
 		}
 	}
 	return looked, nil
@@ -61,8 +61,8 @@ func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 // listed returns the slots and partitions that have blobs, as the engine lists them.
 func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
-	damaged := func(d engine.Damage) { c.missed(&DamagedRowsError{Table: engine.Stage, Err: d.Err}) }
-	for key, err := range c.s.eng.Partitions(c.ctx, engine.Stage, nil, damaged) {
+	damaged := func(d engine.Damage) { c.missed("table "+engine.Stage.Name, d.Err) }
+	for key, err := range c.env.Engine.Partitions(c.ctx, engine.Stage, nil, damaged) {
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 // isOverlooked reports whether blobs that no reader reads may have been acknowledged. In a shared store, blobs of slots that aren't listed belong
 // to failed commits, or were sealed before; Sweep seals them.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
-	return !c.s.opts.Shared || at.Partition >= c.s.period.Partitions()
+	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
 // blobs checks the blobs of a slot and partition.
@@ -107,7 +107,7 @@ type checkSink struct {
 }
 
 func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
-	return checkLabels(ls, k.c.s.opts.anyLabels())
+	return k.c.env.CheckLabels(ls)
 }
 
 func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
@@ -124,15 +124,15 @@ func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := checkExemplar(e.Labels); err != nil {
+	if err := k.c.env.CheckExemplar(e.Labels); err != nil {
 		return err
 	}
 	return k.time(t)
 }
 
 func (k *checkSink) time(t int64) error {
-	if k.c.s.period.SlotOf(t) != k.slot {
-		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.s.period.SlotOf(t))
+	if k.c.env.Period.SlotOf(t) != k.slot {
+		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.env.Period.SlotOf(t))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"container/heap"
@@ -12,12 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// HeadStats counts what isn't sealed yet.
-type HeadStats = head.Stats
-
 // Cardinality counts the labels of a tenant's series that have samples which aren't sealed.
 type Cardinality struct {
-	HeadStats
+	head.Stats
 	// LabelPairs is the number of different pairs of label and value.
 	LabelPairs int64
 	// SeriesOfMetrics counts the series of metrics, ValuesOfLabels the different values of labels, BytesOfLabels the
@@ -36,12 +33,12 @@ const pairBytes = 2
 const cancelEvery = 1 << 12
 
 // Cardinality counts the series of a tenant in the head; each list has at most limit entries. The error is the context's.
-func (s *Store) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
-	c := headCount{bytes: map[string]uint64{}, stats: &HeadStats{MinT: format.MaxTime, MaxT: -format.MaxTime}}
+func (s *Statistics) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
+	c := headCount{bytes: map[string]uint64{}, stats: &head.Stats{MinT: format.MaxTime, MaxT: -format.MaxTime}}
 	if err := c.count(ctx, s, SeriesQuery{Tenant: tenant, Limit: limit}); err != nil {
 		return Cardinality{}, err
 	}
-	out := Cardinality{HeadStats: *c.stats}
+	out := Cardinality{Stats: *c.stats}
 	if out.Series = c.series; out.MinT > out.MaxT {
 		out.MinT, out.MaxT = 0, 0
 	}
@@ -72,21 +69,21 @@ type headCount struct {
 	labels     *valueCounter
 	// bytes are those of labels, as Cardinality counts them, and stats the chunks; nil: they aren't counted.
 	bytes map[string]uint64
-	stats *HeadStats
+	stats *head.Stats
 }
 
 // count counts the series that q asks for. The error is the context's.
-func (c *headCount) count(ctx context.Context, s *Store, q SeriesQuery) error {
+func (c *headCount) count(ctx context.Context, s *Statistics, q SeriesQuery) error {
 	c.metrics.limit = q.Limit
-	c.labels = newValueCounter(int(min(s.opts.QueryBytes, maxCountBytes)), q.Limit)
+	c.labels = newValueCounter(int(min(s.env.QueryBytes, maxCountBytes)), q.Limit)
 	for first, more := true, true; more; first, more = false, c.labels.endPass() {
-		for metric, list := range s.head.MetricSeries(q.Tenant, q.Metric) {
+		for metric, list := range s.env.Head.MetricSeries(q.Tenant, q.Metric) {
 			for i, series := range list {
 				if i%cancelEvery == 0 && ctx.Err() != nil {
 					return ctx.Err()
 				}
 				if first && c.stats != nil {
-					s.head.AddChunks(series, c.stats)
+					s.env.Head.AddChunks(series, c.stats)
 				}
 				c.add(series.Labels(), first)
 			}

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -15,13 +16,13 @@ import (
 // errNoCounts means that there are no counts of a window's series in the state in which it is, or none that can be read.
 var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
-// storedCounts returns the stored counts of a window's series in a state, or nil: they are to be counted.
-func (r catalogReader) storedCounts(ctx context.Context, window int64, state uint64) *format.Counts {
-	if !r.s.mayHaveCounts(window) {
+// Stored returns the stored counts of a window's series in a state, or nil: they are to be counted.
+func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
+	if !s.MayHave(window) {
 		return nil
 	}
-	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedStored, window: window, tenant: r.tenant}, state, func(ctx context.Context) (cached, error) {
-		c, err := r.s.readCounts(ctx, r.tenant, window, state)
+	v, err := s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindStored, Window: window, Tenant: tenant}, state, func(ctx context.Context) (cache.EntryValue, error) {
+		c, err := s.readCounts(ctx, tenant, window, state)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +37,7 @@ func (r catalogReader) storedCounts(ctx context.Context, window int64, state uin
 // cachedStoredCounts are what the cache holds.
 type cachedStoredCounts format.Counts
 
-func (c *cachedStoredCounts) bytes() (n int64) {
+func (c *cachedStoredCounts) Bytes() (n int64) {
 	list := func(counts []Count) {
 		for i := range counts {
 			n += int64(len(counts[i].Name)) + textBytes + 8
@@ -51,7 +52,7 @@ func (c *cachedStoredCounts) bytes() (n int64) {
 }
 
 // readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they can't be read, which is named then.
-func (s *Store) readCounts(ctx context.Context, tenant string, window int64, state uint64) (c *format.Counts, err error) {
+func (s *Statistics) readCounts(ctx context.Context, tenant string, window int64, state uint64) (c *format.Counts, err error) {
 	var head format.CountsHead
 	var body []byte
 	bad, rows := error(nil), 0
@@ -84,18 +85,18 @@ func (s *Store) readCounts(ctx context.Context, tenant string, window int64, sta
 }
 
 // badCounts names counts that can't be read, once, and has the series counted anew.
-func (s *Store) badCounts(tenant string, window int64, bad error) {
-	s.known.setCounts(tenantWindow{tenant, window}, countedState{}, countsLost)
+func (s *Statistics) badCounts(tenant string, window int64, bad error) {
+	s.env.Memory.Note(tenant, window, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
-		s.noteOnce(engine.Catalog, fmt.Errorf("storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w", window, tenant, bad))
+		s.env.Note(engine.Catalog, fmt.Errorf("storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w", window, tenant, bad))
 	}
 }
 
 // scanCounts scans rows of counts. What can't be read is named, and left out: the series are counted then.
-func (s *Store) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+func (s *Statistics) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	rows.Table = engine.Catalog
 	rows.Damaged = func(d engine.Damage) { s.badCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
-	return eachRow(rows.Table, s.eng.Scan(ctx, rows), row)
+	return s.env.ScanCounts(ctx, rows, row)
 }
 
 // storedSeries is how many series a window has, and how they differ from those of the window before, as far as that is stored.
@@ -105,12 +106,12 @@ type storedSeries struct {
 }
 
 // storedSeries returns how many series a window in a state has, as stored, and compared with another state of the window before; 0: with none.
-func (r catalogReader) storedSeries(ctx context.Context, window int64, state, before uint64) (found storedSeries) {
-	if !r.s.mayHaveCounts(window) {
+func (s *Statistics) storedSeries(ctx context.Context, tenant string, window int64, state, before uint64) (found storedSeries) {
+	if !s.MayHave(window) {
 		return found
 	}
 	head, change := format.CountsKey(state, 0), format.CountsChangeKey(state, before)
-	err := r.s.scanCounts(ctx, engine.Range{Partition: format.CountsPartition(window, r.tenant), From: format.CountsChangeKey(state, 0), To: head}, func(row engine.Row) error {
+	err := s.scanCounts(ctx, engine.Range{Partition: format.CountsPartition(window, tenant), From: format.CountsChangeKey(state, 0), To: head}, func(row engine.Row) error {
 		var err error
 		switch key := row.Clustering[0].Text; {
 		case key == head[0].Text:
@@ -125,7 +126,7 @@ func (r catalogReader) storedSeries(ctx context.Context, window int64, state, be
 			}
 		}
 		if err != nil {
-			r.s.badCounts(r.tenant, window, err)
+			s.badCounts(tenant, window, err)
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-package storage
+package check
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// CheckStats counts what Check has looked at.
-type CheckStats struct {
+// Totals counts what a check has looked at.
+type Totals struct {
 	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples, Exemplars int
 	// Bytes are the encoded bytes of chunks.
 	Bytes int64
@@ -30,14 +30,14 @@ type CheckStats struct {
 	Problems int
 }
 
-// Check verifies the stored rows: that readers look at all that is staged, that blobs and chunks have the checksums they were written with, that
+// Run verifies the stored rows: that readers look at all that is staged, that blobs and chunks have the checksums they were written with, that
 // chunks lie where their keys say and under the hash of their content, that each series with chunks has
 // labels, that these give its id, that the catalog names them, that rollups are what their chunks make, that stored counts of series are what
 // counting gives, and that windows with rows are listed. Each problem is reported with its row.
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
 // such. It reads everything; an error means that it could not go on. An engine.WorkMeter of the context counts its work.
-func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
+func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
+	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -45,14 +45,14 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 	if err := c.goOn(c.stage()); err != nil {
 		return c.stats, err
 	}
-	tenants, err := s.tenantsAround(ctx, c.missed)
+	tenants, err := env.Tenants(ctx, c.missed)
 	if err != nil {
 		return c.stats, err
 	}
 	windows := map[string][]windowWork{}
 	work := c.filesWork()
 	for _, tenant := range tenants {
-		found, err := s.windowsAround(ctx, tenant, -allWindows, allWindows, c.missed)
+		found, err := env.Windows(ctx, tenant, c.missed)
 		if err == nil {
 			windows[tenant], err = c.plan(tenant, found)
 		}
@@ -85,29 +85,33 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 }
 
 type checker struct {
-	s       *Store
+	env     Env
 	ctx     context.Context
-	stats   CheckStats
+	stats   Totals
 	report  func(format string, args ...any)
 	staged  map[int64]bool // slots with staged samples
 	builder labels.ScratchBuilder
-	// missing are the marks of raw windows without rollups, as far as they were asked for.
-	missing map[tenantWindow][]markAt
-	// marked are the marks of a few windows of rollups.
-	marked map[tenantWindow]map[markAt]bool
+	// missing are the slots of raw windows with seals that made no rollups, as far as they were asked for.
+	missing map[windowOf][]int64
 	// deletes are those of the tenants that were asked for.
 	deletes map[string]format.Tombstones
 	// gaps is how many gaps were reported.
 	gaps int
 }
 
-// deletesOf is Store.deletesOf, asked once a tenant.
+// windowOf names a window of a tenant.
+type windowOf struct {
+	tenant string
+	window int64
+}
+
+// deletesOf returns the deletes of a tenant that are in force, read once.
 func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	ds, ok := c.deletes[tenant]
 	if ok {
 		return ds, nil
 	}
-	ds, err := c.s.deletesOf(c.ctx, tenant)
+	ds, err := c.env.Deletes(c.ctx, tenant)
 	if err == nil {
 		c.deletes[tenant] = ds
 	}
@@ -122,7 +126,7 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 			return err
 		}
 		marks++
-		if slot := row.Clustering[0].Int; c.s.period.RawWindowOfSlot(slot) != window {
+		if slot := row.Clustering[0].Int; c.env.Period.RawWindowOfSlot(slot) != window {
 			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it", window, tenant, slot)
 		}
 	}
@@ -173,10 +177,7 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 // metric checks the shards of a metric.
 func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
-	if err := c.s.learnExpiries(c.ctx, tenantWindow{tenant, window}); err != nil {
-		return err
-	}
-	value, err := c.s.shardsValue(c.ctx, window, tenant, metric, c.missed)
+	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 	}
 	sealed, gaps := map[slotSeries]*slotChunks{}, c.gaps
-	for at := range c.s.standingPlaces(tenantWindow{tenant, window}, shards) {
+	for at := range c.env.Places(tenant, window, shards) {
 		if err := c.shard(tenant, window, metric, at, values, sealed); err != nil {
 			return err
 		}
@@ -204,7 +205,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 	if err != nil {
 		return err
 	}
-	classes, _, err := c.s.classesOn(c.ctx, tenant, window)
+	classes, err := c.env.ClassesIn(c.ctx, tenant, window)
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 				at("%v", err)
 				continue
 			}
-			known[strings.Clone(k[2].Text)] = classes.find(ls)
+			known[strings.Clone(k[2].Text)] = int64(classes.Of(ls)[0]) // A window of raw rows has one list.
 			if ds := all.OfSeries(ls); len(ds) > 0 {
 				deleted[strings.Clone(k[2].Text)] = ds
 			}
@@ -262,7 +263,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 
 // filters checks the filters of labels pages, where there are any.
 func (c *checker) filters(t *engine.Table, partition engine.Key) error {
-	return c.s.rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
+	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
 }
 
 func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
@@ -285,8 +286,8 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	}
 	minT, maxT := format.TimeBounds(&samples)
 	start := row.Clustering[1].Int
-	slot := c.s.period.SlotOf(minT)
-	if c.s.period.SlotOf(maxT) != slot || c.s.period.SlotStart(slot) != start || c.s.period.RawWindowOfSlot(slot) != window {
+	slot := c.env.Period.SlotOf(minT)
+	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start || c.env.Period.RawWindowOfSlot(slot) != window {
 		at("samples from %d to %d are in the wrong row", minT, maxT)
 	}
 }
@@ -298,13 +299,14 @@ type verifier interface {
 
 // scan reads rows; what of them can't be read is reported.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
-	rows.Damaged = func(d engine.Damage) { c.missed(c.s.gapOf(&rows, d)) }
-	return c.s.rows.Scan(c.ctx, rows)
+	rows.Damaged = func(d engine.Damage) { c.missed(c.env.NameRows(&rows, d), d.Err) }
+	return c.env.Rows.Scan(c.ctx, rows)
 }
 
-func (c *checker) missed(e *DamagedRowsError) {
+// missed reports rows that can't be read.
+func (c *checker) missed(rows string, err error) {
 	c.gaps++
-	c.report("unreadable: %s: %v", e.What(), e.Err)
+	c.report("unreadable: %s: %v", rows, err)
 }
 
 // goOn reports damage that ended a part of the check, so that the rest of it goes on.
@@ -319,7 +321,7 @@ func (c *checker) goOn(err error) error {
 
 // files verifies the engine's files: what can't be read there may belong to rows that nothing leads to any more.
 func (c *checker) files() (err error) {
-	v, ok := engine.As[verifier](c.s.eng)
+	v, ok := engine.As[verifier](c.env.Engine)
 	if !ok {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package storage
+package counts
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -35,50 +36,39 @@ const (
 	countingBytes = 32 << 20
 )
 
-// countedBefore is the window before one whose series are counted, with which these are compared.
-type countedBefore struct {
-	window int64
-	state  uint64
-}
-
 // countedState are the states of a window that is counted, and of the one before; 0: there is none.
 type countedState struct{ state, before uint64 }
 
-// states are the states of a window whose series are counted.
-func (u *OverWindow) states() countedState {
-	if u.before == nil {
-		return countedState{state: u.marks}
+// statesOf returns the states of a window whose series are counted.
+func statesOf(u *ended.OverWindow) countedState {
+	if u.Before == nil {
+		return countedState{state: u.Version}
 	}
-	return countedState{state: u.marks, before: u.before.state}
+	return countedState{state: u.Version, before: u.Before.State}
 }
 
 // Uncounted yields the windows of raw rows that are over and whose series aren't counted, tenant by tenant, of each the oldest first. between is called
 // after each window that is looked at, so that a caller can rest. After an error nothing more is yielded.
-func (s *Store) Uncounted(ctx context.Context, between func()) iter.Seq2[OverWindow, error] {
-	return s.overWindows(ctx, func(tenant string, yield func(OverWindow) bool) (wanted bool, err error) {
+func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
+	return ended.All(ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
 		return s.uncountedOf(ctx, tenant, between, yield)
 	})
 }
 
 // uncountedOf yields those of a tenant.
-func (s *Store) uncountedOf(ctx context.Context, tenant string, between func(), yield func(OverWindow) bool) (wanted bool, err error) {
-	hidden, err := s.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
+func (s *Statistics) uncountedOf(ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
+	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.After).UnixMilli()) - 1
+	windows, err := s.env.Windows(ctx, tenant, last)
 	if err != nil {
 		return false, err
 	}
-	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
-	first, last := s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), s.period.WindowAt(rollup.Raw, s.opts.Now().Add(-overAfter).UnixMilli())-1
-	windows, err := s.knownWindows(ctx, tenant, first, last, s.noteGap)
-	if err != nil {
-		return false, err
-	}
-	s.known.retain(tenant, format.FirstWindow(rollup.Raw), last, windows)
-	var before *countedBefore
+	s.env.Memory.Retain(tenant, format.FirstWindow(rollup.Raw), last, windows)
+	var before *ended.EarlierWindow
 	for _, w := range windows {
-		u := OverWindow{Tenant: tenant, Window: w}
-		u.StartMS, u.EndMS = s.period.WindowSpan(w)
-		if before != nil && s.period.RawWindowEnd(before.window) == u.StartMS {
-			u.before = before
+		u := ended.OverWindow{Tenant: tenant, Window: w}
+		u.StartMS, u.EndMS = s.env.Period.WindowSpan(w)
+		if before != nil && s.env.Period.RawWindowEnd(before.Window) == u.StartMS {
+			u.Before = before
 		}
 		before = nil
 		waits, err := s.needsCounts(ctx, &u)
@@ -88,8 +78,8 @@ func (s *Store) uncountedOf(ctx context.Context, tenant string, between func(), 
 		if waits && !yield(u) {
 			return false, nil
 		}
-		if err == nil && u.marks != 0 {
-			before = &countedBefore{w, u.marks}
+		if err == nil && u.Version != 0 {
+			before = &ended.EarlierWindow{Window: w, State: u.Version}
 		}
 		between()
 	}
@@ -98,17 +88,16 @@ func (s *Store) uncountedOf(ctx context.Context, tenant string, between func(), 
 
 // needsCounts finds the state of a window, and reports whether its series are to be counted, or compared with those of the window before. The state is left
 // 0 where they can't be: rows may still come that no mark will tell of, for what wrote them has the first of its marks only, as an import does.
-func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
-	at := tenantWindow{u.Tenant, u.Window}
-	if !s.mayHaveCounts(u.Window) {
+func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool, error) {
+	if !s.MayHave(u.Window) {
 		return false, nil
 	}
-	state, err := s.windowState(ctx, u.Tenant, u.Window)
+	state, err := s.State(ctx, u.Tenant, u.Window)
 	if err != nil || state == 0 {
 		return false, err
 	}
-	u.marks = state
-	switch s.known.countsOf(at, u.states()) {
+	u.Version = state
+	switch s.known(u) {
 	case countsThere:
 		return false, nil
 	case countsWait:
@@ -117,8 +106,8 @@ func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
 		u.Again = true
 		return true, nil
 	}
-	if missing, err := s.unrolledOf(ctx, u.Tenant, u.Window, nil); err != nil || len(missing) > 0 {
-		u.marks = 0
+	if rolled, err := s.env.IsRolled(ctx, u.Tenant, u.Window); err != nil || !rolled {
+		u.Version = 0
 		return false, err
 	}
 	found, err := s.findCounts(ctx, u)
@@ -128,35 +117,35 @@ func (s *Store) needsCounts(ctx context.Context, u *OverWindow) (bool, error) {
 	switch u.Again = found.others; {
 	case found.lost: // Until they are made.
 	case found.counts && found.change:
-		s.known.setCounts(at, u.states(), countsThere)
-	case s.opts.Shared: // Another process may count them.
+		s.setKnown(u, countsThere)
+	case s.env.Shared: // Another process may count them.
 	case u.Again:
-		s.known.setCounts(at, u.states(), countsWaitAgain)
+		s.setKnown(u, countsWaitAgain)
 	default:
-		s.known.setCounts(at, u.states(), countsWait)
+		s.setKnown(u, countsWait)
 	}
 	return !found.counts || !found.change, nil
 }
 
-// windowState returns the state of a window of a tenant: see stateOf.
-func (s *Store) windowState(ctx context.Context, tenant string, window int64) (uint64, error) {
-	version, err := s.versionOfMarks(ctx, tenant, window)
+// State returns the state of a window of a tenant: see stateOf.
+func (s *Statistics) State(ctx context.Context, tenant string, window int64) (uint64, error) {
+	version, err := s.env.Version(ctx, tenant, window)
 	if err != nil || version == 0 {
 		return 0, err
 	}
-	_, others, err := s.countedClasses(ctx, tenant, window)
+	_, others, err := s.env.Classes(ctx, tenant, window)
 	return stateOf(version, others), err
 }
 
-// mayHaveCounts reports whether a window may have rows of counts now. Where rows vanish by themselves, that is only for the week after its end for which
+// MayHave reports whether a window may have rows of counts now. Where rows vanish by themselves, that is only for the week after its end for which
 // all labels stand, whatever retention they were written with.
-func (s *Store) mayHaveCounts(window int64) bool {
-	return !s.expiring || s.opts.Now().Before(s.countsVanish(window))
+func (s *Statistics) MayHave(window int64) bool {
+	return !s.env.Expiring || s.env.Now().Before(s.Vanish(window))
 }
 
-// countsVanish is when the rows of counts of a window go, where rows vanish by themselves.
-func (s *Store) countsVanish(window int64) time.Time {
-	return time.UnixMilli(s.period.WindowEnd(window)).Add(expireGrace - expiringCountsLag)
+// Vanish is when the rows of counts of a window go, where rows vanish by themselves.
+func (s *Statistics) Vanish(window int64) time.Time {
+	return time.UnixMilli(s.env.Period.WindowEnd(window)).Add(s.env.Kept - expiringCountsLag)
 }
 
 // foundCounts is what there is of the counts of a window.
@@ -168,10 +157,10 @@ type foundCounts struct {
 }
 
 // findCounts looks for rows of counts of a window.
-func (s *Store) findCounts(ctx context.Context, u *OverWindow) (f foundCounts, err error) {
-	head, change := format.CountsKey(u.marks, 0)[0].Text, ""
-	if f.change = u.before == nil; !f.change {
-		change = format.CountsChangeKey(u.marks, u.before.state)[0].Text
+func (s *Statistics) findCounts(ctx context.Context, u *ended.OverWindow) (f foundCounts, err error) {
+	head, change := format.CountsKey(u.Version, 0)[0].Text, ""
+	if f.change = u.Before == nil; !f.change {
+		change = format.CountsChangeKey(u.Version, u.Before.State)[0].Text
 	}
 	rows := engine.Range{Partition: format.CountsPartition(u.Window, u.Tenant), KeysOnly: true}
 	err = s.scanCounts(ctx, rows, func(row engine.Row) error {
@@ -185,25 +174,19 @@ func (s *Store) findCounts(ctx context.Context, u *OverWindow) (f foundCounts, e
 		}
 		return nil
 	})
-	if s.known.countsOf(tenantWindow{u.Tenant, u.Window}, u.states()) == countsLost {
-		f.counts, f.change, f.others, f.lost = false, u.before == nil, true, true
+	if s.known(u) == countsLost {
+		f.counts, f.change, f.others, f.lost = false, u.Before == nil, true, true
 	}
 	return f, err
 }
 
-// errStateChanged ends counting: the window was written to meanwhile.
-var errStateChanged = errors.New("storage: the window was written to while its series were counted")
+// ErrStateChanged ends counting: the window was written to meanwhile.
+var ErrStateChanged = errors.New("storage: the window was written to while its series were counted")
 
 // CountWindow counts the series of a window and stores the counts. It may end anywhere, and begin anew: nothing is stored then, or all. between is
 // called between pieces of the work. It returns how many series there are; 0 if it was written to, or counted, meanwhile.
-func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (series int64, err error) {
-	if err := s.Ready(); err != nil {
-		return 0, err
-	}
-	if err := s.member.MayWrite(); err != nil {
-		return 0, err
-	}
-	if err := s.clock.MayRemove(); err != nil { // Rows of other states go.
+func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, between func()) (series int64, err error) {
+	if err := s.env.MayCount(); err != nil {
 		return 0, err
 	}
 	found, err := s.findCounts(ctx, &u)
@@ -211,7 +194,7 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 		return 0, err
 	}
 	if found.counts && found.change { // Another process has counted it.
-		s.known.setCounts(tenantWindow{u.Tenant, u.Window}, u.states(), countsThere)
+		s.setKnown(&u, countsThere)
 		return 0, nil
 	}
 	c, err := s.newWindowCount(ctx, &u, between)
@@ -222,21 +205,21 @@ func (s *Store) CountWindow(ctx context.Context, u OverWindow, between func()) (
 		err = c.store(ctx, &u, found)
 	}
 	switch {
-	case errors.Is(err, errStateChanged):
+	case errors.Is(err, ErrStateChanged):
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("storage: counting the series of window %d of tenant %q: %w", u.Window, u.Tenant, err)
 	}
-	s.known.setCounts(tenantWindow{u.Tenant, u.Window}, u.states(), countsThere)
+	s.setKnown(&u, countsThere)
 	return int64(c.counts.Series), nil
 }
 
 // windowCount counts the series of a window, and compares them with those of the window before.
 type windowCount struct {
-	s            *Store
+	s            *Statistics
 	walk, before *seriesWalk // before: nil, there is none to compare with
-	metrics      metricNames
-	metricsThen  metricNames
+	metrics      metricList
+	metricsThen  metricList
 	limit        int // of a valueCounter
 	counts       format.Counts
 	change       format.CountsChange
@@ -244,40 +227,38 @@ type windowCount struct {
 	tooMany      bool // labels
 }
 
-func (s *Store) newWindowCount(ctx context.Context, u *OverWindow, between func()) (c *windowCount, err error) {
-	c = &windowCount{s: s, limit: cmp.Or(s.opts.seams.countingBytes, countingBytes)}
-	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.marks, between); err != nil || u.before == nil {
+func (s *Statistics) newWindowCount(ctx context.Context, u *ended.OverWindow, between func()) (c *windowCount, err error) {
+	c = &windowCount{s: s, limit: cmp.Or(int(s.env.CountingBytes), countingBytes)}
+	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.Version, between); err != nil || u.Before == nil {
 		return c, err
 	}
-	c.before, c.metricsThen, err = s.strictWalk(ctx, u.Tenant, u.before.window, u.before.state, between)
+	c.before, c.metricsThen, err = s.strictWalk(ctx, u.Tenant, u.Before.Window, u.Before.State, between)
 	return c, err
 }
 
 // strictWalk returns a walk over a window in a state, and its metrics. Where rows can't be read, that is an error.
-func (s *Store) strictWalk(ctx context.Context, tenant string, window int64, state uint64, between func()) (*seriesWalk, metricNames, error) {
-	classes, _, err := s.countedClasses(ctx, tenant, window)
+func (s *Statistics) strictWalk(ctx context.Context, tenant string, window int64, state uint64, between func()) (*seriesWalk, metricList, error) {
+	classes, _, err := s.env.Classes(ctx, tenant, window)
 	if err != nil {
 		return nil, nil, err
 	}
-	if now, err := s.windowState(ctx, tenant, window); err != nil || now != state {
-		return nil, nil, cmp.Or(err, errStateChanged)
+	if now, err := s.State(ctx, tenant, window); err != nil || now != state {
+		return nil, nil, cmp.Or(err, ErrStateChanged)
 	}
-	names, err := s.metricsIn(ctx, tenant, window)
+	names, err := s.env.Metrics(ctx, tenant, window)
 	if err != nil {
 		return nil, nil, err
 	}
-	metrics := make(metricNames, len(names))
+	metrics := make(metricList, len(names))
 	for i, name := range names {
-		metrics[i] = sealedMetric{name, 1}
+		metrics[i] = MetricShards{name, 1}
 	}
-	w := &seriesWalk{s: s, tenant: tenant, window: window, classes: classes, between: between, scan: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
-		return eachRow(rows.Table, s.rows.Scan(ctx, rows), row)
-	}}
+	w := &seriesWalk{tenant: tenant, window: window, classes: classes, between: between, scan: s.env.Scan}
 	err = w.scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}, func(row engine.Row) error {
 		n, err := format.ParseShards(row.Value)
 		i, ok := slices.BinarySearch(names, row.Clustering[0].Text)
 		if err == nil && ok {
-			metrics[i].shards = n
+			metrics[i].Shards = n
 		}
 		return err
 	})
@@ -291,9 +272,9 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 		values = newValueCounter(c.limit, maxCountedValues)
 	}
 	names := make([]string, 0, len(c.metrics))
-	for _, list := range []metricNames{c.metrics, c.metricsThen} {
+	for _, list := range []metricList{c.metrics, c.metricsThen} {
 		for _, m := range list {
-			names = append(names, m.name)
+			names = append(names, m.Name)
 		}
 	}
 	slices.Sort(names)
@@ -312,7 +293,7 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	}
 	for values.endPass() {
 		for _, m := range c.metrics {
-			if _, err := c.metric(ctx, m.name, values, false); err != nil {
+			if _, err := c.metric(ctx, m.Name, values, false); err != nil {
 				return err
 			}
 		}
@@ -324,8 +305,8 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 
 // metric counts the series of a metric, and their labels where values is there.
 func (c *windowCount) metric(ctx context.Context, name string, values *valueCounter, compare bool) (series int, err error) {
-	m, then := sealedMetric{name, c.metrics.shardsOf(name)}, sealedMetric{name, c.metricsThen.shardsOf(name)}
-	n := stretches(max(m.shards, then.shards))
+	m, then := MetricShards{name, c.metrics.shardsOf(name)}, MetricShards{name, c.metricsThen.shardsOf(name)}
+	n := stretches(max(m.Shards, then.Shards))
 	for stretch := range n {
 		ids, err := c.walk.each(ctx, m, stretch, n, values == nil, func(row engine.Row) error {
 			if values == nil {
@@ -395,9 +376,9 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 }
 
 // rows returns the rows of the counts, and of the change, if that was counted, too.
-func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, err error) {
+func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Mutation, err error) {
 	put := func(key engine.Key, value []byte) {
-		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.period.WindowEnd(u.Window)*1000 - 1, Value: value})
+		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.env.Period.WindowEnd(u.Window)*1000 - 1, Value: value})
 	}
 	if c.whole && !c.tooMany {
 		values, err := format.EncodeCounts(&c.counts)
@@ -405,35 +386,66 @@ func (c *windowCount) rows(u *OverWindow, change bool) (rows []engine.Mutation, 
 			return nil, err
 		}
 		for i, value := range values {
-			put(format.CountsKey(u.marks, i), value)
+			put(format.CountsKey(u.Version, i), value)
 		}
 	}
-	if change && u.before != nil {
-		put(format.CountsChangeKey(u.marks, u.before.state), format.AppendCountsChange(nil, c.change))
+	if change && u.Before != nil {
+		put(format.CountsChangeKey(u.Version, u.Before.State), format.AppendCountsChange(nil, c.change))
 	}
 	return rows, nil
 }
 
 // store writes the counts, unless the windows are in other states now.
-func (c *windowCount) store(ctx context.Context, u *OverWindow, found foundCounts) error {
+func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foundCounts) error {
 	rows, err := c.rows(u, !found.change)
 	if err != nil {
 		return err
 	}
 	// No window is dropped between the look at its state and the write.
-	c.s.sealMu[0].Lock()
-	defer c.s.sealMu[0].Unlock()
-	if now, err := c.s.windowState(ctx, u.Tenant, u.Window); err != nil || now != u.marks {
-		return cmp.Or(err, errStateChanged)
+	defer c.s.env.Lock()()
+	if now, err := c.s.State(ctx, u.Tenant, u.Window); err != nil || now != u.Version {
+		return cmp.Or(err, ErrStateChanged)
 	}
-	if u.before != nil {
-		if now, err := c.s.windowState(ctx, u.Tenant, u.before.window); err != nil || now != u.before.state {
-			return cmp.Or(err, errStateChanged)
+	if u.Before != nil {
+		if now, err := c.s.State(ctx, u.Tenant, u.Before.Window); err != nil || now != u.Before.State {
+			return cmp.Or(err, ErrStateChanged)
 		}
 	}
 	expires := int64(0)
-	if c.s.expiring {
-		expires = c.s.countsVanish(u.Window).Unix()
+	if c.s.env.Expiring {
+		expires = c.s.Vanish(u.Window).Unix()
 	}
-	return c.s.replaceCounts(ctx, u, found.keys, rows, expires)
+	return c.s.env.Replace(ctx, u, found.keys, rows, expires)
+}
+
+// CountedWindow returns a window of a tenant in the state in which it is, with the one before.
+func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window int64) (*ended.OverWindow, error) {
+	state, err := s.State(ctx, tenant, window)
+	u := &ended.OverWindow{Tenant: tenant, Window: window, Version: state}
+	u.StartMS, u.EndMS = s.env.Period.WindowSpan(window)
+	if err != nil {
+		return u, err
+	}
+	before := s.env.Period.RawWindowAt(u.StartMS)
+	if before == window || !s.MayHave(before) {
+		return u, nil
+	}
+	state, err = s.State(ctx, tenant, before)
+	if state != 0 {
+		u.Before = &ended.EarlierWindow{Window: before, State: state}
+	}
+	return u, err
+}
+
+// Recount returns the rows of counts that a window should have in its state, compared with the window before. It writes nothing. It returns
+// ErrStateChanged if the window is in another state.
+func (s *Statistics) Recount(ctx context.Context, u *ended.OverWindow) ([]engine.Mutation, error) {
+	count, err := s.newWindowCount(ctx, u, func() {})
+	if err != nil {
+		return nil, err
+	}
+	if err := count.count(ctx, true, u.Before != nil); err != nil {
+		return nil, err
+	}
+	return count.rows(u, true)
 }

@@ -1,15 +1,16 @@
-package storage
+package counts
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // SeriesQuery selects the series that CountSeries counts.
@@ -38,33 +39,33 @@ type SeriesCounts struct {
 
 // CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
 // these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
-func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
+// the error wraps meter.ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
+func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	told := &toldOnce{warn: warningsOf(ctx)}
-	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: told.add, overGaps: true})
+	told := &toldOnce{warn: s.env.Warnings(ctx)}
+	r, err := s.env.NewReader(ctx, q.Tenant, told.add)
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	w, err := windowFinder{r}.marks(ctx, q.Window, 0, 0)
-	if err != nil || w.version == 0 || s.period.WindowEnd(q.Window) <= r.minT {
+	w, err := r.Window(ctx, q.Window)
+	if err != nil || w.Version == 0 {
 		return SeriesCounts{}, err
 	}
-	classes, others, err := s.countedClasses(ctx, q.Tenant, q.Window)
+	classes, others, err := s.env.Classes(ctx, q.Tenant, q.Window)
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	state := stateOf(w.version, others)
-	if c := r.catalog().storedCounts(ctx, q.Window, state); c != nil {
+	state := stateOf(w.Version, others)
+	if c := s.Stored(ctx, q.Tenant, q.Window, state); c != nil {
 		if answer, ok := answerFrom(c, q); ok {
 			return answer, nil
 		}
 	}
-	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, state, func(ctx context.Context) (cached, error) {
-		counts, err := r.catalog().countSealed(ctx, w, classes, q)
+	key := cache.EntryKey{Kind: cache.KindCounts, Window: q.Window, Tenant: q.Tenant, Text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
+	v, err := s.env.Cache.Get(ctx, key, state, func(ctx context.Context) (cache.EntryValue, error) {
+		counts, err := s.countSealed(ctx, r, w, classes, q)
 		return cachedSeriesCounts{counts, told.list}, err
 	})
 	if err != nil {
@@ -93,12 +94,12 @@ func (t *toldOnce) add(err error) {
 	}
 }
 
-func (s *Store) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
+func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	var c headCount
 	if err := c.count(ctx, s, q); err != nil {
 		return SeriesCounts{}, err
 	}
-	if warn := warningsOf(ctx); c.labels.tooMany && warn != nil {
+	if warn := s.env.Warnings(ctx); c.labels.tooMany && warn != nil {
 		warn(fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
 	}
 	out := SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
@@ -120,7 +121,7 @@ type cachedSeriesCounts struct {
 	left []error
 }
 
-func (c cachedSeriesCounts) bytes() (n int64) {
+func (c cachedSeriesCounts) Bytes() (n int64) {
 	n = int64(len(c.left)) * gapBytes
 	for _, list := range [][]Count{c.Metrics, c.Labels, c.Values} {
 		for _, one := range list {
@@ -130,28 +131,26 @@ func (c cachedSeriesCounts) bytes() (n int64) {
 	return n
 }
 
+// textBytes is what a text takes besides its characters.
+const textBytes = 16
+
 // gapBytes is what a warning takes in memory, about.
 const gapBytes = 500
 
-func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes []int64, q SeriesQuery) (SeriesCounts, error) {
-	metrics, err := r.allMetrics(ctx, w)
+func (s *Statistics) countSealed(ctx context.Context, r WindowReader, w WindowVersion, classes []int64, q SeriesQuery) (SeriesCounts, error) {
+	metrics, err := r.Metrics(ctx, w)
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	lost := 0
-	c, builder, walk := r.s.newSeriesCounter(q), labels.NewScratchBuilder(16), r.walk(w.window, classes)
+	c, builder, walk := s.newSeriesCounter(q), labels.NewScratchBuilder(16), walkOf(r, q.Tenant, w.Window, classes)
 	for _, m := range metrics {
-		if q.Metric != "" && m.name != q.Metric {
+		if q.Metric != "" && m.Name != q.Metric {
 			continue
 		}
 		err := walk.all(ctx, m, false, func(row engine.Row) error {
-			ls, err := format.ParseLabels(row.Value, m.name, &builder)
+			ls, err := format.ParseLabels(row.Value, m.Name, &builder)
 			if err != nil {
-				bad := &CorruptRowError{Table: engine.Raw, Window: w.window, Tenant: r.tenant, Metric: m.name, Series: strings.Clone(row.Clustering[2].Text), Err: err}
-				r.s.noteOnce(engine.Raw, bad)
-				if lost++; lost <= maxTold {
-					r.tell(bad)
-				}
+				r.CorruptLabels(w.Window, m.Name, row.Clustering[2].Text, err)
 				return nil
 			}
 			return c.add(ls)
@@ -163,9 +162,9 @@ func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, classes 
 	return c.counts(), nil
 }
 
-// walk returns a walk over a window. Rows that can't be read are warned of, and left out.
-func (r catalogReader) walk(window int64, classes []int64) *seriesWalk {
-	return &seriesWalk{s: r.s, tenant: r.tenant, window: window, classes: classes, scan: r.scan, between: func() {}}
+// walkOf returns a walk over a window. Rows that can't be read are warned of, and left out.
+func walkOf(r WindowReader, tenant string, window int64, classes []int64) *seriesWalk {
+	return &seriesWalk{tenant: tenant, window: window, classes: classes, scan: r.Scan, between: func() {}}
 }
 
 // seriesCounter counts one series after the other.
@@ -174,11 +173,11 @@ type seriesCounter struct {
 	series  int64
 	metrics map[string]uint64
 	values  map[string]map[string]uint64
-	budget  budget
+	budget  meter.ReadBudget
 }
 
-func (s *Store) newSeriesCounter(q SeriesQuery) *seriesCounter {
-	return &seriesCounter{q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{}, budget: budget{limit: s.opts.QueryBytes}}
+func (s *Statistics) newSeriesCounter(q SeriesQuery) *seriesCounter {
+	return &seriesCounter{q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{}, budget: meter.ReadBudget{Limit: s.env.QueryBytes}}
 }
 
 func (c *seriesCounter) add(ls labels.Labels) (err error) {
@@ -197,7 +196,7 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 		values[l.Value]++
 		if values[l.Value] == 1 {
 			// The map may hold the texts of all of a series' labels with this one.
-			if full := c.budget.charge(len(l.Value) + valueBytes); full != nil {
+			if full := c.budget.Charge(len(l.Value) + valueBytes); full != nil {
 				err = full
 			}
 		}

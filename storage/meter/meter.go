@@ -1,4 +1,4 @@
-package storage
+package meter
 
 import (
 	"context"
@@ -22,11 +22,11 @@ var ErrNoTurn = errors.New("storage: a large read must call Turn before Load")
 
 type loadKey struct{}
 
-// loading returns the context of a load into a cache.
-func loading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
+// Loading returns the context of a load into a cache.
+func Loading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
 
-// isLoading reports whether ctx is that of a load into a cache, for which others may wait.
-func isLoading(ctx context.Context) bool { return ctx.Value(loadKey{}) != nil }
+// IsLoading reports whether ctx is that of a load into a cache, for which others may wait.
+func IsLoading(ctx context.Context) bool { return ctx.Value(loadKey{}) != nil }
 
 type meterKey struct{}
 
@@ -38,10 +38,18 @@ func WithMeter(ctx context.Context, m Meter) context.Context {
 // Grow calls the meter of ctx; without a meter it returns nil.
 func Grow(ctx context.Context, n int64) error {
 	if m := meterOf(ctx); m != nil && n > 0 {
-		if isLoading(ctx) {
+		if IsLoading(ctx) {
 			return m.Load(ctx, n)
 		}
 		return m.Grow(ctx, n)
+	}
+	return nil
+}
+
+// WaitTurn calls Turn of the meter of ctx; without a meter it returns nil.
+func WaitTurn(ctx context.Context) error {
+	if m := meterOf(ctx); m != nil {
+		return m.Turn(ctx)
 	}
 	return nil
 }
@@ -51,15 +59,5 @@ func meterOf(ctx context.Context) Meter {
 	return m
 }
 
-// meteredAtOnce is how many bytes of loads, and of texts, are metered at once.
-const meteredAtOnce = 64 << 10
-
-// Sizes that are metered, bytes.
-const (
-	// openBytes is for an unsealed series that a query finds: its snapshot, three times while the list grows, and its place in the answer.
-	openBytes = 192
-	// sealedBytes is for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
-	sealedBytes = 160
-	// textsBytes is for a name or value of a label, in a set and in a list. Its text is added.
-	textsBytes = 80
-)
+// AtOnce is how many bytes of loads, and of texts, are metered at once.
+const AtOnce = 64 << 10

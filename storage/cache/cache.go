@@ -1,0 +1,268 @@
+package cache
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cassia-db/cassia/storage/meter"
+)
+
+// Kinds of entries: what a EntryKey names.
+const (
+	KindMetrics uint8 = iota // the names of a window's metrics
+	KindSeries               // the series of a window's metric, text
+	KindNames                // the names of a window's labels
+	KindValues               // the values of a window's label, text
+	KindCounts               // of what a window's series are made; text selects which
+	KindIDs                  // which series a window has
+	KindWindows              // the windows of a tenant; the version is the engine's
+	KindMarks                // the marks of a window; the version is the engine's
+	KindSought               // those series of a window's metric that some matchers match; text is the metric, and the matchers
+	KindStored               // the stored counts of a window's series
+	KindSpans                // when the series of a window's metric have samples in a slot, text; the version is the index's
+	KindOpened               // what look-ups of the series of a window's metric, text, have cost
+)
+
+// EntryKey names something that was read of a tenant's sealed window.
+type EntryKey struct {
+	Kind   uint8
+	Window int64
+	Tenant string
+	Text   string
+}
+
+// EntryValue is what a cache holds. It doesn't change, but it may grow as it is used.
+type EntryValue interface {
+	Bytes() int64
+}
+
+// Cache keeps data read of sealed windows, up to a size in bytes, and evicts entries that were not used for
+// the longest time. An entry is of one version of its window; another version takes its place.
+type Cache struct {
+	capacity int64
+
+	mu      sync.Mutex
+	entries map[EntryKey]*list.Element
+	recent  *list.List // of *cacheEntry, the last used first
+	size    int64
+	flights map[flightKey]*flight
+	counts  Tally
+}
+
+// Tally has a cache's figures: hits and misses since it was made, and the estimated bytes and the number of its entries.
+type Tally struct {
+	Hits, Misses   uint64
+	Bytes, Entries int64
+}
+
+type cacheEntry struct {
+	key     EntryKey
+	version uint64
+	value   EntryValue
+	size    int64
+}
+
+// entryBytes is what an entry takes besides its value and texts.
+const entryBytes = 200
+
+type flightKey struct {
+	EntryKey
+	version uint64
+}
+
+// flight is a load that is under way.
+type flight struct {
+	done  chan struct{}
+	value EntryValue
+	err   error
+}
+
+// New returns a cache of so many bytes.
+func New(capacity int64) *Cache {
+	return &Cache{
+		capacity: capacity, entries: map[EntryKey]*list.Element{}, recent: list.New(), flights: map[flightKey]*flight{},
+	}
+}
+
+// Capacity returns the maximum size, bytes.
+func (c *Cache) Capacity() int64 { return c.capacity }
+
+// Get returns the value of key in this version of its window, and calls load if the cache doesn't hold it. Concurrent calls for the same
+// key wait for that load; an error isn't kept. A load that grows large is given up until the caller has its turn (see Meter), so that
+// no caller that waits for its turn holds a value, and none that has its turn waits for one that hasn't.
+func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error)) (EntryValue, error) {
+	for {
+		value, f, mine := c.look(key, version)
+		switch {
+		case value != nil:
+			return value, nil
+		case mine:
+			c.fly(f, flightKey{key, version}, func() (EntryValue, error) { return load(meter.Loading(ctx)) })
+			if !errors.Is(f.err, meter.ErrNoTurn) || meter.IsLoading(ctx) {
+				return f.value, f.err
+			}
+			if err := meter.WaitTurn(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if f.err == nil {
+			return f.value, nil
+		}
+		if !isContextError(f.err) && !errors.Is(f.err, meter.ErrNoTurn) {
+			return nil, f.err
+		}
+		// Another query gave up, not this one.
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look returns the value held, or else a flight; mine is true if the caller must fly it.
+func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil && e.Value.(*cacheEntry).version == version {
+		return c.hit(e), nil, false
+	}
+	if f := c.flights[flightKey{key, version}]; f != nil {
+		c.counts.Hits++
+		return nil, f, false
+	}
+	c.counts.Misses++
+	f = &flight{done: make(chan struct{})}
+	c.flights[flightKey{key, version}] = f
+	return nil, f, true
+}
+
+// Held returns what key names in this version of its window, if it is in memory.
+func (c *Cache) Held(key EntryKey, version uint64) (EntryValue, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key]
+	if e == nil || e.Value.(*cacheEntry).version != version {
+		return nil, false
+	}
+	return c.hit(e), true
+}
+
+// HeldOf is Held for each of some keys, in the place of which into gets the value, or nil; key returns one with its version.
+func (c *Cache) HeldOf(into []EntryValue, key func(i int) (EntryKey, uint64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range into {
+		into[i] = nil
+		k, version := key(i)
+		if e := c.entries[k]; e != nil && e.Value.(*cacheEntry).version == version {
+			into[i] = c.hit(e)
+		}
+	}
+}
+
+// hit counts a look-up that has found an entry, and returns its value. It needs the lock.
+func (c *Cache) hit(e *list.Element) EntryValue {
+	entry := e.Value.(*cacheEntry)
+	c.counts.Hits++
+	c.recent.MoveToFront(e)
+	c.measure(entry)
+	return entry.value
+}
+
+func (c *Cache) fly(f *flight, key flightKey, load func() (EntryValue, error)) {
+	f.err = ErrLoadPanicked
+	defer func() {
+		c.mu.Lock()
+		delete(c.flights, key)
+		if f.err == nil {
+			c.put(key, f.value)
+		}
+		c.mu.Unlock()
+		close(f.done)
+	}()
+	f.value, f.err = load()
+}
+
+// ErrLoadPanicked is returned to the readers that waited for a load which panicked.
+var ErrLoadPanicked = errors.New("storage: loading a sealed window panicked")
+
+// put and measure need the lock.
+func (c *Cache) put(key flightKey, value EntryValue) {
+	if e := c.entries[key.EntryKey]; e != nil {
+		c.remove(e)
+	}
+	entry := &cacheEntry{key: key.EntryKey, version: key.version, value: value}
+	c.entries[key.EntryKey] = c.recent.PushFront(entry)
+	c.measure(entry)
+}
+
+// measure accounts for an entry's size, and makes room.
+func (c *Cache) measure(entry *cacheEntry) {
+	size := entry.value.Bytes() + entryBytes + int64(len(entry.key.Tenant)+len(entry.key.Text))
+	c.size += size - entry.size
+	entry.size = size
+	for c.size > c.capacity && c.recent.Len() > 0 {
+		c.remove(c.recent.Back())
+	}
+}
+
+func (c *Cache) remove(e *list.Element) {
+	entry := e.Value.(*cacheEntry)
+	c.recent.Remove(e)
+	delete(c.entries, entry.key)
+	c.size -= entry.size
+}
+
+// Tally returns the cache's figures.
+func (c *Cache) Tally() Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := c.counts
+	counts.Bytes, counts.Entries = c.size, int64(c.recent.Len())
+	return counts
+}
+
+// EntriesOf returns the entries of a kind.
+func (c *Cache) EntriesOf(kind uint8) map[EntryKey]EntryValue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := map[EntryKey]EntryValue{}
+	for key, e := range c.entries {
+		if key.Kind == kind {
+			held[key] = e.Value.(*cacheEntry).value
+		}
+	}
+	return held
+}
+
+// Register makes the cache's figures metrics.
+func (c *Cache) Register(f promauto.Factory) {
+	counter := func(name, help string, of func(Tally) float64) {
+		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.Tally()) })
+	}
+	gauge := func(name, help string, of func(Tally) float64) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.Tally()) })
+	}
+	counter("hits_total", "Cache hits for label names or series of sealed windows, including look-ups that waited for a read in progress.",
+		func(n Tally) float64 { return float64(n.Hits) })
+	counter("misses_total", "Cache misses for label names or series of sealed windows, which were read from the store.",
+		func(n Tally) float64 { return float64(n.Misses) })
+	gauge("bytes", "Estimated memory of the cache of sealed windows, in bytes.", func(n Tally) float64 { return float64(n.Bytes) })
+	gauge("limit_bytes", "Maximum memory of the cache of sealed windows, in bytes.", func(Tally) float64 { return float64(c.capacity) })
+	gauge("entries", "Cached entries of sealed windows: lists of names and label values, and series indexes per metric and window.",
+		func(n Tally) float64 { return float64(n.Entries) })
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

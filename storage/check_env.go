@@ -1,0 +1,185 @@
+package storage
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/check"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Check verifies the stored rows: see check.Run.
+func (s *Store) Check(ctx context.Context, report func(problem string)) (check.Totals, error) {
+	missing := func(missed check.Missed) func(*DamagedRowsError) {
+		return func(e *DamagedRowsError) { missed(e.What(), e.Err) }
+	}
+	return check.Run(ctx, check.Env{
+		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.classes.count, ClassesIn: s.checkedClasses,
+		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.gapOf(rows, d).What() },
+		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
+			return s.tenantsAround(ctx, missing(missed))
+		},
+		Windows: func(ctx context.Context, tenant string, missed check.Missed) ([]int64, error) {
+			return s.windowsAround(ctx, tenant, -allWindows, allWindows, missing(missed))
+		},
+		Unlisted: s.unlistedRows, Deletes: s.deletesOf, Metrics: s.metricsIn,
+		Shards: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) (int64, error) {
+			return s.shardsAround(ctx, window, tenant, metric, missing(missed))
+		},
+		ShardsRow: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) ([]byte, error) {
+			if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+				return nil, err
+			}
+			return s.shardsValue(ctx, window, tenant, metric, missing(missed))
+		},
+		Places: func(tenant string, window, shards int64) iter.Seq[format.ClassShard] {
+			return s.standingPlaces(tenantWindow{tenant, window}, shards)
+		},
+		IsGone: func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool {
+			err := s.learnExpiries(ctx, tenantWindow{tenant, s.period.WindowOfSlot(res, slot)})
+			return err != nil || s.isGone(res, slot, tenant, class)
+		},
+		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
+			missing, err := s.unrolled(ctx, tenant, window)
+			for _, m := range missing {
+				slots = append(slots, m.slot)
+			}
+			return slots, err
+		},
+		Rollups: func(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (list []check.StoredRollup, unread bool, err error) {
+			found, unread, err := s.rollups(ctx, res, window, series, shards, from, to)
+			for _, r := range found {
+				list = append(list, check.StoredRollup{Version: r.version, Data: r.data})
+			}
+			return list, unread, err
+		},
+		EncodeRollup: appendOrEmpty,
+		Waiting: func(ctx context.Context, partition int) (slots []int64, err error) {
+			work, err := s.Waiting(ctx, partition)
+			for _, w := range work {
+				slots = append(slots, w.Slot)
+			}
+			return slots, err
+		},
+		IsEmpty: s.empty, CheckExemplar: checkExemplar,
+		CheckLabels: func(ls labels.Labels) error { return checkLabels(ls, s.opts.anyLabels()) },
+		Days:        &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}},
+	}, report)
+}
+
+// checkedClasses returns the lists of classes of the days of a window.
+func (s *Store) checkedClasses(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
+	start, end := s.period.WindowSpan(window)
+	first := s.period.RawWindowAt(start + 1)
+	var lists []*classList
+	var of []int // by window of raw rows
+	for w := first; w <= s.period.RawWindowAt(end); w++ {
+		l, _, err := s.classesOn(ctx, tenant, w)
+		if err != nil {
+			return check.WindowClasses{}, err
+		}
+		i := slices.Index(lists, l)
+		if i < 0 {
+			i, lists = len(lists), append(lists, l)
+		}
+		of = append(of, i)
+	}
+	return check.WindowClasses{
+		Lists: len(lists),
+		Of: func(ls labels.Labels) string {
+			by := make([]byte, len(lists))
+			for i, l := range lists {
+				by[i] = byte(l.find(ls))
+			}
+			return string(by)
+		},
+		ListAt: func(startMS int64) int { return of[s.period.RawWindowAt(startMS+1)-first] },
+	}, nil
+}
+
+// checkedDays makes rollups of days again for a check.
+type checkedDays struct {
+	s *Store
+	// marked are the marks of a few windows of rollups.
+	marked map[tenantWindow]map[markAt]bool
+}
+
+// HourRollup makes the 1h chunk of a series of its 5m chunks.
+func (c *checkedDays) HourRollup(ctx context.Context, startMS, window int64, series *Series, class, shards int64) (chunk []byte, unread bool, err error) {
+	first := c.s.period.SlotOf(startMS + 1)
+	x := newRoller(newRowWriter(ctx, c.s, Work{Slot: first}), series.Tenant(), first)
+	r := rollupTask{collected: &collected{series: series, class: class}}
+	chunks, unread, err := c.s.rollups(ctx, rollup.FiveMinutes, window, series, shards, startMS, startMS+format.DayMS-1)
+	if err != nil {
+		return nil, false, err
+	}
+	err = x.settle(x.hourRollup(), &r, x.make1h(&r, chunks, unread, &rollMemory{}))
+	return r.chunk, r.unread, err
+}
+
+// CutShort reports whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
+// two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
+func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last int64) (bool, error) {
+	fine, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
+	if err != nil {
+		return false, err
+	}
+	coarse, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.OneHour, first))
+	if err != nil {
+		return false, err
+	}
+	for m := range fine {
+		if m.slot >= first && m.slot <= last && !coarse[m] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// TrimmedInPart reports whether deleted buckets are still to be taken out of a metric in slots of a day whose samples are gone: cleaning takes them out of
+// the 5m chunks, makes the 1h chunks anew, and then marks the slots, so a pass that is under way, or was cut short, leaves days that differ.
+func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error) {
+	all, err := c.s.deletesOf(ctx, tenant)
+	if err != nil {
+		return false, err
+	}
+	window := c.s.period.WindowOfSlot(rollup.FiveMinutes, first)
+	t := newTrim(ctx, c.s, tenant, window, all.InForce().OfMetric(metric))
+	marks, err := c.marks(ctx, tenant, window)
+	if err != nil {
+		return false, err
+	}
+	for slot := first; slot <= last; slot++ {
+		if len(t.deletes.InSlot(c.s.period, slot)) == 0 {
+			continue
+		}
+		if finer, err := t.hasFiner(slot); err != nil {
+			return false, err
+		} else if !finer {
+			t.slot(marks, slot)
+		}
+	}
+	return len(t.missing) > 0, nil
+}
+
+// marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
+func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+	at := tenantWindow{tenant, window}
+	if found, ok := c.marked[at]; ok {
+		return found, nil
+	}
+	found, err := c.s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.marked) >= 4 {
+		clear(c.marked)
+	}
+	c.marked[at] = found
+	return found, nil
+}
