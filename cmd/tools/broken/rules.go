@@ -61,7 +61,7 @@ var rules = []rule{
 	},
 	{
 		"spans are those of one index", "storage/sealed_spans.go",
-		"r.s.cache.get(ctx, key, m.serial, func", "r.s.cache.get(ctx, key, 1, func", "TestSpans.*",
+		"r.s.cache.Get(ctx, key, m.serial, func", "r.s.cache.get(ctx, key, 1, func", "TestSpans.*",
 	},
 	{
 		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
