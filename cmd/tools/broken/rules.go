@@ -271,7 +271,7 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire at the latest with those that classes share", "storage/window_expiry.go",
-		"return s.notPast(tenant, window, earlier(own.Expires, shared.Expires), err)", "return s.notPast(tenant, window, own.Expires, err)", "TestExpiryOfANewClass",
+		"return s.notPast(tenant, window, earlier(own.Expires, shared.Expires), err)", "return s.notPast(tenant, window, own.Expires+0*shared.Expires, err)", "TestExpiryOfANewClass",
 	},
 	{
 		"a window takes no rows in the last day before its expiry", "storage/window_expiry.go",
