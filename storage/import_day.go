@@ -290,7 +290,7 @@ func (s *Store) takesNew(t *tenantHorizons, tenant string, class, slot int64) bo
 		if s.expiring {
 			return !s.isPast(s.wantedExpiry(t, expiryAt{tenant, class, s.period.WindowOfSlot(res, slot)}))
 		}
-		return !s.isOutlived(res, slot, keep) // An import restores what was dropped.
+		return !s.isOutlived(res, slot, keep) // An import restores dropped windows.
 	})
 }
 
