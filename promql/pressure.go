@@ -172,6 +172,10 @@ func inUse() int64 {
 // of it, which takes time.
 const smallTime = time.Second
 
+// garbageShare is which part of the bytes of large reads the only one holds at least to be ended before garbage is collected: if it holds less, memory is full of
+// garbage that earlier reads have left.
+const garbageShare = 4
+
 // shed ends the newest read of the tenants that have most, of large ones if any run, and reports whether it did: those that wait for their
 // turn hold little. Unless it is urgent, it waits until one that was told to end has ended, and until garbage was collected before it
 // ends the only large one. Small ones never end because of large ones: not before these have ended, their garbage is collected, and their
@@ -207,10 +211,11 @@ func (g *gate) shed(collected, urgent bool) bool {
 			large = small
 		}
 	case 1:
-		if !collected && !urgent {
+		r := g.entered[large[0]].read
+		if !collected && (!urgent || r.bytes.Load() < g.large.bytes/garbageShare) {
 			return false
 		}
-		if r := g.entered[large[0]].read; collected && (len(waiting) == 0 || r.bytes.Load() > g.large.bytes) {
+		if collected && (len(waiting) == 0 || r.bytes.Load() > g.large.bytes) {
 			cause = errTooLarge
 		}
 	}

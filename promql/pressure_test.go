@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"runtime/metrics"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -160,5 +161,37 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 		require.Zero(t, e.gate.large.running)
 		require.NoError(t, e.Close())
 		time.Sleep(time.Second)
+	})
+}
+
+// Memory that is full of garbage, which earlier reads have left, ends nobody: it is collected first, while the only large read waits.
+func TestGarbageOfEarlierReadsEndsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory = 1 << 30
+		e := NewEngine(o)
+		collections := func() uint64 {
+			sample := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
+			metrics.Read(sample)
+			return sample[0].Value.Uint64()
+		}
+		before := collections()
+		e.pressure.used = func() int64 {
+			if collections() == before {
+				return o.Memory * 97 / 100
+			}
+			return o.Memory / 2
+		}
+		ctx, leave, err := e.Enter(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, meter.Grow(ctx, o.Memory/100))
+		time.Sleep(10 * pressureInterval)
+		synctest.Wait()
+		require.NoError(t, meter.Grow(ctx, o.Memory/100))
+		require.NoError(t, ctx.Err())
+		require.Greater(t, collections(), before)
+		leave()
+		time.Sleep(time.Second)
+		require.NoError(t, e.Close())
 	})
 }
