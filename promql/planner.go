@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -178,7 +179,7 @@ func (p *plan) compute(c candidate) error {
 		}
 	default:
 		p.loaded += result.loaded
-		p.replace(c.at, stats.Expr, result)
+		p.replace(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
 	noteFragment(p.ctx, stats)
@@ -266,9 +267,10 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	}
 }
 
-// replace puts a placeholder for the result in the place of an expression, whose text is given.
-func (p *plan) replace(at *parser.Expr, text string, result *fragmentResult) {
-	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, text)
+// replace puts a placeholder for the result in the place of an expression. The placeholder has a number rather than the expression's text,
+// which may contain other placeholders: each quotes what it contains, so that their text would double at every level.
+func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
+	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, strconv.Itoa(len(p.replaced)))
 	matchers := []*labels.Matcher{placeholder}
 	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
 		matchers = append(slices.Clone(selector.LabelMatchers), placeholder)

@@ -83,7 +83,7 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 	} else {
 		o.operations = append(o.operations, b.result)
 	}
-	o.replace(at, (*at).String(), b.result)
+	o.replace(at, b.result)
 	return b.result
 }
 

@@ -1,0 +1,97 @@
+package promql
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chain returns n operations of a kind, one after the other: a + a + a.
+func chain(n int, operator, operand string) string {
+	return operand + strings.Repeat(" "+operator+" "+operand, n)
+}
+
+// The cost of a query is in proportion to its size, or to the square of it, whatever is nested in it: no pass visits both sides of an
+// expression more than once, and no text contains those of two others.
+func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
+	store := growingStore(t, 1<<30)
+	r := newRivals(t, NewQueryable(store), func(o *Options) { o.Parser.EnableBinopFillModifiers = true })
+	kinds := map[string]func(n int) string{
+		"set operators": func(n int) string {
+			return "small" + strings.Repeat(" and small or small unless on (nothing) small", n/3)
+		},
+		"other selectors":     func(n int) string { return chain(n/2, "+ on (id)", `small{a!="x"} + on (id) small{a!="y"}`) },
+		"on the right":        func(n int) string { return nested(n, "small + (", "small", ")") },
+		"on both sides":       func(n int) string { return nested(n/2, "small + (", "small", ") * small") },
+		"powers":              func(n int) string { return chain(n, "^", "small") },
+		"numbers":             func(n int) string { return chain(n, "+ 1 +", "small") },
+		"numbers on the left": func(n int) string { return nested(n, "1 - (", "small", ")") },
+		"constants":           func(n int) string { return "small + " + nested(n, "(1 + ", "1", ")") },
+		"constants that are none": func(n int) string {
+			return nested(n, "small + (1 + (", "vector(1) + "+nested(n, "(1 + ", "time()", ")"), "))")
+		},
+		"join":              func(n int) string { return "small" + strings.Repeat(" + on (id) group_left (a) small", n) },
+		"join on the right": func(n int) string { return nested(n, "small + on (id) group_right (a) (", "small", ")") },
+		"join that varies": func(n int) string {
+			return nested(n, `label_replace(`, "small * on (id) group_left (a) small", `, "b", "x", "a", ".*")`)
+		},
+		"aggregations of sums": func(n int) string { return nested(n, "small + on () group_left () sum(", "small", ")") },
+		"fill":                 func(n int) string { return "small" + strings.Repeat(" + on (id) fill (0) small", n) },
+		"histograms":           func(n int) string { return nested(n, "histogram_quantile(0.9, ", "small", " + 1)") },
+		"quantiles":            func(n int) string { return nested(n, "quantile(scalar(", "small", "), small)") },
+		"counts of values":     func(n int) string { return nested(n/3, `count_values("v", `, "small", ")") },
+		"absent":               func(n int) string { return nested(n, "absent(", "small", ")") },
+		"absent over time":     func(n int) string { return nested(n/3, "absent_over_time(", "small", "[2m:1m])") },
+		"subqueries":           func(n int) string { return nested(n/3, "max_over_time(", "small", "[2m:1m])") },
+		"subqueries of sums":   func(n int) string { return nested(n/6, "max_over_time((", "small", " + small)[2m:1m])") },
+		"fixed times":          func(n int) string { return nested(n, "small + (", "small @ 600", " + small @ end())") },
+		"label_join":           func(n int) string { return nested(n, `label_join(`, "small", `, "b", "", "a")`) },
+		"info":                 func(n int) string { return nested(n/2, "info(", "small", ")") },
+		"info of sums":         func(n int) string { return nested(n/6, "info(", "small", " + on (id) small)") },
+		"limitk":               func(n int) string { return nested(n, "limitk(5, ", "small", ")") },
+		"scalar":               func(n int) string { return nested(n, "vector(scalar(", "small", "))") },
+		"clamp":                func(n int) string { return nested(n, "clamp(", "small", ", scalar(small), 1 + 1)") },
+		"label in a text":      func(n int) string { return chain(n, "+", `{__name__="small",a!="\"\\\""}`) },
+		"no series":            func(n int) string { return chain(n, "+", "nothing") },
+	}
+	for _, op := range []string{
+		"+", "-", "*", "/", "%", "atan2", "== bool", "!= bool", "> bool", "<= bool", "==", "- on (id)", "* ignoring (a)", "and", "or", "unless",
+	} {
+		kinds[op] = func(n int) string { return chain(n, op, "small") }
+		kinds["sums "+op] = func(n int) string { return chain(n, op, "sum by (id, a) (small)") }
+		kinds["rates "+op] = func(n int) string { return chain(n, op, "rate(small[5m])") }
+	}
+	for _, around := range []string{
+		"(", "-(", "abs(", "sum(", "max by (id) (", "avg without (a) (", "topk(3, ", "sort(", "round(", "timestamp(", "group(", "histogram_quantile(0.9, ",
+	} {
+		kinds[around+"…)"] = func(n int) string { return nested(n, around, "small", ")") }
+		kinds[around+"… + small)"] = func(n int) string { return nested(n/2, around, "small", " + on (id) small)") }
+	}
+	for kind, text := range kinds {
+		for _, span := range []time.Duration{0, 20 * time.Minute} {
+			a := asked{start: 600_000}
+			if span > 0 {
+				a.end, a.step = a.start+span.Milliseconds(), time.Minute
+			}
+			cost := func(n int) int64 {
+				q, err := a.of(text(n)).query(r.ctx, r.planned, r.q)
+				require.NoError(t, err, kind)
+				defer q.Close()
+				return allocated(func() {
+					if result := q.Exec(r.ctx); result.Err != nil {
+						require.NotContains(t, result.Err.Error(), "timed out", kind)
+					}
+				})
+			}
+			last := cost(15)
+			for _, n := range []int{15, 18, 24, 30, 60} {
+				next := cost(n)
+				require.Less(t, next, 5*last+1<<20, "%s: the last was %d, one with %d has %d", kind, last, n, next)
+				last = next
+			}
+			t.Logf("%-30s %s: %d", kind, span, last)
+		}
+	}
+}
