@@ -52,7 +52,7 @@ type plan struct {
 	stats    []FragmentStats
 	answer   *whole // nil: the query isn't just one fragment
 	// operations are those whose results the evaluator reads.
-	operations []*fragmentResult
+	operations map[*fragmentResult]bool
 	// loaded counts what fragments read, less the values that the evaluator counts in its place.
 	loaded int64
 	short  resolution.Shortfall
@@ -134,7 +134,11 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 // computeAll computes all candidates of the query, see compute.
 func (p *plan) computeAll() error {
 	p.results = map[*labels.Matcher]*fragmentResult{}
-	for _, c := range find(p.stmt, p.delayed, p.starts) {
+	candidates := find(p.stmt, p.delayed, p.starts)
+	if err := p.budget.meter(int64(len(candidates)) * meteredFragment); err != nil {
+		return err
+	}
+	for _, c := range candidates {
 		if err := p.compute(c); err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
 package promql
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,4 +96,41 @@ func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 			t.Logf("%-30s %s: %d", kind, span, last)
 		}
 	}
+}
+
+// planned returns the plan of a query, carried out with a budget that follows its memory.
+func planned(t *testing.T, r *rivals, a asked) *plan {
+	query, err := a.query(t.Context(), r.planned, r.q)
+	require.NoError(t, err)
+	p := &plan{ctx: t.Context(), queryable: r.q, stmt: query.Statement().(*parser.EvalStmt)}
+	p.budget = budget{limit: 1e9, ctx: p.ctx, read: &read{gate: &gate{largeBytes: math.MaxInt64}}}
+	q, err := p.Querier(0, 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	return p
+}
+
+// A plan holds the results that the evaluator reads, and not those that they were computed from.
+func TestOperandsAreReleased(t *testing.T) {
+	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
+	for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 900_000, step: time.Minute}} {
+		p := planned(t, r, a.of("sum("+chain(20, "+ 1 -", "small")+") / sum("+chain(20, "*", "(small)")+")"))
+		held := 0
+		for _, result := range p.results {
+			if len(result.series) > 0 || result.read != nil {
+				held++
+			}
+		}
+		require.Equal(t, 2, held)
+		require.Len(t, p.operations, 2)
+	}
+}
+
+// What an operation holds for each step counts as memory of the query, also where it has no series.
+func TestOperationsWithoutSeriesCount(t *testing.T) {
+	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
+	a := asked{start: 600_000, end: 6_600_000, step: time.Second}
+	p := planned(t, r, a.of(chain(10, "or", "(nothing + nothing)")))
+	require.Len(t, p.operations, 11)
+	require.GreaterOrEqual(t, p.budget.read.bytes.Load(), int64(11*6001*meteredValue))
 }
