@@ -87,6 +87,9 @@ func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 					}
 				})
 			}
+			if d, ok := r.difference(a.of(text(12))); ok {
+				require.Empty(t, d, kind)
+			}
 			last := cost(15)
 			for _, n := range []int{15, 18, 24, 30, 60} {
 				next := cost(n)
