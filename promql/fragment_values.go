@@ -139,6 +139,8 @@ const (
 	meteredValue  = 16  // a value or point
 	meteredResult = 160 // a series, or a group, of a result: its labels, and its place in what the evaluator makes of it
 	meteredFound  = 128 // a series that was found: its place in the lists of a fragment
+
+	meteredFragment = 1 << 10 // a fragment: its report and its placeholder
 )
 
 // meter follows memory before it is held.

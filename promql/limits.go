@@ -31,16 +31,15 @@ func (q *query) checkRange(ctx context.Context) error {
 // lookbackOf returns how far before its last step a query asks for samples, offsets and the lookback left out: from its
 // first step, by the widest range, ranges within subqueries added.
 func lookbackOf(stmt *parser.EvalStmt) time.Duration {
-	var widest time.Duration
-	parser.Inspect(stmt.Expr, func(node parser.Node, path []parser.Node) error {
-		back := rangeOf(node)
-		for _, around := range path {
-			back += rangeOf(around)
-		}
-		widest = max(widest, back)
-		return nil
-	})
-	return stmt.End.Sub(stmt.Start) + widest
+	return stmt.End.Sub(stmt.Start) + widestRange(stmt.Expr)
+}
+
+// widestRange returns the widest range in a part of a query, ranges within subqueries added.
+func widestRange(node parser.Node) (widest time.Duration) {
+	for child := range parser.ChildrenIter(node) {
+		widest = max(widest, widestRange(child))
+	}
+	return rangeOf(node) + widest
 }
 
 func rangeOf(node parser.Node) time.Duration {

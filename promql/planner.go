@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ type plan struct {
 	stats    []FragmentStats
 	answer   *whole // nil: the query isn't just one fragment
 	// operations are those whose results the evaluator reads.
-	operations []*fragmentResult
+	operations map[*fragmentResult]bool
 	// loaded counts what fragments read, less the values that the evaluator counts in its place.
 	loaded int64
 	short  resolution.Shortfall
@@ -133,7 +134,11 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 // computeAll computes all candidates of the query, see compute.
 func (p *plan) computeAll() error {
 	p.results = map[*labels.Matcher]*fragmentResult{}
-	for _, c := range find(p.stmt, p.delayed, p.starts) {
+	candidates := find(p.stmt, p.delayed, p.starts)
+	if err := p.budget.meter(int64(len(candidates)) * meteredFragment); err != nil {
+		return err
+	}
+	for _, c := range candidates {
 		if err := p.compute(c); err != nil {
 			return err
 		}
@@ -178,7 +183,7 @@ func (p *plan) compute(c candidate) error {
 		}
 	default:
 		p.loaded += result.loaded
-		p.replace(c.at, stats.Expr, result)
+		p.replace(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
 	noteFragment(p.ctx, stats)
@@ -266,9 +271,10 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	}
 }
 
-// replace puts a placeholder for the result in the place of an expression, whose text is given.
-func (p *plan) replace(at *parser.Expr, text string, result *fragmentResult) {
-	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, text)
+// replace puts a placeholder for the result in the place of an expression. The placeholder has a number rather than the expression's text,
+// which may contain other placeholders: each quotes what it contains, so that their text would double at every level.
+func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
+	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, strconv.Itoa(len(p.replaced)))
 	matchers := []*labels.Matcher{placeholder}
 	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
 		matchers = append(slices.Clone(selector.LabelMatchers), placeholder)

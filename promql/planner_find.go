@@ -50,6 +50,8 @@ type surroundings struct {
 	// ordered: the answer depends on the order of the expression's series, so they come in the order of the labels that are stored, as
 	// Prometheus' storage returns them.
 	ordered bool
+	// plain: no selector has a time of its own, and nothing is a subquery, see atTheirTime.
+	plain bool
 }
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
@@ -139,7 +141,8 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 func (f *finder) visitCall(e *parser.Call, in surroundings) {
 	switch e.Func.Name {
 	case "info": // looks at the times of its selectors, and at the matchers of the second
-		if atTheirTime(e.Args[0]) {
+		if in.plain || atTheirTime(e.Args[0]) {
+			in.plain = true
 			f.visit(&e.Args[0], in)
 		}
 		return
@@ -338,9 +341,12 @@ func constant(expr parser.Expr) (float64, bool) {
 		}
 		return v, ok
 	case *parser.BinaryExpr:
-		a, okA := constant(e.LHS)
-		b, okB := constant(e.RHS)
-		if !okA || !okB {
+		a, ok := constant(e.LHS)
+		if !ok {
+			return 0, false
+		}
+		b, ok := constant(e.RHS)
+		if !ok {
 			return 0, false
 		}
 		switch e.Op {

@@ -24,6 +24,7 @@ func (p *plan) operate() {
 	if p.delayed {
 		return
 	}
+	p.operations = map[*fragmentResult]bool{}
 	o := operator{plan: p}
 	o.visit(&p.stmt.Expr)
 }
@@ -72,18 +73,21 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 			ok = b.scalar(right, true)
 		}
 	}
-	if !ok {
+	if !ok || o.budget.meter(int64(b.result.grid.n)*meteredValue) != nil {
 		o.budget.held.Store(held)
 		return nil
 	}
 	b.result.read = b.read()
-	o.operations = slices.DeleteFunc(o.operations, func(r *fragmentResult) bool { return slices.Contains(b.operands, r) })
+	for _, operand := range b.operands { // The evaluator doesn't read them any more.
+		operand.series, operand.read = nil, nil
+		delete(o.operations, operand)
+	}
 	if at == &o.stmt.Expr && o.stmt.Interval > 0 {
 		o.answer = b.whole()
 	} else {
-		o.operations = append(o.operations, b.result)
+		o.operations[b.result] = true
 	}
-	o.replace(at, (*at).String(), b.result)
+	o.replace(at, b.result)
 	return b.result
 }
 
@@ -103,7 +107,7 @@ func (r *fragmentResult) sizes() []int {
 // countOperands has the statistics count what operations were computed from, as the evaluator does, and not their results, which it
 // has read instead.
 func (p *plan) countOperands(samples *stats.QuerySamples) {
-	for _, r := range p.operations {
+	for r := range p.operations {
 		total := 0
 		for i, n := range r.sizes() {
 			samples.IncrementSamplesAtStep(i, int64(r.read[i]-n))
