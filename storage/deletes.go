@@ -166,7 +166,11 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 
 // sealOf seals the slots of which the head has samples that a delete is about.
 func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
-	for _, at := range s.head.SlotPartitionsOf(tenant, d) {
+	found, err := s.head.SlotPartitionsOf(ctx, tenant, d)
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
 		if _, err := s.Seal(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}
