@@ -2,12 +2,18 @@ package index
 
 import (
 	"context"
+	"math/rand/v2"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
+// matchesPerLook is about after how many matches of regular expressions the meter of the context is called.
+const matchesPerLook = 16
+
 // Matching matches label values for one read. A match of a regular expression may take milliseconds, so the context is checked before each of
-// them. After the context has ended regular expressions match nothing, negated or not: results are then incomplete, and the caller checks the
+// them. A read that matches for long waits for its turn among large ones. After the context has ended regular expressions match nothing, negated or not: results are then incomplete, and the caller checks the
 // context before it uses them.
 type Matching struct {
 	ctx  context.Context
@@ -19,7 +25,15 @@ func NewMatching(ctx context.Context) Matching { return Matching{ctx, ctx.Done()
 
 // Matches reports whether a value matches.
 func (x *Matching) Matches(m *labels.Matcher, value string) bool {
-	return (!isRegexp(m) || !x.isOver()) && m.Matches(value)
+	if isRegexp(m) {
+		if rand.Uint32N(matchesPerLook) == 0 {
+			meter.Working(x.ctx)
+		}
+		if x.isOver() {
+			return false
+		}
+	}
+	return m.Matches(value)
 }
 
 // MatchesAll reports whether labels match all matchers.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Regular expressions aren't matched after the end of the context, on no path. What is looked up is found.
+// No path matches regular expressions after the context has ended. Look-ups still find their series.
 func TestMatchingEndsWithItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
