@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -119,6 +120,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	e := entry{shares: shares, queue: g.queries}
 	if r := readOf(ctx); r != nil && r.place == 0 {
 		r.place, e.read = g.last+1, r
+		r.entered.Store(time.Now().UnixNano())
 	}
 	return g.add(e), nil
 }

@@ -250,13 +250,15 @@ func ended(ctx context.Context, err error) error {
 	return asEnded(err)
 }
 
-// shortage returns the error of a read that was ended because memory was short; nil: it wasn't.
+// shortage returns the error of a read that was ended because memory was short, or because too many large reads were waiting; nil: it wasn't.
 func shortage(ctx context.Context) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errPressure):
 		return unavailable(errPressure)
 	case errors.Is(cause, errTooLarge):
 		return storage.PlainError(errTooLarge)
+	case errors.Is(cause, ErrTooManyQueries):
+		return unavailable(cause)
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ type read struct {
 	place     int // 0: none was taken; the gate's lock guards it
 	began     time.Time
 
+	// entered is when it took its place, nanoseconds of Unix time.
+	entered atomic.Int64
+
 	// ending: it was told to end. The gate's lock guards it.
 	ending bool
 
@@ -89,6 +92,17 @@ func (r *read) Turn(ctx context.Context) error {
 	}
 	r.loads.Store(true)
 	return nil
+}
+
+// Working implements meter.Meter. A read that has had its place for longer than small ones do waits for its turn among large ones, and others
+// get its place meanwhile.
+func (r *read) Working(ctx context.Context) {
+	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < smallTime {
+		return
+	}
+	if err := r.enlarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); errors.Is(err, ErrTooManyQueries) {
+		r.cancel(err)
+	}
 }
 
 // answer waits for its turn among large ones if the read holds little besides a large answer: it is what the evaluator made of little.

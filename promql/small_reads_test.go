@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -102,6 +103,46 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 			leave()
 			return err
 		}, "nobody reads the answers of small reads")
+	})
+}
+
+// Reads that work for long give their places to others, and wait for their turn among large ones. Those that can't wait there end.
+func TestReadsThatWorkForLongAreLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Memory, o.MaxConcurrency = 1<<30, 4
+		e := NewEngine(o)
+		defer func() { require.NoError(t, e.Close()) }()
+		defer time.Sleep(time.Second) // The watch over the memory ends.
+		e.pressure.used = func() int64 { return 0 }
+		var reads []context.Context
+		for range smallReads + 2*o.MaxConcurrency {
+			ctx, leave, err := e.Enter(t.Context())
+			require.NoError(t, err)
+			defer leave()
+			meter.Working(ctx)
+			require.False(t, readOf(ctx).large.Load(), "it has just begun")
+			time.Sleep(smallTime)
+			go meter.Working(meter.Loading(ctx))
+			synctest.Wait()
+			require.False(t, readOf(ctx).large.Load(), "others may wait for a load")
+			go meter.Working(ctx)
+			synctest.Wait()
+			reads = append(reads, ctx)
+		}
+		large, over := 0, 0
+		for _, ctx := range reads {
+			if readOf(ctx).large.Load() {
+				large++
+			}
+			if err := ctx.Err(); err != nil {
+				over++
+				require.ErrorIs(t, ReadError(ctx, err), ErrTooManyQueries)
+				require.ErrorIs(t, ReadError(ctx, err), tsdb.ErrNotReady)
+			}
+		}
+		require.Equal(t, o.MaxConcurrency, large)
+		require.Equal(t, len(reads)-smallReads-large, over)
 	})
 }
 

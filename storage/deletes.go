@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -40,6 +41,9 @@ type deletes struct {
 
 // maxDeletions bounds the deletes of a tenant that aren't cleaned.
 const maxDeletions = 1000
+
+// maxDeleteSteps bounds bounds.Steps of a delete's regular expressions, which are matched with the series of later reads and seals.
+const maxDeleteSteps = 2000
 
 var (
 	// ErrTooManyDeletes means that a tenant has as many deletes as there may be, which must be cleaned first.
@@ -105,6 +109,12 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	case s.follower.mode == followsNothing:
 		return nil, fmt.Errorf("%w: this process doesn't read the writes of other processes; send the request to a process with --target=all or --target=read", ErrBadDelete)
 	}
+	for _, m := range matchers {
+		if n := bounds.Steps(m.GetRegexString()); n > maxDeleteSteps {
+			return nil, fmt.Errorf("%w: a match of its regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?), or several requests",
+				ErrBadDelete, n, maxDeleteSteps)
+		}
+	}
 	now := s.opts.Now()
 	newest, err := s.newestStored(ctx, tenant, now.Add(MaxAhead).UnixMilli()+format.DayMS)
 	if err != nil {
@@ -166,7 +176,11 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 
 // sealOf seals the slots of which the head has samples that a delete is about.
 func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
-	for _, at := range s.head.SlotPartitionsOf(tenant, d) {
+	found, err := s.head.SlotPartitionsOf(ctx, tenant, d)
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
 		if _, err := s.Seal(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}

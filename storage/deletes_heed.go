@@ -58,7 +58,11 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	for _, at := range s.head.SlotPartitionsOf(tenant, d) {
+	found, err := s.head.SlotPartitionsOf(ctx, tenant, d)
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
 		if err := s.reread(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,10 @@ func TestBadDeletesAreRefused(t *testing.T) {
 	ctx := t.Context()
 	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1), ErrBadDelete)
 	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1, equal("a", string(make([]byte, format.MaxTombstoneBytes)))), ErrBadDelete)
+	slow := labels.MustNewMatcher(labels.MatchRegexp, "a", strings.Repeat(".*", maxDeleteSteps))
+	require.ErrorContains(t, ts.Delete(ctx, "default", 0, 1, slow), "steps for each character")
+	names := labels.MustNewMatcher(labels.MatchRegexp, "a", strings.Repeat(`pod-1\.a|`, maxDeleteSteps))
+	require.NoError(t, ts.Delete(ctx, "names", 0, 1, names))
 	require.NoError(t, ts.Delete(ctx, "default", 2, 1, equal("a", "b")), "nothing lies there")
 	for range maxDeletions {
 		require.NoError(t, ts.Delete(ctx, "default", 0, 1, equal("a", "b")))

@@ -42,14 +42,15 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 		})
 	}
 	slot := waits.period.SlotOf(at.UnixMilli())
-	list := waits.head.SlotPartitionsOf("t", &format.Tombstone{Start: -format.MaxTime, End: format.MaxTime, Matchers: ofMetric()})
+	list, err := waits.head.SlotPartitionsOf(t.Context(), "t", &format.Tombstone{Start: -format.MaxTime, End: format.MaxTime, Matchers: ofMetric()})
+	require.NoError(t, err)
 	require.Len(t, list, 1)
 	f := func() {
 		require.NoError(t, deletes.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		require.NoError(t, deletes.CleanTombstones(t.Context(), "t"))
 	}
 	meanwhile.Store(&f)
-	_, err := waits.Seal(t.Context(), Work{Slot: slot, Partition: list[0].Partition})
+	_, err = waits.Seal(t.Context(), Work{Slot: slot, Partition: list[0].Partition})
 	require.Nil(t, meanwhile.Load(), "it was deleted meanwhile")
 	if err != nil {
 		require.ErrorIs(t, err, engine.ErrUnavailable)

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -114,10 +115,11 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	x := index.NewMatching(ctx)
 	r.deletes = all.Where(func(d *format.Tombstone) bool {
-		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(d.Matchers, r.matchers)
+		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(&x, d.Matchers, r.matchers)
 	})
-	return nil
+	return ctx.Err()
 }
 
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
@@ -183,16 +185,18 @@ func (r *request) shorten(until int64) {
 }
 
 // disjoint reports whether no series matches both, as far as the labels show that either demands to be equal to something.
-func disjoint(a, b []*labels.Matcher) bool { return contradict(a, b) || contradict(b, a) }
+func disjoint(x *index.Matching, a, b []*labels.Matcher) bool {
+	return contradict(x, a, b) || contradict(x, b, a)
+}
 
 // contradict reports whether one of the first demands a value that one of the others refuses.
-func contradict(demand, others []*labels.Matcher) bool {
+func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 	for _, m := range demand {
 		if m.Type != labels.MatchEqual {
 			continue
 		}
 		for _, o := range others {
-			if o.Name == m.Name && !o.Matches(m.Value) {
+			if o.Name == m.Name && !x.Matches(o, m.Value) {
 				return true
 			}
 		}

@@ -151,7 +151,7 @@ func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []wi
 			}
 			m := v.(*metricSeries)
 			r.catalog().tellBad(m, false)
-			positions := r.visible(some[i].window, m, m.set.Answer(&q.prepared))
+			positions := r.visible(some[i].window, m, m.set.Answer(ctx, &q.prepared))
 			if matched += len(positions); len(positions) == 0 {
 				continue
 			}
@@ -185,7 +185,7 @@ func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []window
 	if err != nil {
 		return err
 	}
-	positions := r.visible(wm.window, m, m.set.Answer(&q.prepared))
+	positions := r.visible(wm.window, m, m.set.Answer(ctx, &q.prepared))
 	if len(positions) == 0 {
 		return nil
 	}
@@ -207,13 +207,14 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	if len(byName) == 0 {
 		return all, nil
 	}
-	var matching metricNames
+	var found metricNames
+	x := index.NewMatching(ctx)
 	for _, metric := range narrow(all, byName) {
-		if matchAll(byName, metric.name) {
-			matching = append(matching, metric)
+		if x.MatchesName(byName, metric.name) {
+			found = append(found, metric)
 		}
 	}
-	return matching, nil
+	return found, ctx.Err()
 }
 
 // narrow looks up what the first matcher with an alternation or a prefix names.
@@ -247,15 +248,6 @@ func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 		}
 	}
 	return all
-}
-
-func matchAll(ms []*labels.Matcher, value string) bool {
-	for _, m := range ms {
-		if !m.Matches(value) {
-			return false
-		}
-	}
-	return true
 }
 
 // matching is what matches of a metric in one window, in the order of ids.

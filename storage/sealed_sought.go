@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/page"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -47,38 +48,59 @@ var errIndexBetter = errors.New("storage: the index of all series costs less")
 
 // sought is what matchers ask for of a metric's series.
 type sought struct {
-	selector *page.Selector
-	text     string // of the matchers
+	conditions []soughtCondition
+	text       string // of the matchers
+}
+
+// soughtCondition is a matcher with the values that it names; nil: they aren't known.
+type soughtCondition struct {
+	*labels.Matcher
+
+	values []string
+}
+
+// selector returns the selector of a load. It finds only some of the series if the context has ended.
+func (q *sought) selector(ctx context.Context) *page.Selector {
+	x := index.NewMatching(ctx)
+	conditions := make([]page.LabelCondition, len(q.conditions))
+	for i, c := range q.conditions {
+		conditions[i] = page.LabelCondition{
+			Name: c.Name, Values: c.values, Matches: func(value string) bool { return x.Matches(c.Matcher, value) },
+		}
+	}
+	return page.NewSelector(conditions)
 }
 
 // newSought returns what can be looked up by filters; nil: nothing can.
 func newSought(matchers []*labels.Matcher) *sought {
-	var conditions []page.LabelCondition
+	s := &sought{}
+	names := false
 	var text []byte
 	for _, m := range matchers {
 		if m.Name == labels.MetricName {
 			continue
 		}
-		c := page.LabelCondition{Name: m.Name, Matches: m.Matches}
+		c := soughtCondition{Matcher: m}
 		switch m.Type {
 		case labels.MatchEqual:
 			if m.Value != "" {
-				c.Values = []string{m.Value}
+				c.values = []string{m.Value}
 			}
 		case labels.MatchRegexp:
 			if set := m.SetMatches(); !slices.Contains(set, "") {
-				c.Values = set
+				c.values = set
 			}
 		}
-		conditions = append(conditions, c)
+		s.conditions = append(s.conditions, c)
+		names = names || len(c.values) > 0
 		text = binary.AppendUvarint(append(text, byte(m.Type)), uint64(len(m.Name)))
 		text = binary.AppendUvarint(append(text, m.Name...), uint64(len(m.Value)))
 		text = append(text, m.Value...)
 	}
-	s := &sought{selector: page.NewSelector(conditions), text: string(text)}
-	if !s.selector.Names() {
+	if !names {
 		return nil
 	}
+	s.text = string(text)
 	return s
 }
 
@@ -143,11 +165,11 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 	}
 	wm.shards = l.shards
 	places := slices.Collect(r.s.places(l.shards))
-	found := make([]*paged.Candidates, len(places))
+	found, selector := make([]*paged.Candidates, len(places)), q.selector(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
 		found[i], err = r.s.rows.Candidates(ctx, paged.Sought{
-			Table: rows.Table, Partition: rows.Partition, Selector: q.selector,
+			Table: rows.Table, Partition: rows.Partition, Selector: selector,
 			BadFilter: func(err error) { r.s.noteOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
@@ -172,6 +194,9 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 		return nil, err
 	}
 	l.m.located = map[format.ClassShard]*paged.Located{}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for i, at := range places {
 		for _, row := range match[i] {
 			if err := l.addLabels(row.ID, row.Value); err != nil {

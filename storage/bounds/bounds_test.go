@@ -29,7 +29,8 @@ func TestCheckRegexps(t *testing.T) {
 	words := strings.Repeat(`host-1\.example\.com|`, 50_000)
 	for _, texts := range [][]string{
 		nil, {uuid}, {words}, {words + uuid}, {`\p{Lu}\pL*`}, {"(a", "x{2000}", "["}, {"x{1000}", "[a-z]{1000}", ".{1,1000}"}, {strings.Repeat(uuid+"|", 10_000)},
-		{strings.Repeat("(?i)abc", 10_000)},
+		{strings.Repeat("(?i)abc", 10_000)}, {strings.Repeat(".*", 45_000)}, {names(10_000, `pod-%d\.example\.com`)}, {names(10_000, `.*pod-%d.*`)},
+		{names(10_000, `pod-%d`) + strings.Repeat("|.*x", 1000)},
 	} {
 		require.NoError(t, CheckRegexps(texts...), "%.100v", texts)
 	}
@@ -43,6 +44,28 @@ func TestCheckRegexps(t *testing.T) {
 		err := CheckRegexps(texts...)
 		require.ErrorIs(t, err, ErrRegexps, "%.100v", texts)
 		require.ErrorContains(t, err, "bytes of memory")
+	}
+}
+
+// names returns an alternation of n names.
+func names(n int, format string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(list, "|")
+}
+
+func TestSteps(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, "abc": 0, "a|b": 0, `a\.b|c\+`: 0, "a{3}": 0, "(": 0, ".*": 2, ".*.*": 4, "abc.+": 3, "(a|b)?": 3, "(.*){10}": 40, "[a-z]{2,5}": 10,
+	} {
+		require.Equal(t, want, Steps(text), text)
+	}
+	for _, text := range []string{strings.Repeat(".*", 60_000), strings.Repeat("a?", 200_000), names(30_000, `.*pod-%d.*`)} {
+		err := CheckRegexps("x", text)
+		require.ErrorIs(t, err, ErrRegexps)
+		require.ErrorContains(t, err, "steps for each character")
 	}
 }
 

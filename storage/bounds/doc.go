@@ -1,5 +1,5 @@
-// Package bounds refuses texts that would take much more memory than their length: regular expressions with repetitions, which are written
-// out when they are compiled, and YAML with aliases, which are written out when they are decoded.
+// Package bounds refuses regular expressions that match slowly, and texts that would take much more memory than their length: regular expressions
+// with repetitions, which are written out when they are compiled, and YAML with aliases, which are written out when they are decoded.
 //
 //	(abc…){1000}                     ─► CheckRegexps
 //	{a: &a [x, x], b: &b [*a, *a]}   ─► CheckYAML, EachScalar

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -14,20 +15,29 @@ const (
 	regexpAllowed = 256 << 10
 )
 
+// maxSteps bounds Steps of a regular expression. At the bound a match of a value of 30 characters takes some 50 milliseconds.
+const maxSteps = 100_000
+
 // Bytes that a compiled regular expression takes.
 const (
 	instructionBytes = 40
 	runeBytes        = 4
 )
 
-// ErrRegexps means that regular expressions would take much more memory than their texts.
+// ErrRegexps means that regular expressions would take much more memory than their texts, or that matches would take too long.
 var ErrRegexps = errors.New("bounds: regular expressions too large")
 
 // CheckRegexps returns an error that wraps ErrRegexps if the regular expressions of a text would together take much more memory, once they
-// are compiled, than their length. Texts that are no regular expressions are left to the compiler.
+// are compiled, than their length, or if one has too many Steps. Texts that are no regular expressions are left to the compiler.
 func CheckRegexps(texts ...string) error {
 	took, may := 0, regexpAllowed
 	for _, text := range texts {
+		if len(text) > maxSteps/2 { // Others have fewer, within the bound of memory.
+			if n := Steps(text); n > maxSteps {
+				return fmt.Errorf("%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
+					ErrRegexps, n, maxSteps)
+			}
+		}
 		took += regexpSize(text)
 		may += regexpPerByte * len(text)
 	}
@@ -49,6 +59,47 @@ func regexpSize(text string) int {
 	}
 	instructions, runes := programSize(parsed)
 	return instructions*instructionBytes + runes*runeBytes
+}
+
+// Steps returns about how many steps a match may take for each character of a value. It is 0 where the regular expression repeats nothing, as
+// a list of words: then a match takes no more steps than the text has characters, however long the value is.
+func Steps(text string) int {
+	if !strings.ContainsAny(text, "*+?{") {
+		return 0
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
+	if err != nil || !repeats(parsed) {
+		return 0
+	}
+	return steps(parsed)
+}
+
+// repeats reports whether a part may match texts of different lengths because it is repeated.
+func repeats(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
+		return true
+	case syntax.OpRepeat:
+		return re.Min != re.Max || repeats(re.Sub[0])
+	}
+	return slices.ContainsFunc(re.Sub, repeats)
+}
+
+// steps counts the instructions of a program, of which literal texts are one each: a match is at few of their characters at once.
+func steps(re *syntax.Regexp) (n int) {
+	for _, sub := range re.Sub {
+		n += steps(sub)
+	}
+	switch re.Op {
+	case syntax.OpConcat:
+		return n
+	case syntax.OpRepeat:
+		return (n + 1) * max(1, re.Min, re.Max)
+	case syntax.OpAlternate:
+		return n + len(re.Sub) - 1
+	default:
+		return n + 1
+	}
 }
 
 // programSize counts the instructions of a program, and the bounds of its classes of characters, which repetitions share.

@@ -175,6 +175,8 @@ func (m *turns) Load(context.Context, int64) error {
 	return meter.ErrNoTurn
 }
 
+func (m *turns) Working(context.Context) {}
+
 func (m *turns) Turn(context.Context) error {
 	m.count.Add(1)
 	m.had.Store(true)

@@ -145,13 +145,13 @@ func (h *Head) Exemplars(ctx context.Context, tenant string, ms []*labels.Matche
 }
 
 // SlotPartitionsOf lists the slot partitions that hold samples which a delete is about, in order.
-func (h *Head) SlotPartitionsOf(tenant string, d *format.Tombstone) []SlotPartition {
+func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.Tombstone) ([]SlotPartition, error) {
 	t := h.find(tenant)
 	if t == nil {
-		return nil
+		return nil, nil
 	}
 	found := map[SlotPartition]bool{}
-	for _, series := range t.match(d.Matchers) {
+	for _, series := range t.match(ctx, d.Matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
 		for st := range series.chunks().All() {
@@ -162,7 +162,7 @@ func (h *Head) SlotPartitionsOf(tenant string, d *format.Tombstone) []SlotPartit
 		}
 		p.mu.RUnlock()
 	}
-	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare)
+	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare), ctx.Err()
 }
 
 // NewestUntil returns the newest timestamp up to at of the samples that the head has of a series, of which those are decoded that lie
@@ -197,9 +197,9 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	return newest
 }
 
-// match finds the tenant's series that match.
-func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
-	t.each(context.Background(), ms, false, func(s *Series) bool {
+// match finds the tenant's series that match, of which some are missing if the context has ended.
+func (t *Tenant) match(ctx context.Context, ms []*labels.Matcher) (out []*Series) {
+	t.each(ctx, ms, false, func(s *Series) bool {
 		out = append(out, s)
 		return true
 	})
@@ -208,9 +208,9 @@ func (t *Tenant) match(ms []*labels.Matcher) (out []*Series) {
 
 // each calls yield with the tenant's series that match, until it returns false or the context ends. See Select about scan.
 func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yield func(*Series) bool) {
-	v := visitor{ctx: ctx, matchers: ms, prepared: index.Prepare(ms), yield: yield}
+	v := visitor{ctx: ctx, matching: index.NewMatching(ctx), matchers: ms, prepared: index.Prepare(ms), yield: yield}
 	v.indexed = v.prepared.IsLookup() || !scan && !v.prepared.IsEmpty()
-	for _, m := range t.metricsOf(ms) {
+	for _, m := range t.metricsOf(ctx, ms) {
 		t.mu.RLock()
 		series := m.series
 		t.mu.RUnlock()
@@ -220,27 +220,26 @@ func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yiel
 	}
 }
 
-// metricsOf lists the metrics whose names match.
-func (t *Tenant) metricsOf(ms []*labels.Matcher) (list []*metricMembers) {
+// metricsOf lists the metrics whose names match, of which some are missing if the context has ended. No name is matched under the lock:
+// regular expressions may take long.
+func (t *Tenant) metricsOf(ctx context.Context, ms []*labels.Matcher) (list []*metricMembers) {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
 	if name, ok := format.EqualName(ms); ok {
 		if m := t.metrics[name]; m != nil {
 			list = append(list, m)
 		}
-		return list
+	} else {
+		list = slices.AppendSeq(make([]*metricMembers, 0, len(t.metrics)), maps.Values(t.metrics))
 	}
-	for name, m := range t.metrics {
-		if format.MatchesName(ms, name) {
-			list = append(list, m)
-		}
-	}
-	return list
+	t.mu.RUnlock()
+	x := index.NewMatching(ctx)
+	return slices.DeleteFunc(list, func(m *metricMembers) bool { return !x.MatchesName(ms, m.of.metric) })
 }
 
 // visitor visits the series that match.
 type visitor struct {
 	ctx      context.Context
+	matching index.Matching
 	matchers []*labels.Matcher
 	prepared index.Prepared
 	indexed  bool // an index is used for metrics of many series
@@ -265,7 +264,7 @@ func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 		set, n := m.set, m.inSet
 		m.mu.Unlock()
 		if n <= len(series) { // A reader with an older view of the metric tests its series one by one.
-			for _, i := range set.Answer(&v.prepared) {
+			for _, i := range set.Answer(v.ctx, &v.prepared) {
 				if v.isOver() || !v.yield(series[i]) {
 					return false
 				}
@@ -274,7 +273,7 @@ func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 		}
 	}
 	for _, s := range series[from:] {
-		if v.isOver() || format.MatchesAll(s.labels, v.matchers) && !v.yield(s) {
+		if v.isOver() || v.matching.MatchesAll(s.labels, v.matchers) && !v.yield(s) {
 			return false
 		}
 	}
@@ -340,7 +339,7 @@ func (h *Head) MetricSeries(tenant, metric string) iter.Seq2[string, []*Series] 
 		if metric != "" {
 			ms = append(ms, &labels.Matcher{Type: labels.MatchEqual, Name: labels.MetricName, Value: metric})
 		}
-		for _, m := range t.metricsOf(ms) {
+		for _, m := range t.metricsOf(context.Background(), ms) {
 			t.mu.RLock()
 			series := m.series
 			t.mu.RUnlock()

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -36,17 +37,18 @@ func Prepare(ms []*labels.Matcher) Prepared {
 // Match is Answer to matchers that aren't prepared.
 func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	q := Prepare(ms)
-	return s.Answer(&q)
+	return s.Answer(context.Background(), &q)
 }
 
 // Answer returns the positions, ascending, of the series that all matchers match, with Prometheus' meaning: a
-// series without a label has the empty value for it.
-func (s *Set) Answer(q *Prepared) []uint32 {
+// series without a label has the empty value for it. Some are missing if the context has ended.
+func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	if len(s.series) == 0 {
 		return nil
 	}
+	x := NewMatching(ctx)
 	for _, m := range q.names {
-		if !m.Matches(s.series[0].Get(labels.MetricName)) {
+		if !x.Matches(m, s.series[0].Get(labels.MetricName)) {
 			return nil
 		}
 	}
@@ -54,9 +56,9 @@ func (s *Set) Answer(q *Prepared) []uint32 {
 	case len(q.conditions) == 0:
 		return s.all()
 	case len(s.series) <= smallSet:
-		return s.testEach(q.conditions)
+		return s.testEach(&x, q.conditions)
 	}
-	return s.solve(q.conditions)
+	return s.solve(&x, q.conditions)
 }
 
 // accessPath is how the values that a matcher names are found, the cheapest first.
@@ -108,7 +110,9 @@ func (c *condition) plan() {
 }
 
 // passes reports whether a value, which the label may lack ("") or have, passes.
-func (c *condition) passes(ls labels.Labels) bool { return c.m.Matches(ls.Get(c.m.Name)) }
+func (c *condition) passes(x *Matching, ls labels.Labels) bool {
+	return x.Matches(c.m, ls.Get(c.m.Name))
+}
 
 func (s *Set) all() []uint32 {
 	positions := make([]uint32, len(s.series))
@@ -119,11 +123,11 @@ func (s *Set) all() []uint32 {
 }
 
 // testEach returns the series that pass all conditions.
-func (s *Set) testEach(conditions []condition) (kept []uint32) {
+func (s *Set) testEach(x *Matching, conditions []condition) (kept []uint32) {
 next:
 	for p := range s.series {
 		for i := range conditions {
-			if !conditions[i].passes(s.series[p]) {
+			if !conditions[i].passes(x, s.series[p]) {
 				continue next
 			}
 		}
@@ -133,12 +137,12 @@ next:
 }
 
 // test keeps the candidates that pass all conditions, in place.
-func (s *Set) test(candidates []uint32, conditions []condition) []uint32 {
+func (s *Set) test(x *Matching, candidates []uint32, conditions []condition) []uint32 {
 	kept := candidates[:0]
 next:
 	for _, p := range candidates {
 		for i := range conditions {
-			if !conditions[i].passes(s.series[p]) {
+			if !conditions[i].passes(x, s.series[p]) {
 				continue next
 			}
 		}
@@ -151,24 +155,24 @@ next:
 }
 
 // solve applies the conditions one after the other, which come the cheapest first.
-func (s *Set) solve(conditions []condition) []uint32 {
+func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 	if few, by := s.fewest(conditions); by >= 0 {
-		return s.test(s.test(few, conditions[:by]), conditions[by+1:])
+		return s.test(x, s.test(x, few, conditions[:by]), conditions[by+1:])
 	}
 	left := fullBitmap(len(s.series))
 	count := len(s.series)
 	for i := range conditions {
 		c := &conditions[i]
 		if s.testIsCheaper(c, count) {
-			s.testAll(c, left)
+			s.testAll(x, c, left)
 		} else {
-			s.apply(c, left)
+			s.apply(x, c, left)
 		}
 		if count = left.count(); count == 0 {
 			return nil
 		}
 		if count <= fewSeries {
-			return s.test(left.appendTo(make([]uint32, 0, count)), conditions[i+1:])
+			return s.test(x, left.appendTo(make([]uint32, 0, count)), conditions[i+1:])
 		}
 	}
 	return left.appendTo(make([]uint32, 0, count))
@@ -239,9 +243,9 @@ func (s *Set) testIsCheaper(c *condition, left int) bool {
 	}
 }
 
-func (s *Set) testAll(c *condition, left bitmap) {
+func (s *Set) testAll(x *Matching, c *condition, left bitmap) {
 	for _, p := range left.appendTo(nil) {
-		if !c.passes(s.series[p]) {
+		if !c.passes(x, s.series[p]) {
 			left.remove(p)
 		}
 	}
@@ -249,10 +253,10 @@ func (s *Set) testAll(c *condition, left bitmap) {
 
 // apply removes from left what doesn't pass. Each series has one value or none, so that all series with the
 // label are the named ones plus the others.
-func (s *Set) apply(c *condition, left bitmap) {
+func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	col := s.column(c.m.Name)
 	named := newBitmap(len(s.series))
-	s.addNamed(c, col, named)
+	s.addNamed(x, c, col, named)
 	if c.negative == c.missing { // a="v": only the named pass; a!="v": all but the named pass
 		if c.negative {
 			left.andNot(named)
@@ -272,7 +276,7 @@ func (s *Set) apply(c *condition, left bitmap) {
 }
 
 // addNamed adds the series whose value is named.
-func (s *Set) addNamed(c *condition, col *column, named bitmap) {
+func (s *Set) addNamed(x *Matching, c *condition, col *column, named bitmap) {
 	if c.everyValue {
 		named.add(col.positions)
 		return
@@ -290,7 +294,7 @@ func (s *Set) addNamed(c *condition, col *column, named bitmap) {
 		from, to = col.prefixed(c.m.Prefix())
 	}
 	for i := from; i < to; i++ {
-		if c.m.Matches(col.values[i]) != c.negative {
+		if x.Matches(c.m, col.values[i]) != c.negative {
 			named.add(col.of(i))
 		}
 	}

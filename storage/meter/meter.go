@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Meter follows the memory that one query, or another read, holds.
+// Meter follows the memory that one query, or another read, holds, and the time that it takes.
 type Meter interface {
 	// Grow is called before the read holds n more bytes, estimated. It may wait until other reads hold less. After an error the read
 	// must end with it; the context's is one of them. It may be called by many goroutines.
@@ -15,6 +15,8 @@ type Meter interface {
 	Load(ctx context.Context, n int64) error
 	// Turn waits until the read may hold much.
 	Turn(ctx context.Context) error
+	// Working is called at times by work that may take long and holds nothing. It may wait until the read may go on, or end the read's context.
+	Working(ctx context.Context)
 }
 
 // ErrNoTurn is returned by Meter.Load where the read must call Turn first.
@@ -52,6 +54,13 @@ func WaitTurn(ctx context.Context) error {
 		return m.Turn(ctx)
 	}
 	return nil
+}
+
+// Working calls Working of the meter of ctx, except for loads, for which others may wait.
+func Working(ctx context.Context) {
+	if m := meterOf(ctx); m != nil && !IsLoading(ctx) {
+		m.Working(ctx)
+	}
 }
 
 func meterOf(ctx context.Context) Meter {

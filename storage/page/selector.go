@@ -44,16 +44,6 @@ func NewSelector(conditions []LabelCondition) *Selector {
 	return s
 }
 
-// Names reports whether some condition names the values that match: filters of pages that have none of them aren't likely to pass.
-func (s *Selector) Names() bool {
-	for _, c := range s.conditions {
-		if len(c.Values) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // MayMatch reports whether a page with this filter may have series that match; false: it has none.
 func (s *Selector) MayMatch(f *Filter) bool {
 	for _, hashes := range s.terms {

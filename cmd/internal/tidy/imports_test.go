@@ -47,7 +47,7 @@ var laws = []law{
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
 	{folder: "storage/tenant"},
-	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
+	{folder: "storage/index", may: []string{"storage/chunk", "storage/meter", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
 	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/membership", "storage/pebble"}},
