@@ -244,7 +244,7 @@ func (f *follower) slept() time.Duration {
 // wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
 func (f *follower) wholeStage(ctx context.Context) error {
 	for p := range f.s.period.Partitions() {
-		if err := f.s.rebuildPartition(ctx, p); err != nil {
+		if err := f.s.rebuildPartition(ctx, p, readOnce); err != nil {
 			return err
 		}
 	}

@@ -29,18 +29,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	begin := time.Now()
 	s.follower.begin(s.opts.Now())
-	if err := s.peers.load(ctx); err != nil {
-		return err
-	}
 	err := s.rebuildAll(ctx)
-	for wait := retryRebuild; s.opts.Shared && !s.opts.seams.still && errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil; wait = min(2*wait, maxRetryRebuild) {
-		s.opts.Logger.Warn("rebuilding the head from the staging log failed and is retried; queries wait", "in", wait, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-			err = s.rebuildAll(ctx) // Rows that were read stay in the head.
-		}
-	}
 	if err != nil {
 		if ctx.Err() == nil {
 			s.opts.Logger.Error("rebuilding the head from the staging log failed; queries can't be answered", "err", err)
@@ -58,30 +47,53 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	if s.caching != nil {
 		defer s.caching.ReadOnce()()
 	}
+	if err := s.untilAvailable(ctx, s.peers.load); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {
-		g.Go(panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p) }))
+		g.Go(panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p, s.untilAvailable) }))
 	}
 	return g.Wait()
 }
 
+// readOnce is a way to call rebuildPartition that returns the first error.
+func readOnce(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
+
 // rebuildPartition reads every slot that may wait, of all writers. What this process writes meanwhile is in
-// the head already.
-func (s *Store) rebuildPartition(ctx context.Context, partition int) error {
-	work, err := s.Waiting(ctx, partition)
-	if err != nil {
+// the head already. It calls try for each slot, so that a retry doesn't read a slot that is in the head.
+func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error) error {
+	var work []Work
+	err := try(ctx, func(ctx context.Context) (err error) {
+		if work, err = s.Waiting(ctx, partition); err == nil {
+			work, err = occupied(ctx, s, engine.Stage, work, Work.stagePartition)
+		}
 		return err
+	})
+	for i := 0; err == nil && i < len(work); i++ {
+		err = try(ctx, func(ctx context.Context) error { return s.follower.whole(ctx, work[i]) })
 	}
-	if work, err = occupied(ctx, s, engine.Stage, work, Work.stagePartition); err != nil {
-		return err
-	}
-	for _, w := range work {
-		if err := s.follower.whole(ctx, w); err != nil {
+	return err
+}
+
+// untilAvailable calls read, which is a part of the rebuild, until the engine is available, where the process waits for that.
+func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) error) error {
+	waits := (s.opts.Shared || s.opts.RetryRebuild) && !s.opts.seams.still
+	for wait := retryRebuild; ; wait = min(2*wait, maxRetryRebuild) {
+		err := read(ctx)
+		if !waits || !errors.Is(err, engine.ErrUnavailable) || ctx.Err() != nil {
+			s.rebuildWaits.Store(nil)
 			return err
 		}
+		if before := s.rebuildWaits.Swap(&err); before == nil || (*before).Error() != err.Error() {
+			s.opts.Logger.Warn("rebuilding the head from the staging log failed and is retried; queries wait", "in", wait, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait): // Rows that were read stay in the head.
+		}
 	}
-	return nil
 }
 
 // corrupt counts and logs what had to be skipped.

@@ -38,6 +38,50 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestRebuildOfOneProcessIsTriedAgain opens the store of one process while its engine can't read most of the stage: Ready has the reason, and when the engine is
+// available again the rebuild goes on. No row is in the head twice.
+func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
+	var left atomic.Int64 // scans of the stage that succeed
+	left.Store(1 << 40)
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan && op.Table == engine.Stage && !op.Range.KeysOnly && left.Add(-1) < 0 {
+			return faultengine.Fail(fmt.Errorf("%w: too many open files", engine.ErrUnavailable))
+		}
+		return faultengine.Pass()
+	})
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}
+	ts.opts.Now, ts.opts.Partitions = func() time.Time { return ts.now }, 1
+	ts.open()
+	const slots = 6
+	for slot := range slots {
+		at := ts.now.Add(-time.Duration(slot) * 2 * time.Hour).UnixMilli()
+		ts.write("default", labels.FromStrings("__name__", "m"), sample{at, float64(slot)})
+	}
+	require.NoError(t, ts.Store.Close())
+	ts.Store = openReady(t, eng, ts.opts)
+	bytes := ts.head.Bytes()
+	require.NoError(t, ts.Store.Close())
+
+	left.Store(2)
+	s, err := Open(t.Context(), eng, ts.opts)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.WaitReady(t.Context()), engine.ErrUnavailable, "a command doesn't wait")
+	require.NoError(t, s.Close())
+
+	left.Store(2)
+	ts.opts.RetryRebuild = true
+	ts.Store, err = Open(t.Context(), eng, ts.opts)
+	require.NoError(t, err)
+	t.Cleanup(ts.close)
+	require.Eventually(t, func() bool { return ts.rebuildWaits.Load() != nil }, time.Minute, time.Millisecond)
+	require.ErrorIs(t, ts.Ready(), ErrNotReady)
+	require.ErrorContains(t, ts.Ready(), "too many open files")
+	left.Store(1 << 40)
+	require.NoError(t, ts.WaitReady(t.Context()))
+	require.Equal(t, slots, samplesOfAll(t, ts))
+	require.Equal(t, bytes, ts.head.Bytes())
+}
+
 // onceReader counts who reads rows once, and the scans of the stage outside of that.
 type onceReader struct {
 	engine.Engine

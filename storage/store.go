@@ -114,6 +114,9 @@ type Options struct {
 	MaxLabels, MaxLabelName, MaxLabelValue int
 	// Shared is true if other processes may use the engine at the same time. Default false.
 	Shared bool
+	// RetryRebuild makes the rebuild of the head wait while the engine is unavailable, as it does where the store is Shared. Otherwise the first error
+	// ends the rebuild. Default false.
+	RetryRebuild bool
 	// Follow makes a shared store keep what others stage in its head, for queries. Default true.
 	Follow bool
 	// Self describes this process to the others; for people only.
@@ -294,6 +297,8 @@ type Store struct {
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
+	// rebuildWaits is the error because of which the rebuild waits to try again; nil: it reads.
+	rebuildWaits atomic.Pointer[error]
 	cancel     context.CancelFunc
 	background context.Context // ends with the store
 	running    sync.WaitGroup
@@ -349,11 +354,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.takeOwn(ctx); err != nil {
+		s.member.Close()
+		return nil, err
+	}
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(registry)
-	}
-	if err := s.takeOwn(ctx); err != nil {
-		return nil, err
 	}
 	s.logLists()
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
@@ -381,8 +387,11 @@ func (s *Store) Ready() error {
 	case <-s.rebuilt:
 		return s.rebuildErr
 	default:
-		return ErrNotReady
 	}
+	if cause := s.rebuildWaits.Load(); cause != nil {
+		return fmt.Errorf("%w; reading it failed and is retried: %w", ErrNotReady, *cause)
+	}
+	return ErrNotReady
 }
 
 // WaitReady waits until the head is rebuilt.

@@ -215,7 +215,7 @@ func (p *process) openStore(ctx context.Context) error {
 		go panics.Repeat(ctx, "bounding garbage", func() { boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent) })
 	}
 
-	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
+	if p.store, err = p.openRows(ctx, so); err != nil {
 		err = withSettingsFlags(errors.Join(err, p.engine.Close()))
 		return fmt.Errorf("%s: %w", p.c.Where(), oneLineError{err})
 	}
@@ -228,6 +228,34 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	go panics.Contained("logging that queries are answered", func() { p.logReady(ctx) })()
 	return nil
+}
+
+// A process tries to open the store again after firstOpenPause, and then after twice as long each time, up to lastOpenPause. It logs that once per openLogInterval.
+const (
+	firstOpenPause  = 100 * time.Millisecond
+	lastOpenPause   = 5 * time.Second
+	openLogInterval = time.Minute
+)
+
+// openRows opens the store in the engine. It waits, as opening the engine does, while a data directory can't be read or written for a reason that may end.
+func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.Store, error) {
+	var logged time.Time
+	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
+		s, err := storage.Open(ctx, p.engine, so)
+		if err == nil || p.c.Kind != config.EnginePebble || !pebble.MayEnd(err) {
+			return s, err
+		}
+		p.opening.waitFor(err)
+		if now := time.Now(); now.Sub(logged) >= openLogInterval {
+			logged = now
+			p.log.Error("can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions", "err", oneLine(err))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // withSettingsFlags adds the flags to the error of a store that was created with others.
@@ -250,6 +278,7 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.CacheBytes = cacheBytes
 	so.QueryBytes = p.c.QueryBytes
 	so.Shared = p.shared()
+	so.RetryRebuild = true
 	so.Follow = p.does("read")
 	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
 	so.Limiter = p.limiter

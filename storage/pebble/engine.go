@@ -206,7 +206,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	}
 	e.ledger.fs = watched
 	files := &vitalFS{FS: watched, fail: e.fail, failedOrdinary: e.stickIfClosing, ledger: e.ledger}
-	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger)), e.lock)
+	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger), &files.flushed), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}
 	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
 	p.Cache = e.readers.cache

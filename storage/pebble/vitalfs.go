@@ -24,11 +24,13 @@ const retryAfter = time.Second
 // never gets the error: the operation calls fail, which refuses all further writes, and never returns. Writers that
 // wait for it are released by fail, reading goes on, and the next start replays what the log holds.
 //
-// Until arm is called errors are returned, for Open to return them.
+// Until arm is called errors are returned, for Open to return them, unless compactions may run: see checkOpening.
 type vitalFS struct {
 	vfs.FS
 	fail  func(error)
 	armed atomic.Bool
+	// flushed is set when Pebble begins to flush a log.
+	flushed atomic.Bool
 	// failedOrdinary is called when an operation on a file that isn't vital has failed.
 	failedOrdinary func(error)
 	// ledger tracks the bytes that are written.
@@ -48,11 +50,21 @@ func vital(name string) bool {
 // check passes an operation's error on, if there is none, or the file can do without.
 func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
-		return err
+		return f.checkOpening(op, name, err)
 	}
 	if !isVital {
 		f.failedOrdinary(err)
 		time.Sleep(retryAfter)
+		return err
+	}
+	f.fail(fmt.Errorf("%s %s: %w", op, name, err))
+	select {}
+}
+
+// checkOpening passes on an operation's error before arm is called. After a flush, compactions may run. If Pebble's Open then returned an error, it would close
+// the files that they use, and they would panic. So it never gets the error, and neither do compactions: only an error of a table is theirs alone.
+func (f *vitalFS) checkOpening(op, name string, err error) error {
+	if err == nil || f.armed.Load() || !f.flushed.Load() || isTable(name) {
 		return err
 	}
 	f.fail(fmt.Errorf("%s %s: %w", op, name, err))
@@ -121,7 +133,13 @@ func (f *vitalFS) Rename(oldname, newname string) error {
 	if err == nil {
 		f.ledger.renamed(oldname, newname)
 	}
-	return err
+	return f.checkOpening("rename", newname, err)
+}
+
+// List implements vfs.FS.
+func (f *vitalFS) List(dir string) ([]string, error) {
+	names, err := f.FS.List(dir)
+	return names, f.checkOpening("list", dir, err)
 }
 
 // OpenDir implements vfs.FS.

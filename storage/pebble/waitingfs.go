@@ -40,8 +40,8 @@ type waiting struct {
 	report func(error)
 }
 
-// mayEnd reports whether an error has a cause that ends when somebody makes room, or changes a limit, a mount or rights.
-func mayEnd(err error) bool {
+// MayEnd reports whether an error has a cause that ends when somebody makes room, or changes a limit, a mount or rights.
+func MayEnd(err error) bool {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EACCES, syscall.EPERM} {
 		if errors.Is(err, cause) {
 			return true
@@ -63,7 +63,7 @@ func (w *waiting) try(op func() error) error {
 			}
 			return nil
 		}
-		if !mayEnd(err) {
+		if !MayEnd(err) {
 			return err
 		}
 		w.report(err)
@@ -170,9 +170,10 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 }
 
 // failingFlushes makes a flush that fails before the engine is open an error of Open: Pebble would flush again at once, for as long as
-// the cause lasts, and Open would wait for that.
-func (e *Engine) failingFlushes(l *pebbledb.EventListener) *pebbledb.EventListener {
+// the cause lasts, and Open would wait for that. flushed is set when a flush begins.
+func (e *Engine) failingFlushes(l *pebbledb.EventListener, flushed *atomic.Bool) *pebbledb.EventListener {
 	var last atomic.Pointer[error] // of a flush; Pebble reports it as an error of the background, too
+	l.FlushBegin = func(pebbledb.FlushInfo) { flushed.Store(true) }
 	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
 	report := l.BackgroundError
 	l.BackgroundError = func(err error) {

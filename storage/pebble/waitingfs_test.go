@@ -192,3 +192,49 @@ func TestRareLines(t *testing.T) {
 	require.Equal(t, reasonOf(&os.PathError{Op: "write", Path: "1.sst", Err: syscall.ENOSPC}), reasonOf(&os.PathError{Op: "open", Path: "2.sst", Err: syscall.ENOSPC}))
 	require.Equal(t, reasonOf(errors.New("file 12")), reasonOf(errors.New("file 345")))
 }
+
+// layered returns files of an engine that was killed with rows in its log, and with so many tables over each other that flushing these rows begins a compaction.
+func layered(t *testing.T) *vfs.MemFS {
+	mem := vfs.NewCrashableMem()
+	for i := range int64(8) {
+		created := 0
+		e := openOn(t, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind != errorfs.OpCreate || !isTable(op.Path) {
+				return nil
+			}
+			if created++; created > 2 || created > 1 && i != 1 { // The first is the flush's, and one more where the format is flushed.
+				return syscall.EIO
+			}
+			return nil
+		})))
+		require.NoError(t, e.Write(ctx, stageBatch(i, "v")))
+		require.NoError(t, e.Write(ctx, stageBatch(1000-i, "v")))
+		mem = mem.CrashClone(vfs.CrashCloneCfg{})
+	}
+	return mem
+}
+
+// TestOpenFailsAfterFlush fails an operation of Open when a flush of the replayed log has begun a compaction. The error is Open's, and the compaction doesn't
+// panic because its files were closed.
+func TestOpenFailsAfterFlush(t *testing.T) {
+	for name, match := range map[string]func(errorfs.Op) bool{
+		"log":     func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") },
+		"options": func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".dbtmp") },
+		"rename":  func(op errorfs.Op) bool { return op.Kind == errorfs.OpRename && strings.HasSuffix(op.Path, ".dbtmp") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inChild(t, func() {
+				opts := smallOptions()
+				opts.FS = errorfs.Wrap(layered(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if match(op) {
+						return &os.PathError{Op: "use", Path: op.Path, Err: syscall.EIO}
+					}
+					return nil
+				}))
+				_, err := Open("data", opts)
+				require.ErrorIs(t, err, syscall.EIO)
+				time.Sleep(50 * pollEvery) // The compaction has time to panic.
+			})
+		})
+	}
+}
