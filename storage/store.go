@@ -299,9 +299,9 @@ type Store struct {
 	rebuildErr error
 	// rebuildWaits is the error because of which the rebuild waits to try again; nil: it reads.
 	rebuildWaits atomic.Pointer[error]
-	cancel     context.CancelFunc
-	background context.Context // ends with the store
-	running    sync.WaitGroup
+	cancel       context.CancelFunc
+	background   context.Context // ends with the store
+	running      sync.WaitGroup
 }
 
 // openRows opens what reads and writes rows of series, those in pages and long chunks included.
