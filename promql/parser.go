@@ -19,6 +19,9 @@ const (
 	// maxDepth bounds how deep expressions stand in one another; a + b + c has two levels. Laying out a query that is
 	// twice as deep takes ten times as long: a second for this one.
 	maxDepth = 500
+	// maxParts bounds the operators, parentheses and brackets of a query, and with them its expressions. A query of 500 KB that is all
+	// operators takes gigabytes when it is written as JSON, which copies each expression at every level above it.
+	maxParts = 10_000
 	// maxMatchers bounds the matchers of one selector, maxSelectors the selectors of one request.
 	maxMatchers  = 1000
 	maxSelectors = 1000
@@ -94,7 +97,7 @@ func checkText(input string) (texts []string, err error) {
 		return nil, fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)
 	}
 	levels := []level{{}}
-	matchers, inBraces := 0, false
+	matchers, parts, inBraces := 0, 0, false
 	words := parser.Lex(input)
 	for {
 		var word parser.Item
@@ -109,6 +112,7 @@ func checkText(input string) (texts []string, err error) {
 			}
 		case parser.LEFT_PAREN, parser.LEFT_BRACKET:
 			levels = append(levels, level{})
+			parts++
 		case parser.RIGHT_PAREN, parser.RIGHT_BRACKET:
 			if inner := here.operators + here.inner + 1; len(levels) > 1 {
 				levels = levels[:len(levels)-1]
@@ -135,7 +139,11 @@ func checkText(input string) (texts []string, err error) {
 		default:
 			if word.Typ.IsOperator() && !inBraces {
 				here.operators++
+				parts++
 			}
+		}
+		if parts > maxParts {
+			return nil, fmt.Errorf("%w: it has more than %d operators and parentheses", ErrQueryTooComplex, maxParts)
 		}
 		if here.operators+here.inner+len(levels) > maxDepth {
 			return nil, fmt.Errorf("%w: nested more than %d levels deep", ErrQueryTooComplex, maxDepth)

@@ -15,6 +15,7 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	nested := func(n int, open, inner, closed string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(closed, n)
 	}
+	wide := func(n int, inner string) string { return "(" + strings.Repeat(inner+"+", n-1) + inner + ")" }
 	for about, c := range map[string]struct {
 		query string
 		want  string // Of the error; empty: there is none.
@@ -34,6 +35,9 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 		"sets":                      {strings.Repeat("x or ", 2000) + "x", "500 levels deep"},
 		"powers":                    {strings.Repeat("2^", 2000) + "x", "500 levels deep"},
 		"many side by side":         {"(x)" + strings.Repeat("+sum(rate(x[5m]))", 400), ""},
+		"10,000 parts":              {wide(99, wide(99, "x")), ""},
+		"many parts":                {wide(110, wide(110, "x")), "more than 10000 operators and parentheses"},
+		"many parts beside others":  {"sum(x) / " + wide(400, "abs(x)") + " + " + wide(400, wide(24, "x")), "more than 10000 operators and parentheses"},
 		"subqueries":                {"x" + strings.Repeat("[1m:]", 2000), "500 levels deep"},
 		"subqueries of functions":   {nested(600, "max_over_time(", "x[1m:]", "[1m:])"), "500 levels deep"},
 		"durations":                 {"x[" + nested(2000, "(", "1m", ")") + "]", "500 levels deep"},
