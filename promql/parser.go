@@ -27,6 +27,8 @@ const (
 	maxSelectors = 1000
 	// maxListed bounds a list in parentheses: of labels, which are looked up in each series, or of arguments.
 	maxListed = 1000
+	// maxReplaceSteps bounds bounds.Steps of the regular expression of a label_replace.
+	maxReplaceSteps = 500
 )
 
 // ErrQueryTooComplex means that a query is too long or too deep to be looked at.
@@ -43,7 +45,37 @@ func (p boundedParser) ParseExpr(input string) (parser.Expr, error) {
 	if err := checkTexts(input); err != nil {
 		return nil, err
 	}
-	return p.Parser.ParseExpr(input)
+	expr, err := p.Parser.ParseExpr(input)
+	if err != nil {
+		return expr, err
+	}
+	eachCall(expr, func(call *parser.Call) {
+		if err == nil {
+			err = checkReplace(call)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return expr, nil
+}
+
+// checkReplace bounds the regular expression of a label_replace, which the evaluator matches with all series without a look at the context.
+func checkReplace(call *parser.Call) error {
+	if call.Func.Name != "label_replace" || len(call.Args) < 5 {
+		return nil
+	}
+	arg := call.Args[4]
+	for paren, ok := arg.(*parser.ParenExpr); ok; paren, ok = arg.(*parser.ParenExpr) {
+		arg = paren.Expr
+	}
+	if text, ok := arg.(*parser.StringLiteral); ok {
+		if n := bounds.Steps(text.Val); n > maxReplaceSteps {
+			return fmt.Errorf("%w: a match of label_replace's regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
+				ErrQueryTooComplex, n, maxReplaceSteps)
+		}
+	}
+	return nil
 }
 
 // ParseMetricSelector implements parser.Parser.

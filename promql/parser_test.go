@@ -82,6 +82,21 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	require.Len(t, all, 2)
 }
 
+func TestSlowReplacementsAreRefused(t *testing.T) {
+	p := NewParser(parser.Options{})
+	for _, query := range []string{
+		`sum(label_replace(up, "a", "$1", "b", "X"))`, `label_replace(label_replace(up, "a", "$1", "b", ("X")), "a", "$1", "b", "(.*)")`,
+	} {
+		_, err := p.ParseExpr(strings.ReplaceAll(query, "X", strings.Repeat(".*", maxReplaceSteps)))
+		require.ErrorIs(t, err, ErrQueryTooComplex)
+		require.ErrorContains(t, err, "steps for each character")
+		for _, text := range []string{"(.*)-([0-9a-z]{5,10})-(.+)", strings.Repeat("pod-a|", 10_000), strings.Repeat(".*", maxReplaceSteps/2)} {
+			_, err := p.ParseExpr(strings.ReplaceAll(query, "X", text))
+			require.NoError(t, err)
+		}
+	}
+}
+
 // FuzzDepth holds the count of levels against the levels of the parsed expression.
 func FuzzDepth(f *testing.F) {
 	f.Add("-(a + b * c ^ 2 and on (x) d)[5m:1m] offset 3m @ end()")

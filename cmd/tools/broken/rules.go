@@ -133,6 +133,10 @@ var rules = []rule{
 		"	for _, at := range found {", "	for _, at := range found[:0] {", histories + "|Test.*Delete.*",
 	},
 	{
+		"a delete doesn't take what a canceled match has found for all", "storage/head/read.go",
+		"SlotPartition.Compare), ctx.Err()", "SlotPartition.Compare), nil", "TestReadsEndAmongSlowMatches",
+	},
+	{
 		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
 		"			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))\n", "			_ = row\n", histories,
 	},
