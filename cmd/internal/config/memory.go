@@ -97,18 +97,19 @@ type Parts struct {
 func PartsOf(memory int64) Parts {
 	return Parts{
 		Head:    part(memory, 4, minHead),
-		Cache:   part(memory, 8, minCache),
+		Cache:   min(part(memory, 8, minCache), maxCache),
 		Query:   part(memory, 8, minQuery),
 		Unread:  part(memory, 16, minQuery),
 		Samples: min(mostSamples, memory/4/sampleBytes),
 	}
 }
 
-// Minimums of the flags, bytes. With minMemory the parts are above theirs.
+// Bounds of the flags, bytes. With minMemory the parts are above theirs.
 const (
 	minMemory = 256 << 20
 	minHead   = 16 << 20
 	minCache  = 8 << 20
+	maxCache  = 1 << 40
 	minQuery  = 1 << 20
 )
 
@@ -146,13 +147,21 @@ func (c *Config) setParts() {
 }
 
 // memoryWarnings lists bounds that are beyond the memory, so that the system ends the process before one is reached.
-func (c *Config) memoryWarnings() []string {
-	if c.HeadBytes+c.CacheBytes <= c.Memory {
-		return nil
+func (c *Config) memoryWarnings() (out []string) {
+	for _, f := range []struct {
+		flag  string
+		bytes int64
+	}{{"query.max-bytes", c.QueryBytes}, {"query.unread-bytes", c.UnreadBytes}} {
+		if f.bytes > c.Memory {
+			out = append(out, fmt.Sprintf("--%s=%s exceeds --memory.max-bytes=%s: the memory limit ends queries first", f.flag, bytesText(f.bytes), bytesText(c.Memory)))
+		}
 	}
-	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s together exceed --memory.max-bytes=%s: queries will fail before "+
+	if c.HeadBytes+c.CacheBytes <= c.Memory {
+		return out
+	}
+	return append(out, fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s together exceed --memory.max-bytes=%s: queries will fail before "+
 		"new series are rejected",
-		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory))}
+		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
 // part rounds down to whole 32 MiB, or to whole MiB where the memory is small, so that --help shows a short number.

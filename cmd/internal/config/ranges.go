@@ -53,7 +53,7 @@ func (r valueRange) orZero() valueRange { r.zero = true; return r }
 // ranges bound the flags of all commands that are numbers, bytes or durations, by name: a flag of several commands means the same.
 var ranges = map[string]valueRange{
 	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour), "storage.settle": lasts(0, 24*time.Hour),
-	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead), "storage.cache-bytes": {kind: sized, min: minCache, max: 1 << 40},
+	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead), "storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
 	"retention.raw": lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
 	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting), "query.log-slower-than": lasts(0, maxLasting),
 	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -93,6 +94,11 @@ func (c *Config) checkRules() error {
 		}
 	}
 	r.Alertmanagers = r.alertmanagers
+	if r.BearerFile != "" {
+		if _, err := os.ReadFile(r.BearerFile); err != nil {
+			return flagError("alertmanager.bearer-token-file", r.BearerFile, oneLine(err))
+		}
+	}
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
 		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
 	}
