@@ -18,8 +18,9 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	missing := func(missed check.Missed) func(*DamagedRowsError) {
 		return func(e *DamagedRowsError) { missed(e.What(), e.Err) }
 	}
+	days := &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
 	return check.Run(ctx, check.Env{
-		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.classes.count, ClassesIn: s.checkedClasses,
+		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.classes.count, ClassesIn: days.classesIn,
 		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.gapOf(rows, d).What() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
@@ -68,18 +69,33 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		},
 		IsEmpty: s.empty, CheckExemplar: checkExemplar,
 		CheckLabels: func(ls labels.Labels) error { return checkLabels(ls, s.opts.anyLabels()) },
-		Days:        &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}},
+		Days:        days,
 	}, report)
 }
 
-// checkedClasses returns the lists of classes of the days of a window.
-func (s *Store) checkedClasses(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
-	start, end := s.period.WindowSpan(window)
-	first := s.period.RawWindowAt(start + 1)
+// checkedDays makes rollups of days again for a check.
+type checkedDays struct {
+	s *Store
+	// marked are the marks of a few windows of rollups, and classes the lists of classes of a few windows.
+	marked  map[tenantWindow]map[markAt]bool
+	classes map[tenantWindow]check.WindowClasses
+}
+
+// classesIn returns the lists of classes of the days of a window. Those of a few windows are remembered: a check asks for each shard, and a day without rows
+// has no list that would be cached.
+func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
+	at := tenantWindow{tenant, window}
+	if found, ok := c.classes[at]; ok {
+		return found, nil
+	}
+	period := c.s.period
+	start, end := period.WindowSpan(window)
+	first := period.RawWindowAt(start + 1)
+	days := dayLists{s: c.s, tenant: tenant, of: map[int64]*classList{}}
 	var lists []*classList
 	var of []int // by window of raw rows
-	for w := first; w <= s.period.RawWindowAt(end); w++ {
-		l, _, err := s.classesOn(ctx, tenant, w)
+	for w := first; w <= period.RawWindowAt(end); w++ {
+		l, err := days.at(ctx, period.WindowEnd(w))
 		if err != nil {
 			return check.WindowClasses{}, err
 		}
@@ -89,7 +105,7 @@ func (s *Store) checkedClasses(ctx context.Context, tenant string, window int64)
 		}
 		of = append(of, i)
 	}
-	return check.WindowClasses{
+	found := check.WindowClasses{
 		Lists: len(lists),
 		Of: func(ls labels.Labels) string {
 			by := make([]byte, len(lists))
@@ -98,15 +114,13 @@ func (s *Store) checkedClasses(ctx context.Context, tenant string, window int64)
 			}
 			return string(by)
 		},
-		ListAt: func(startMS int64) int { return of[s.period.RawWindowAt(startMS+1)-first] },
-	}, nil
-}
-
-// checkedDays makes rollups of days again for a check.
-type checkedDays struct {
-	s *Store
-	// marked are the marks of a few windows of rollups.
-	marked map[tenantWindow]map[markAt]bool
+		ListAt: func(startMS int64) int { return of[period.RawWindowAt(startMS+1)-first] },
+	}
+	if len(c.classes) >= 4 {
+		clear(c.classes)
+	}
+	c.classes[at] = found
+	return found, nil
 }
 
 // HourRollup makes the 1h chunk of a series of its 5m chunks.
