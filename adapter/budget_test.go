@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func TestSlowSendersOfOtherPartsAreGivenUp(t *testing.T) {
 	share := b.Share(t.Context())
 	require.NoError(t, share.Take(50))
 	require.EqualValues(t, 1, slow.givenUp.Load())
+	slow.releasing.Wait()
 	share.Give()
 	require.Zero(t, whole.Used())
 	require.Empty(t, whole.holders)
@@ -50,14 +52,15 @@ func TestSlowSendersOfOtherPartsAreGivenUp(t *testing.T) {
 
 // stalled is a client that sends nothing.
 type stalled struct {
-	release func()
-	givenUp atomic.Int64
+	release   func()
+	releasing sync.WaitGroup
+	givenUp   atomic.Int64
 }
 
 func (s *stalled) Overdue(time.Time) (time.Duration, bool) { return time.Minute, true }
 
 func (s *stalled) GiveUp() {
 	if s.givenUp.Add(1) == 1 {
-		go s.release()
+		s.releasing.Go(s.release)
 	}
 }
