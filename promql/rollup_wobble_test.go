@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -48,7 +49,9 @@ func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	largest := d.largestOfParts(a)
 	return d.answerOf(a, func(p *plan) {
 		for placeholder, result := range p.results {
-			bound, ok := largest[placeholder.Value]
+			at, err := strconv.Atoi(placeholder.Value)
+			require.NoError(d.t, err)
+			bound, ok := largest[p.replaced[at].was.String()]
 			if !ok {
 				continue
 			}
