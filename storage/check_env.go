@@ -91,7 +91,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	period := c.s.period
 	start, end := period.WindowSpan(window)
 	first := period.RawWindowAt(start + 1)
-	days := dayLists{s: c.s, tenant: tenant, of: map[int64]*classList{}}
+	days := dayLists{s: c.s, tenant: tenant}
 	var lists []*classList
 	var of []int // by window of raw rows
 	for w := first; w <= period.RawWindowAt(end); w++ {
