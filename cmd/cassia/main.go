@@ -152,7 +152,7 @@ func parseWith(app *kingpin.Application, commands []subcommand, args []string) (
 	}
 	for _, c := range app.Model().FlattenedCommands() {
 		if c.FullCommand == name {
-			if err := config.CheckRanges(c.Flags); err != nil {
+			if err := cmp.Or(config.CheckRanges(c.Flags), config.CheckNeeds(app, c, args)); err != nil {
 				return subcommand{}, err
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,61 @@ func needed(c *kingpin.CmdModel) (args []string) {
 	return args
 }
 
+// withNeeds are arguments without which a flag has no effect.
+func withNeeds(c *kingpin.CmdModel, flag string) (args []string) {
+	for _, of := range config.MissingFlags(c, flag) {
+		need := of[0]
+		args = append(args, withNeeds(c, need)...)
+		switch need {
+		case "ha.enabled", "cassandra.tls", "otlp.promote-all-resource-attributes":
+		case "alertmanager.url", "metadata.from":
+			need += "=http://127.0.0.1:1"
+		default:
+			if !strings.Contains(need, "=") {
+				need += "=x"
+			}
+		}
+		args = append(args, "--"+need)
+	}
+	slices.Sort(args)
+	return slices.Compact(args)
+}
+
+// A flag that has no effect without another one is refused in one line that names both.
+func TestFlagsWithoutEffect(t *testing.T) {
+	app, commands := newApplication()
+	tried := 0
+	for _, c := range app.Model().FlattenedCommands() {
+		for _, f := range c.Flags {
+			need := withNeeds(c, f.Name)
+			if len(need) == 0 {
+				continue
+			}
+			tried++
+			value := "=x"
+			if low, _, ok := config.RangeOf(f.Name); ok {
+				value = "=" + low
+			} else if f.Name == "alertmanager.url" {
+				value = "=http://127.0.0.1:1"
+			} else if f.IsBoolFlag() {
+				value = ""
+			}
+			args := append(strings.Fields(c.FullCommand), needed(c)...)
+			_, err := parseWith(app, commands, append(args, append(need, "--"+f.Name+value)...))
+			require.NoError(t, err, "%s --%s", c.FullCommand, f.Name)
+			other := []string(nil)
+			if f.Name == "storage.today" {
+				other = []string{"--storage.engine=cassandra"}
+			}
+			_, err = parseWith(app, commands, append(args, append(other, "--"+f.Name+value)...))
+			require.ErrorContains(t, err, "--"+f.Name+"=", c.FullCommand)
+			require.ErrorContains(t, err, ": has no effect without --", c.FullCommand)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	}
+	require.Greater(t, tried, 30)
+}
+
 // Every flag of every command that is a number, bytes or a duration has a range: whatever its value, it is within the range, or refused in one line that
 // names the flag and the range.
 func TestFlagsHaveRanges(t *testing.T) {
@@ -42,7 +98,8 @@ func TestFlagsHaveRanges(t *testing.T) {
 			}
 			tried[f.Name] = true
 			parsed := func(value string) error {
-				_, err := parseWith(app, commands, append(append(strings.Fields(c.FullCommand), needed(c)...), "--"+f.Name+"="+value))
+				args := append(append(strings.Fields(c.FullCommand), needed(c)...), withNeeds(c, f.Name)...)
+				_, err := parseWith(app, commands, append(args, "--"+f.Name+"="+value))
 				return err
 			}
 			require.NoError(t, parsed(low), "%s --%s=%s", c.FullCommand, f.Name, low)
@@ -86,7 +143,10 @@ func TestServeAtTheEndsOfRanges(t *testing.T) {
 			args := []string{"--storage.path=" + t.TempDir()}
 			for _, f := range app.GetCommand("serve").Model().Flags {
 				_, _, ranged := config.RangeOf(f.Name)
-				if !ranged || strings.HasPrefix(f.Name, "backup.keep") || name == "smallest" && f.Name == "query.timeout" { // They need a place; it is too short.
+				if !ranged || name == "smallest" && f.Name == "query.timeout" { // It is too short.
+					continue
+				}
+				if len(config.MissingFlags(app.GetCommand("serve").Model(), f.Name)) > 0 {
 					continue
 				}
 				args = append(args, "--"+f.Name+"="+end(f.Name))
