@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -58,9 +59,9 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest, b.confirmed = b.oldest[:0], now.Add(MaxAhead).UnixMilli(), false
 	b.recent, b.days = never, dayLists{s: s, tenant: tenant}
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		// Where rows may be missing there are only rollups, and a sample can't be added to those.
-		b.oldest = append(b.oldest, max(wantedAt(earlier, s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
+		b.oldest = append(b.oldest, max(retention.PastAt(earlier, s.retention.Keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
 		b.recent = max(b.recent, b.oldest[class])
 	}
 	b.gaps, b.gapsEnd = s.appendGaps(b.gaps[:0], known)
@@ -175,7 +176,7 @@ func (b *Batch) isTooOld(ref *Series, t int64) (old bool, class int64, err error
 		if err != nil {
 			return false, 0, err
 		}
-		class = min(list.of(ref), int64(len(b.oldest)-1))
+		class = min(list.Of(ref), int64(len(b.oldest)-1))
 		old = t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
 	}
 	return old, class, nil
@@ -187,7 +188,7 @@ func (b *Batch) checkOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
 	to := b.s.droppedAhead(now, b.s.horizonMemory.get(tenant), class)
-	if t > to || t <= wantedAt(now, b.s.classes.keep(tenant, class).Raw) {
+	if t > to || t <= retention.PastAt(now, b.s.retention.Keep(tenant, class).Raw) {
 		return ErrTooOld
 	}
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)

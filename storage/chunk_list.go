@@ -139,7 +139,7 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 // places yields all partitions that a metric may have in a window, where it has so many shards.
 func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
-		for class := range s.classes.count() {
+		for class := range s.retention.Classes() {
 			for shard := range shards {
 				if !yield(format.ClassShardOf(class, shard)) {
 					return
@@ -156,7 +156,7 @@ func (s *Store) standingClasses(in tenantWindow) (classes []int64) {
 	if s.expiring {
 		t = s.horizonMemory.get(in.tenant)
 	}
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		if !s.hasExpired(t, in.tenant, class, in.window) {
 			classes = append(classes, class)
 		}

@@ -163,7 +163,7 @@ func (t *trim) run() error {
 // metrics lists the metrics of the window. Where some series may have only buckets of an hour, though others have those of 5 minutes, it also returns
 // the windows of the former, and lists their metrics, too.
 func (t *trim) metrics() (names []string, hourly []int64, err error) {
-	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {
+	if t.res == rollup.FiveMinutes && (t.s.retention.Classes() > 1 || t.s.expiring) {
 		for m := range t.missing {
 			if w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot); !slices.Contains(hourly, w) {
 				hourly = append(hourly, w)
@@ -404,7 +404,7 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 		return err
 	}
 	for i := range part {
-		part[i].class = classes.of(part[i].series)
+		part[i].class = classes.Of(part[i].series)
 		if len(x.hourRollup().dueOf(part[i].series)) > 0 {
 			x.series = append(x.series, &part[i])
 		}

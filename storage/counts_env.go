@@ -7,13 +7,14 @@ import (
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Counts counts the series of the store.
 func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
-		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.expiring, Kept: expireGrace,
+		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.expiring, Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
 		Tenants: s.Tenants, Windows: s.shownRawWindows, Version: s.versionOfMarks, Classes: s.countedClasses, Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
@@ -62,7 +63,7 @@ func (s *Store) countedClasses(ctx context.Context, tenant string, window int64)
 	if err != nil {
 		return nil, 0, err
 	}
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		if s.period.WindowEnd(window) <= t.lacking(class, format.ResolutionOf(window)) {
 			others |= 1 << class
 		} else {

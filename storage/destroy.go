@@ -56,7 +56,7 @@ func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) 
 // dropTenant drops the rows of a tenant in a window that others have rows in, too.
 func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		if err := s.dropRows(ctx, res, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
 			return false, err
 		}

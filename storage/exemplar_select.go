@@ -120,7 +120,7 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if e.T > f.r.hiddenIn(of.of(s), rollup.Raw) {
+			if e.T > f.r.hiddenIn(of.Of(s), rollup.Raw) {
 				shown = append(shown, e)
 			}
 		}

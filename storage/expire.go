@@ -140,7 +140,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*te
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		newest := int64(never)
 		for _, tenant := range tenants {
-			for class := range s.classes.count() {
+			for class := range s.retention.Classes() {
 				newest = max(newest, of[tenant].dropped(class, res))
 			}
 		}
@@ -185,7 +185,7 @@ func (t *tenantHorizons) dropped(class int64, res rollup.Resolution) int64 {
 
 // allDropped reports whether the rows of all classes are dropped from a window.
 func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		if s.period.WindowEnd(window) > t.dropped(class, format.ResolutionOf(window)) {
 			return false
 		}
@@ -197,7 +197,7 @@ func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
 // it is.
 func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*tenantHorizons, d drops) {
 	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		var from, due []string
 		for _, tenant := range tenants {
 			if end > of[tenant].dropped(class, res) {

@@ -70,7 +70,7 @@ type classGap struct{ class, from, to int64 }
 // appendGaps appends the holes of raw rows of a tenant's classes, and returns the end of the newest.
 func (s *Store) appendGaps(gaps []classGap, t *tenantHorizons) ([]classGap, int64) {
 	end := int64(never)
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		s.holes(t, class, rollup.Raw, func(from, to int64) bool {
 			gaps, end = append(gaps, classGap{class, from, to}), max(end, to)
 			return true
@@ -127,7 +127,7 @@ func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span,
 		return nil, err
 	}
 	edges := []int64{sp.MaxT}
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
 			s.holes(t, class, res, func(from, to int64) bool {
 				for _, edge := range []int64{from, to} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -119,7 +120,7 @@ func (h *horizon) stepped(n int) int64 {
 func (h *horizon) due(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
-		if seenMS-s.SeenMS >= expireGrace.Milliseconds() {
+		if seenMS-s.SeenMS >= retention.Grace.Milliseconds() {
 			to = max(to, s.ToMS)
 		}
 	}
@@ -199,7 +200,7 @@ func (h *horizon) living(keptMS, seenMS int64) int64 {
 	if longerKept(h.KeptMS, keptMS) {
 		keptMS = h.KeptMS
 	}
-	if h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seenMS-h.SinceMS < expireGrace.Milliseconds() {
+	if h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seenMS-h.SinceMS < retention.Grace.Milliseconds() {
 		keptMS = h.BeforeMS
 	}
 	return keptMS
@@ -259,7 +260,7 @@ func parseHorizons(value []byte) (r horizonRow, err error) {
 	for i := range r.Horizons {
 		h := &r.Horizons[i]
 		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS || h.LackingMS > h.HiddenMS ||
-			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
+			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > retention.MaxKnownClasses {
 			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)
 		}
 	}
@@ -268,5 +269,5 @@ func parseHorizons(value []byte) (r horizonRow, err error) {
 
 // keptMS returns how long rows of a horizon's class and resolution are to be kept, milliseconds; 0: for ever.
 func (s *Store) keptMS(tenant string, h *horizon) int64 {
-	return s.classes.keep(tenant, h.Class).Of(h.Resolution).Milliseconds()
+	return s.retention.Keep(tenant, h.Class).Of(h.Resolution).Milliseconds()
 }

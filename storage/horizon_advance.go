@@ -58,8 +58,8 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 // hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
 func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(h *horizon, target int64) int64) {
 	seen := s.clock.SeenMS()
-	for class := range s.classes.count() {
-		keep := s.classes.keep(tenant, class)
+	for class := range s.retention.Classes() {
+		keep := s.retention.Keep(tenant, class)
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
 			target, kept := int64(never), keep.Of(res)
 			if kept != 0 {
@@ -244,7 +244,7 @@ func (s *Store) boundariesToKeep(ctx context.Context, tenant string) (*tenantHor
 			return t, err
 		}
 		var missing []horizon
-		for class := range s.classes.count() {
+		for class := range s.retention.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
 				if t.of(class, res) == nil {
 					missing = append(missing, horizon{Class: class, Resolution: res})
@@ -289,7 +289,7 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		if err != nil {
 			return false, err
 		}
-		hidden := s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class))
+		hidden := s.isOutlived(rollup.Raw, slot, s.retention.Keep(tenant, class))
 		h := before.of(class, rollup.Raw)
 		missing := h != nil && h.lacks(end)
 		switch {
@@ -340,7 +340,7 @@ func (s *Store) lacksRollups(t *tenantHorizons, class, slot int64) bool {
 // restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
 // dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
 func (s *Store) restoreRollups(ctx context.Context, slot int64, tenant string, class int64) error {
-	if keep := s.classes.keep(tenant, class); s.expiring || s.isOutlived(rollup.FiveMinutes, slot, keep) {
+	if keep := s.retention.Keep(tenant, class); s.expiring || s.isOutlived(rollup.FiveMinutes, slot, keep) {
 		return nil
 	}
 	for try := 1; ; try++ {

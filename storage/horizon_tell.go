@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -70,7 +71,7 @@ func (s *Store) firstIn(ctx context.Context, tenant string, c *HorizonChange) (t
 	if err != nil || len(windows) == 0 {
 		return time.Time{}, err
 	}
-	return s.instantOf(s.startOf(windows[0])), nil
+	return retention.Instant(s.startOf(windows[0])), nil
 }
 
 func latest(a, b time.Time) time.Time {
@@ -116,10 +117,10 @@ func (s *Store) hiddenIn(tenant string, h *horizon, step hidingStep) (c HorizonC
 		return c, false
 	}
 	return HorizonChange{
-		Tenant: tenant, Class: s.classes.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
+		Tenant: tenant, Class: s.retention.NameOf(h.Class), Resolution: h.Resolution, Samples: -1,
 		Was: time.Duration(step.Was.KeptMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
-		From: s.instantOf(step.Was.HiddenMS), To: s.instantOf(step.ToMS), Gone: s.instantOf(h.LackingMS),
-		Goes: s.opts.Now().UTC().Add(expireGrace - time.Duration(s.clock.SeenMS()-step.SeenMS)*time.Millisecond),
+		From: retention.Instant(step.Was.HiddenMS), To: retention.Instant(step.ToMS), Gone: retention.Instant(h.LackingMS),
+		Goes: s.opts.Now().UTC().Add(retention.Grace - time.Duration(s.clock.SeenMS()-step.SeenMS)*time.Millisecond),
 	}, true
 }
 
@@ -137,11 +138,11 @@ func (s *Store) changes(ctx context.Context, tenant string, before, next *horizo
 		c := HorizonChange{
 			Tenant: tenant, Resolution: h.Resolution, Samples: -1, Shown: h.HiddenMS < was.HiddenMS,
 			Was: time.Duration(was.KeptMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
-			From: s.instantOf(min(was.HiddenMS, h.HiddenMS)), To: s.instantOf(max(was.HiddenMS, h.HiddenMS)), Gone: s.instantOf(h.LackingMS),
+			From: retention.Instant(min(was.HiddenMS, h.HiddenMS)), To: retention.Instant(max(was.HiddenMS, h.HiddenMS)), Gone: retention.Instant(h.LackingMS),
 		}
-		c.Class = s.classes.nameOf(h.Class)
+		c.Class = s.retention.NameOf(h.Class)
 		if !c.Shown {
-			c.Goes = s.opts.Now().UTC().Add(expireGrace)
+			c.Goes = s.opts.Now().UTC().Add(retention.Grace)
 			if since, ok := h.hiddenSince(h.HiddenMS); ok {
 				c.Goes = c.Goes.Add(-time.Duration(s.clock.SeenMS()-since) * time.Millisecond)
 			}
@@ -155,14 +156,6 @@ func (s *Store) changes(ctx context.Context, tenant string, before, next *horizo
 		list = append(list, c)
 	}
 	return list
-}
-
-// instantOf returns a horizon's time; zero for never.
-func (s *Store) instantOf(ms int64) time.Time {
-	if ms <= never {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }
 
 // maxToldChanges bounds what one Expire logs of changed retentions.
@@ -188,9 +181,9 @@ func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *ho
 	for _, c := range s.changes(ctx, tenant, before, &changed) {
 		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
 		if c.Was != c.Is { // Otherwise tellRaised logs it.
-			about = append(about, "was", inWords(c.Was))
+			about = append(about, "was", retention.InWords(c.Was))
 		}
-		about = append(about, "is", inWords(c.Is))
+		about = append(about, "is", retention.InWords(c.Is))
 		if c.Shown {
 			x.tell(s, slog.LevelInfo, "a longer retention shows hidden samples again", append(about, "after", c.From, "until", c.To)...)
 			continue
@@ -220,8 +213,8 @@ func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
 		_, fixed = s.expiries.get(expiryAt{tenant, sharedClass, window})
 	}
 	x.tell(s, slog.LevelInfo, "a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
-		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(time.Duration(was.KeptMS)*time.Millisecond),
-		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", s.instantOf(s.startOf(window)))
+		"tenant", tenant, "class", s.retention.NameOf(h.Class), "resolution", h.Resolution, "was", retention.InWords(time.Duration(was.KeptMS)*time.Millisecond),
+		"is", retention.InWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", retention.Instant(s.startOf(window)))
 }
 
 // tell logs what has changed, up to a bound.
@@ -232,14 +225,6 @@ func (x *expiry) tell(s *Store, level slog.Level, msg string, args ...any) {
 	case n == maxToldChanges+1:
 		s.opts.Logger.Warn("the new retention has more effects than are logged; run cassia retention to list them")
 	}
-}
-
-// inWords returns the text of a retention.
-func inWords(kept time.Duration) string {
-	if kept == 0 {
-		return "forever"
-	}
-	return kept.String()
 }
 
 // maxCounted is how many chunks aboutSamples looks at.

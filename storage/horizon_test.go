@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -218,7 +219,7 @@ func TestLoweringIsTold(t *testing.T) {
 	require.False(t, c.Shown)
 	require.Equal(t, int64(2), c.Samples)
 	require.Equal(t, [2]time.Duration{0, day}, [2]time.Duration{c.Was, c.Is})
-	require.WithinDuration(t, ts.now.Add(expireGrace), c.Goes, time.Hour)
+	require.WithinDuration(t, ts.now.Add(retention.Grace), c.Goes, time.Hour)
 	require.Len(t, ts.all("default"), 1, "asking changes nothing")
 	ts.passes(ts.now.Add(2 * day))
 	require.Empty(t, ts.all("default"))
@@ -288,6 +289,6 @@ func TestHorizonsWaitForTheClock(t *testing.T) {
 	}
 	h, err := ts.horizonsOf(t.Context(), "default")
 	require.NoError(t, err)
-	require.Greater(t, h.dropped(classDefault, rollup.Raw), int64(never), "it ran for more than a week since")
+	require.Greater(t, h.dropped(retention.DefaultClass, rollup.Raw), int64(never), "it ran for more than a week since")
 	require.True(t, strings.HasPrefix(string(h.value), `{"horizons":[`))
 }

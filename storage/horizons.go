@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -17,21 +18,13 @@ func (s *Store) wanted(kept time.Duration) int64 {
 		return never
 	}
 	now, _ := s.clock.Times()
-	return wantedAt(now, kept)
-}
-
-// wantedAt is wanted at a time of the clock's.
-func wantedAt(now time.Time, kept time.Duration) int64 {
-	if kept == 0 {
-		return never
-	}
-	return now.Add(-kept).UnixMilli()
+	return retention.PastAt(now, kept)
 }
 
 // Horizon returns the newest timestamp that the default class' retention doesn't ask to be kept at a resolution,
 // milliseconds. HorizonsOf returns up to where rows of a tenant's classes are hidden or gone.
 func (s *Store) Horizon(res rollup.Resolution) int64 {
-	return s.wanted(s.classes.keep("", classDefault).Of(res))
+	return s.wanted(s.retention.Keep("", retention.DefaultClass).Of(res))
 }
 
 // Horizons are until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
@@ -75,7 +68,7 @@ func (s *Store) horizonsNow(ctx context.Context, tenant string, minT, maxT int64
 		return nil, time.Time{}, err
 	}
 	now, later := s.shownBy()
-	list := make([]Horizons, s.classes.count())
+	list := make([]Horizons, s.retention.Classes())
 	for class := range list {
 		list[class].Class = 1 << class
 		for res := range list[class].At {
@@ -103,7 +96,7 @@ func (s *Store) shownBy() (now, later time.Time) {
 // Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more. It hides less while the clock is
 // behind the one by which HiddenMS was stored: what a batch accepts is shown, and all rows after LackingMS stand.
 func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
-	at := wantedAt(now, s.classes.keep(tenant, class).Of(res))
+	at := retention.PastAt(now, s.retention.Keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
 		at = max(at, s.hiddenAt(now, h))
@@ -115,7 +108,7 @@ func (s *Store) shownAfter(now time.Time, t *tenantHorizons, tenant string, clas
 func (s *Store) hiddenAt(now time.Time, h *horizon) int64 {
 	by := int64(never)
 	if h.KeptMS != 0 {
-		by = s.startOf(s.period.WindowAt(h.Resolution, wantedAt(now, time.Duration(h.KeptMS)*time.Millisecond)+1))
+		by = s.startOf(s.period.WindowAt(h.Resolution, retention.PastAt(now, time.Duration(h.KeptMS)*time.Millisecond)+1))
 	}
 	return min(h.HiddenMS, max(h.LackingMS, by))
 }
@@ -125,7 +118,7 @@ func (s *Store) droppedAhead(now time.Time, t *tenantHorizons, class int64) int6
 	if t == nil {
 		return never
 	}
-	if to := t.dropped(class, rollup.Raw); to > wantedAt(now, expireGrace) {
+	if to := t.dropped(class, rollup.Raw); to > retention.PastAt(now, retention.Grace) {
 		return to
 	}
 	return never
@@ -180,12 +173,12 @@ func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT 
 	days := dayLists{s: s, tenant: tenant}
 	return func(ls labels.Labels, t int64) (Horizons, error) {
 		list, err := days.at(ctx, t)
-		class := classDefault
+		class := retention.DefaultClass
 		if err == nil {
-			class = int(list.find(ls))
+			class = int(list.Find(ls))
 		}
 		if class >= len(all) { // Another process has added it since.
-			class = classDefault
+			class = retention.DefaultClass
 		}
 		return all[class], err
 	}, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -211,7 +212,7 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 		if err := d.s.restoreRollups(d.ctx, slot, d.tenant.Name(), c.class); err != nil {
 			return nil, nil, err
 		}
-		keep := d.s.classes.keep(d.tenant.Name(), c.class)
+		keep := d.s.retention.Keep(d.tenant.Name(), c.class)
 		past := func(res rollup.Resolution) bool {
 			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || !d.s.expiring && d.s.isOutlived(res, slot, keep)
 		}
@@ -252,7 +253,7 @@ func (d *importDay) classify(slot int64) (takes bool, err error) {
 		if err := d.checkInForce(t, list, slot); err != nil {
 			return false, err
 		}
-		if !slices.ContainsFunc(d.list, func(c *importedDay) bool { return d.s.takesNew(t, tenant, list.of(c.series), slot) }) {
+		if !slices.ContainsFunc(d.list, func(c *importedDay) bool { return d.s.takesNew(t, tenant, list.Of(c.series), slot) }) {
 			for _, c := range d.list {
 				d.stats.Expired += c.samples.Len()
 			}
@@ -263,21 +264,22 @@ func (d *importDay) classify(slot int64) (takes bool, err error) {
 		}
 	}
 	for _, c := range d.list {
-		c.class = list.of(c.series)
+		c.class = list.Of(c.series)
 	}
 	return true, nil
 }
 
 // checkInForce returns an error for series of a day without rows that the classes of this process keep, if these aren't in force yet and those that are don't.
-func (d *importDay) checkInForce(t *tenantHorizons, list *classList, slot int64) error {
-	own, tenant := d.s.classes.own, d.tenant.Name()
-	if own == nil || own == list || d.s.classes.newest().ID != own.id {
+func (d *importDay) checkInForce(t *tenantHorizons, list *retention.ClassList, slot int64) error {
+	own, from := d.s.retention.NewestList()
+	if own == nil || own == list {
 		return nil
 	}
+	tenant := d.tenant.Name()
 	for _, c := range d.list {
-		if class := own.of(c.series); d.s.takesNew(t, tenant, class, slot) && !d.s.takesNew(t, tenant, list.of(c.series), slot) {
+		if class := own.Of(c.series); d.s.takesNew(t, tenant, class, slot) && !d.s.takesNew(t, tenant, list.Of(c.series), slot) {
 			return fmt.Errorf("%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
-				engine.ErrUnavailable, d.s.instantOf(d.s.classes.newest().FromMS).Format(time.RFC3339))
+				engine.ErrUnavailable, from.Format(time.RFC3339))
 		}
 	}
 	return nil
@@ -285,7 +287,7 @@ func (d *importDay) checkInForce(t *tenantHorizons, list *classList, slot int64)
 
 // takesNew reports whether the first rows of a class would be stored in the windows of a slot, at raw or 5m.
 func (s *Store) takesNew(t *tenantHorizons, tenant string, class, slot int64) bool {
-	keep := s.classes.keep(tenant, class)
+	keep := s.retention.Keep(tenant, class)
 	return slices.ContainsFunc([]rollup.Resolution{rollup.Raw, rollup.FiveMinutes}, func(res rollup.Resolution) bool {
 		if s.expiring {
 			return !s.isPast(s.wantedExpiry(t, expiryAt{tenant, class, s.period.WindowOfSlot(res, slot)}))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -28,12 +29,12 @@ func (e *livesEngine) Write(ctx context.Context, batches []engine.Batch) error {
 }
 
 func (e *livesEngine) batch(b engine.Batch) {
-	var want Keep
+	var want retention.Keep
 	switch b.Table {
 	case engine.Raw, engine.R5m, engine.R1h:
 		e.series += len(b.Mutations)
-		want = [...]Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
-		if b.Partition[1].Int == classDefault && b.Partition[2].Text == "brief" {
+		want = [...]retention.Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
+		if b.Partition[1].Int == retention.DefaultClass && b.Partition[2].Text == "brief" {
 			want = e.of.opts.TenantRetention["brief"]
 		}
 	case engine.Sealed, engine.Catalog:
@@ -50,5 +51,5 @@ func (e *livesEngine) batch(b engine.Batch) {
 		require.Zero(e.t, b.Expires)
 		return
 	}
-	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+expireGrace, expiryFloors[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
+	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+retention.Grace, expiryFloors[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
 }

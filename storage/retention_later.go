@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -29,9 +30,9 @@ func (s *Store) LaterRetentions(ctx context.Context) (list []LaterRetention, err
 		if err != nil {
 			return nil, err
 		}
-		for class := range s.classes.count() {
+		for class := range s.retention.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
-				later := LaterRetention{Tenant: tenant, Class: s.classes.nameOf(class), Resolution: res}
+				later := LaterRetention{Tenant: tenant, Class: s.retention.NameOf(class), Resolution: res}
 				window := s.period.WindowAt(res, s.opts.Now().UnixMilli())
 				for ; ; window++ { // Some may be fixed ahead.
 					at := expiryAt{tenant, class, window}
@@ -50,7 +51,7 @@ func (s *Store) LaterRetentions(ctx context.Context) (list []LaterRetention, err
 					if later.From.IsZero() {
 						later.Expire = time.Unix(fixed, 0).UTC()
 					}
-					later.From = s.instantOf(s.period.WindowEnd(window))
+					later.From = retention.Instant(s.period.WindowEnd(window))
 				}
 				if !later.From.IsZero() {
 					list = append(list, later)

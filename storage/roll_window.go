@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -115,7 +116,7 @@ type windowRoller struct {
 	// deleted are all deletes of the tenant.
 	deleted format.Tombstones
 	// classes is the window's list of classes.
-	classes *classList
+	classes *retention.ClassList
 	// between is called between pieces of the work.
 	between func()
 }

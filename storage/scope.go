@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -26,7 +27,7 @@ func (r *scope) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.of.s.wanted(r.of.s.classes.keep(r.of.tenant, class).Of(res)) // It was added meanwhile.
+	return r.of.s.wanted(r.of.s.retention.Keep(r.of.tenant, class).Of(res)) // It was added meanwhile.
 }
 
 // earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
@@ -64,7 +65,7 @@ func (r *scope) lacksRaw(slot int64) bool {
 // visible returns those of the positions whose series are in a class of which the window shows anything.
 func (r *scope) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
-		if !r.shows(classDefault, w.window) {
+		if !r.shows(retention.DefaultClass, w.window) {
 			return nil
 		}
 		return positions

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -28,7 +29,7 @@ type sealPass struct {
 	// deletes were read after all that is sealed, by tenant.
 	deletes map[string]format.Tombstones
 	// classes is the list of classes of the tenant and day that are being sealed.
-	classes *classList
+	classes *retention.ClassList
 }
 
 // sealedWork is a slot and partition that a pass seals.

@@ -81,7 +81,7 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 }
 
 // classOf returns the class in which what a head chunk holds is written.
-func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.of(st.Series()) }
+func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
 // byAge separates head chunks whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
 // may be. It reuses the memory of metrics.

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -87,11 +88,11 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 }
 
 // anyDay stands for all days, where all series are in the default class.
-var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, classDefault}}
+var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
 // openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
 func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
-	if r.s.classes.count() == 1 {
+	if r.s.retention.Classes() == 1 {
 		return anyDay, nil
 	}
 	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {
@@ -100,7 +101,7 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 			return nil, err
 		}
 		window := r.s.period.RawWindowAt(first)
-		d := openDay{r.s.startOf(window), r.s.period.WindowEnd(window), list.of(series)}
+		d := openDay{r.s.startOf(window), r.s.period.WindowEnd(window), list.Of(series)}
 		if r.classes&(1<<d.class) != 0 && !slices.Contains(days, d) {
 			days = append(days, d)
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -40,8 +41,8 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	earlier, later := s.clock.Bounds()
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		back := lookBackForever
-		if kept := s.classes.longest(tenant).Of(res); kept != 0 {
-			back = max(lookBack, kept+expireGrace)
+		if kept := s.retention.Longest(tenant).Of(res); kept != 0 {
+			back = max(lookBack, kept+retention.Grace)
 		}
 		newest := s.period.WindowAt(res, later.Add(MaxAhead).UnixMilli())
 		for w := s.period.WindowAt(res, earlier.Add(-back).UnixMilli()); w <= newest; w++ {

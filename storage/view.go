@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -35,11 +36,12 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	opts.Logger = slog.New(slog.DiscardHandler)
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
+		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		head: head.New(have.Periods[0].Partitions, nil), cache: cache.New(0),
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)
+	s.openRetention(&have)
 	s.join()
 	s.metrics = newMetrics(s, nil)
 	return View{s}, nil
@@ -58,7 +60,7 @@ func (v View) RestoredFrom() string { return v.s.restoredFrom }
 func (v View) Period() *format.Periods { return v.s.period }
 
 // Classes returns how many classes there may be rows in, with the default one.
-func (v View) Classes() int64 { return v.s.classes.count() }
+func (v View) Classes() int64 { return v.s.retention.Classes() }
 
 // Tenants is Store.Tenants.
 func (v View) Tenants(ctx context.Context) ([]string, error) { return v.s.Tenants(ctx) }
@@ -98,7 +100,7 @@ func (v View) DueWindow(ctx context.Context, tenant string) (window int64, ok bo
 		return 0, false, err
 	}
 	to := int64(format.MaxTime)
-	for class := range v.s.classes.count() {
+	for class := range v.s.retention.Classes() {
 		to = min(to, v.s.dueUntil(t, tenant, class))
 	}
 	return v.s.period.WindowAt(rollup.Raw, to), to > never, nil
@@ -106,14 +108,14 @@ func (v View) DueWindow(ctx context.Context, tenant string) (window int64, ok bo
 
 // dueUntil returns until when raw rows of a class should have gone.
 func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
-	due, kept := t.dropped(class, rollup.Raw), s.classes.keep(tenant, class).Raw
+	due, kept := t.dropped(class, rollup.Raw), s.retention.Keep(tenant, class).Raw
 	if kept == 0 {
 		return due
 	}
-	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+expireGrace)+1))
+	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+retention.Grace)+1))
 	if h := t.of(class, rollup.Raw); h != nil {
 		for _, step := range h.Steps {
-			if s.clock.SeenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
+			if s.clock.SeenMS()-step.SeenMS < (retention.Grace + dueSlack).Milliseconds() {
 				outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
 				break
 			}
@@ -129,10 +131,10 @@ func (v View) DroppedAhead(ctx context.Context, tenant string) (time.Time, error
 		return time.Time{}, err
 	}
 	to := int64(never)
-	for class := range v.s.classes.count() {
+	for class := range v.s.retention.Classes() {
 		to = max(to, v.s.droppedAhead(v.s.opts.Now(), t, class))
 	}
-	return v.s.instantOf(to), nil
+	return retention.Instant(to), nil
 }
 
 // Deletes returns a tenant's deletes.
@@ -145,13 +147,8 @@ func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
 	return v.s.LaterRetentions(ctx)
 }
 
-// ClassesFrom returns when the retention classes that were configured last are in force; zero: they are.
-func (v View) ClassesFrom() time.Time {
-	if from := v.s.classes.newest().FromMS; from > v.s.opts.Now().UnixMilli() {
-		return v.s.instantOf(from)
-	}
-	return time.Time{}
-}
+// Retention is Store.Retention.
+func (v View) Retention() *retention.Keeper { return v.s.retention }
 
 // HiddenByLowering is Store.HiddenByLowering.
 func (v View) HiddenByLowering(ctx context.Context) ([]HorizonChange, error) {
@@ -171,23 +168,6 @@ func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
 // Leases returns the leases of all partitions.
 func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
-}
-
-// Keeps reads how long the processes keep what, and goes by the longest of them from then on. It returns that in words where
-// some are configured otherwise than others.
-func (v View) Keeps(ctx context.Context) (words []string, err error) {
-	stated, err := v.s.statedByOthers(ctx)
-	if err != nil || len(stated) == 0 {
-		return nil, err
-	}
-	v.s.classes.others.Store(&stated)
-	for i := range stated {
-		if len(stated) > 1 {
-			words = append(words, stated[i].words())
-		}
-	}
-	slices.Sort(words)
-	return slices.Compact(words), nil
 }
 
 // Clock reads the time at which the seen time was last written, and goes by it from then on; zero where there

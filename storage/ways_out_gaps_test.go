@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -31,7 +32,7 @@ func (r *waysRun) noted() {
 		return
 	}
 	t, err := r.procs[0].readHorizons(context.Background(), "t", nil)
-	if h := t.of(classDefault, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%format.MaxTime, h.KeptMS) {
+	if h := t.of(retention.DefaultClass, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%format.MaxTime, h.KeptMS) {
 		r.raised = nil
 	}
 }
@@ -52,8 +53,8 @@ func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
 	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
 		p.r.fail("asking for horizons: %v", err)
-	} else if h := t.of(classDefault, res); h != nil {
-		p.holes(t, classDefault, res, func(from, to int64) bool {
+	} else if h := t.of(retention.DefaultClass, res); h != nil {
+		p.holes(t, retention.DefaultClass, res, func(from, to int64) bool {
 			edges = append(edges, from, to)
 			return true
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -174,8 +175,8 @@ func (s *Store) pastUntil() int64 { return s.clock.EngineTime().Add(expiryMargin
 // and that the boundary keeps, in the week after it was lowered also by the one before.
 func (s *Store) wantedExpiry(t *tenantHorizons, at expiryAt) int64 {
 	if at.class == sharedClass {
-		last := s.wantedExpiry(t, expiryAt{at.tenant, classDefault, at.window})
-		for class := int64(1); class < s.classes.count() && last != 0; class++ {
+		last := s.wantedExpiry(t, expiryAt{at.tenant, retention.DefaultClass, at.window})
+		for class := int64(1); class < s.retention.Classes() && last != 0; class++ {
 			if expires := s.wantedExpiry(t, expiryAt{at.tenant, class, at.window}); expires == 0 || expires > last {
 				last = expires
 			}
@@ -183,7 +184,7 @@ func (s *Store) wantedExpiry(t *tenantHorizons, at expiryAt) int64 {
 		return last
 	}
 	res := format.ResolutionOf(at.window)
-	keptMS := s.classes.keep(at.tenant, at.class).Of(res).Milliseconds()
+	keptMS := s.retention.Keep(at.tenant, at.class).Of(res).Milliseconds()
 	if t != nil {
 		if h := t.of(at.class, res); h != nil {
 			keptMS = h.living(keptMS, s.clock.SeenKept())
@@ -192,7 +193,7 @@ func (s *Store) wantedExpiry(t *tenantHorizons, at expiryAt) int64 {
 	if keptMS == 0 {
 		return 0
 	}
-	return (s.period.WindowEnd(at.window) + max(keptMS+expireGrace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
+	return (s.period.WindowEnd(at.window) + max(keptMS+retention.Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
 }
 
 // fixedExpiry returns when the rows of a class in a window expire; ok is false if that isn't fixed.
@@ -209,7 +210,7 @@ func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok
 
 // learnExpiries reads the expiries of a window, so that hasExpired is exact: also for windows that are hidden, which a longer retention may show again.
 func (s *Store) learnExpiries(ctx context.Context, in tenantWindow) error {
-	if !s.expiring || s.expiries.isFresh(in, s.classes.count(), s.opts.Now()) {
+	if !s.expiring || s.expiries.isFresh(in, s.retention.Classes(), s.opts.Now()) {
 		return nil
 	}
 	return s.readExpiriesOf(ctx, in)
@@ -390,7 +391,7 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 	var from [resolutions][]int64 // the first windows of the classes
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		first := int64(math.MaxInt64)
-		for class := range s.classes.count() {
+		for class := range s.retention.Classes() {
 			from[res] = append(from[res], s.firstListed(t, tenant, class, res))
 			first = min(first, from[res][class])
 		}
@@ -455,7 +456,7 @@ func (s *Store) fixAhead(ctx context.Context, tenant string) error {
 		if _, ok := s.windows.get(tenantWindow{tenant, window}); next == window || !ok {
 			continue
 		}
-		for class := int64(sharedClass); class < s.classes.count(); class++ {
+		for class := int64(sharedClass); class < s.retention.Classes(); class++ {
 			if _, ok := s.expiries.get(expiryAt{tenant, class, window}); !ok {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -16,12 +17,12 @@ import (
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
-		o.Classes, o.AddClasses = []Class{classOfJob("short", "short", Keep{day, day, day})}, true
+		o.Classes, o.AddClasses = []retention.Class{classOfJob("short", "short", retention.Keep{Raw: day, FiveMinutes: day, OneHour: day})}, true
 	}
 	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
 	r.passes(12*time.Hour, one, other)
 	at := tenantWindow{"t", one.period.WindowAt(rollup.Raw, r.now().UnixMilli())}
-	_, err := one.expiryOf(t.Context(), "t", classDefault, at.window)
+	_, err := one.expiryOf(t.Context(), "t", retention.DefaultClass, at.window)
 	require.NoError(t, err)
 	require.NoError(t, one.learnExpiries(t.Context(), at))
 	expires, err := other.expiryOf(t.Context(), "t", 1, at.window)
@@ -30,7 +31,7 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	for i, m := range []*clockMachine{one, other} {
 		require.NoError(t, m.learnExpiries(t.Context(), at))
 		require.True(t, m.hasExpired(m.horizonMemory.get("t"), "t", 1, at.window), "process %d", i)
-		require.False(t, m.hasExpired(m.horizonMemory.get("t"), "t", classDefault, at.window), "process %d", i)
+		require.False(t, m.hasExpired(m.horizonMemory.get("t"), "t", retention.DefaultClass, at.window), "process %d", i)
 	}
 }
 

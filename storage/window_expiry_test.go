@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -107,7 +108,7 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
 	window := m.period.WindowAt(res, at.UnixMilli())
-	row, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", classDefault, window})
+	row, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", retention.DefaultClass, window})
 	require.NoError(m.r.t, err)
 	require.True(m.r.t, ok)
 	return time.Unix(row.Expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
@@ -168,7 +169,7 @@ func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 		m := all[(i+3)%len(all)]
 		require.NoError(t, m.write(r.now(), float64(i)))
 		require.NoError(t, m.SealAll(t.Context()))
-		require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
+		require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, r.now()))
 		r.passes(day, all...)
 	}
 	for _, m := range all {
@@ -201,9 +202,9 @@ func TestRaisedThenImported(t *testing.T) {
 		require.NoError(t, m.write(r.now(), 1))
 		require.NoError(t, m.SealAll(t.Context()))
 		if expiring {
-			require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(-50*day)))
-			require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
-			require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(40*day)))
+			require.Equal(t, 365*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(-50*day)))
+			require.Equal(t, 365*day+retention.Grace, m.keptFor(rollup.Raw, r.now()))
+			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
 		list, err := m.horizons(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli())
@@ -273,7 +274,7 @@ func TestLoweredByMistake(t *testing.T) {
 		m = running(90*day, 20*day)
 		require.Equal(t, 46, m.visible())
 		if expiring {
-			require.Equal(t, 90*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(25*day)))
+			require.Equal(t, 90*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(25*day)))
 		}
 		m.stop()
 		m = running(3*day, 9*day)
@@ -310,11 +311,11 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	require.NoError(t, paused.write(first.Add(2*time.Minute), 3))
 	require.NoError(t, paused.SealAll(t.Context()))
 	r.requireTogether()
-	require.Equal(t, 10*day+expireGrace, one.keptFor(rollup.Raw, first))
+	require.Equal(t, 10*day+retention.Grace, one.keptFor(rollup.Raw, first))
 	r.passes(day, one, paused)
 	require.NoError(t, one.write(r.now(), 4))
 	require.NoError(t, one.SealAll(t.Context()))
-	require.Equal(t, 200*day+expireGrace, one.keptFor(rollup.Raw, r.now()))
+	require.Equal(t, 200*day+retention.Grace, one.keptFor(rollup.Raw, r.now()))
 	r.requireTogether()
 }
 
@@ -358,9 +359,9 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 		require.NoError(t, m.SealAll(t.Context()))
 		m.stop()
 		m = r.start(0, right)
-		keeps(m, rollup.OneHour, 5*365*day+expireGrace)
-		keeps(m, rollup.FiveMinutes, 365*day+expireGrace)
-		keeps(m, rollup.Raw, 30*day+expireGrace)
+		keeps(m, rollup.OneHour, 5*365*day+retention.Grace)
+		keeps(m, rollup.FiveMinutes, 365*day+retention.Grace)
+		keeps(m, rollup.Raw, 30*day+retention.Grace)
 		r.passes(28*day, m)
 		require.Equal(t, 2, m.samplesBetween(before, r.now()), "raw, four weeks later")
 		for _, res := range rollup.Resolutions {
@@ -389,13 +390,13 @@ func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 func TestExpiryInDoubt(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention = 10 * day })
-	at := expiryAt{"t", classDefault, ts.period.RawWindowAt(ts.now.UnixMilli())}
+	at := expiryAt{"t", retention.DefaultClass, ts.period.RawWindowAt(ts.now.UnixMilli())}
 	eng := &losing{ts.Store.eng, 1}
 	ts.Store.eng = eng
 	row, err := ts.fixExpiry(t.Context(), at)
 	require.NoError(t, err)
 	require.Zero(t, eng.lost)
-	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+expireGrace).Seconds()), row.Expires)
+	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+retention.Grace).Seconds()), row.Expires)
 	ts.keeping(90*day, 0, 0)
 	again, err := ts.fixExpiry(t.Context(), at)
 	require.NoError(t, err)
@@ -412,14 +413,14 @@ func TestExpiryOfANewClass(t *testing.T) {
 	window := ts.period.RawWindowAt(ts.now.UnixMilli())
 	shared, err := ts.sharedExpiry(t.Context(), "t", window)
 	require.NoError(t, err)
-	ts.opts.Classes, ts.opts.AddClasses = []Class{classOfJob("audit", "audit", Keep{90 * day, 90 * day, 90 * day})}, true
+	ts.opts.Classes, ts.opts.AddClasses = []retention.Class{classOfJob("audit", "audit", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day})}, true
 	ts.reopen()
 	expires, err := ts.expiryOf(t.Context(), "t", 1, window)
 	require.NoError(t, err)
 	require.Equal(t, shared, expires)
 	expires, err = ts.expiryOf(t.Context(), "t", 1, window+1)
 	require.NoError(t, err)
-	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+expireGrace).Seconds()), expires)
+	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+retention.Grace).Seconds()), expires)
 	later, err := ts.LaterRetentions(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, later, "nothing is sealed of the tenant")
@@ -437,7 +438,7 @@ func TestExpiriesAhead(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
 	fixed := func(window int64) bool {
-		_, ok, err := ts.fixedExpiry(t.Context(), expiryAt{"t", classDefault, window})
+		_, ok, err := ts.fixedExpiry(t.Context(), expiryAt{"t", retention.DefaultClass, window})
 		require.NoError(t, err)
 		return ok
 	}

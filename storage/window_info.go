@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -72,7 +73,7 @@ func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []Window
 func (s *Store) windowInfo(t *tenantHorizons, tenant string, window int64) WindowInfo {
 	k := WindowInfo{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
 	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
-	for class := range s.classes.count() {
+	for class := range s.retention.Classes() {
 		hidden, goes := s.goes(t, tenant, class, &k)
 		if goes.IsZero() {
 			k.Hidden, k.Goes = hidden, goes
@@ -90,7 +91,7 @@ func (s *Store) windowInfo(t *tenantHorizons, tenant string, window int64) Windo
 
 // goes returns when rows of a class are hidden in a window, and when they go; zero: never.
 func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *WindowInfo) (hidden, goes time.Time) {
-	now, kept, h := s.opts.Now().UTC(), s.classes.keep(tenant, class).Of(k.Resolution), t.of(class, k.Resolution)
+	now, kept, h := s.opts.Now().UTC(), s.retention.Keep(tenant, class).Of(k.Resolution), t.of(class, k.Resolution)
 	if kept > 0 {
 		hidden = k.End.Add(kept)
 	}
@@ -103,11 +104,11 @@ func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *WindowInf
 	case kept == 0:
 		return time.Time{}, time.Time{}
 	case hidden.After(now):
-		return hidden, hidden.Add(expireGrace)
+		return hidden, hidden.Add(retention.Grace)
 	}
 	since, ok := h.hiddenSince(k.End.UnixMilli())
 	if !ok {
-		return hidden, now.Add(expireGrace)
+		return hidden, now.Add(retention.Grace)
 	}
-	return hidden, now.Add(expireGrace - time.Duration(s.clock.SeenMS()-since)*time.Millisecond)
+	return hidden, now.Add(retention.Grace - time.Duration(s.clock.SeenMS()-since)*time.Millisecond)
 }

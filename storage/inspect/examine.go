@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const (
@@ -37,8 +38,8 @@ type ExamineOptions struct {
 	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
 	Retention, Retention5m, Retention1h time.Duration
 	// TenantRetention and Classes are those of Options.
-	TenantRetention map[string]storage.Keep
-	Classes         []storage.Class
+	TenantRetention map[string]retention.Keep
+	Classes         []retention.Class
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
@@ -221,7 +222,7 @@ func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
 		return err
 	}
-	x.c.ClassesFrom = x.View.ClassesFrom()
+	x.c.ClassesFrom = x.View.Retention().ClassesFrom()
 	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
 		return err
 	}
@@ -415,7 +416,10 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 }
 
 // kept reads how long processes keep what, which holds for what should be hidden and gone, too.
-func (x *examiner) kept(ctx context.Context) (err error) {
-	x.c.Keeps, err = x.View.Keeps(ctx)
-	return err
+func (x *examiner) kept(ctx context.Context) error {
+	if err := x.View.Retention().LearnAdvertised(ctx); err != nil {
+		return err
+	}
+	x.c.Keeps = x.View.Retention().Differing()
+	return nil
 }

@@ -90,7 +90,7 @@ var rules = []rule{
 	},
 	{
 		"hidden for a week before it is dropped", "storage/horizon.go",
-		"if seenMS-s.SeenMS >= expireGrace.Milliseconds() {\n			to = max", "if seenMS-s.SeenMS >= 0 {\n			to = max", histories,
+		"if seenMS-s.SeenMS >= retention.Grace.Milliseconds() {\n			to = max", "if seenMS-s.SeenMS >= 0 {\n			to = max", histories,
 	},
 	{
 		"rows that a fast clock has hidden are shown by a right one", "storage/horizons.go",
@@ -142,7 +142,7 @@ var rules = []rule{
 	},
 	{
 		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
-		"	if x.s.classes.count() == 1 && !x.s.expiring {", "	if true {", "TestDeleteOf.*",
+		"	if x.s.retention.Classes() == 1 && !x.s.expiring {", "	if true {", "TestDeleteOf.*",
 	},
 	{
 		"a delete reaches buckets of slots without samples", "storage/clean_trim.go",
@@ -198,7 +198,7 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
-		"	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
+		"	if t.res == rollup.FiveMinutes && (t.s.retention.Classes() > 1 || t.s.expiring) {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
 	},
 	{
 		"buckets of an hour that are kept lose what is deleted", "storage/clean_trim.go",
@@ -263,7 +263,7 @@ var rules = []rule{
 	},
 	{
 		"a boundary keeps the retention before a lowered one for a week", "storage/horizon.go",
-		"seenMS-h.SinceMS < expireGrace.Milliseconds()", "seenMS-h.SinceMS < 0", "TestKeptBefore|TestMistypedAtTheTurnOfAWindow",
+		"seenMS-h.SinceMS < retention.Grace.Milliseconds()", "seenMS-h.SinceMS < 0", "TestKeptBefore|TestMistypedAtTheTurnOfAWindow",
 	},
 	{
 		"boundaries are there before the first expiry is fixed", "storage/window_expiry.go",
@@ -271,7 +271,7 @@ var rules = []rule{
 	},
 	{
 		"an expiry isn't shorter than its floor", "storage/window_expiry.go",
-		"max(keptMS+expireGrace.Milliseconds(), expiryFloors[res].Milliseconds())", "keptMS+expireGrace.Milliseconds()", "TestMistypedAtTheTurnOfAWindow",
+		"max(keptMS+retention.Grace.Milliseconds(), expiryFloors[res].Milliseconds())", "keptMS+retention.Grace.Milliseconds()", "TestMistypedAtTheTurnOfAWindow",
 	},
 	{
 		"rows of a class expire at the latest with those that classes share", "storage/window_expiry.go",
@@ -296,13 +296,13 @@ var rules = []rule{
 		"r.days.at(ctx, first)", "r.days.at(ctx, max(first, format.MaxTime/2))", "TestLateSamplesGoByTheirDay",
 	},
 	{
-		"a list of classes is in force when all processes have read it", "storage/class_lists.go",
-		"o.Now().Add(classLead)", "o.Now().Add(-classLead)", "TestClassesOfASharedStoreBeginLater",
+		"a list of classes is in force when all processes have read it", "storage/retention/lists.go",
+		"now.Add(classLead)", "now.Add(-classLead)", "TestClassesOfASharedStoreBeginLater",
 	},
 	{
-		"processes go by the store's list of classes", "storage/class_lists.go",
-		"	for _, l := range *c.lists.Load() {\n		if l.FromMS > t {",
-		"	for _, l := range *c.lists.Load() {\n		if l.FromMS > t && false {",
+		"processes go by the store's list of classes", "storage/retention/lists.go",
+		"	for _, l := range h.Lists {\n		if l.FromMS > t {",
+		"	for _, l := range h.Lists {\n		if l.FromMS > t && false {",
 		"TestClassesOfASharedStoreBeginLater|TestClassesOfTwoFiles",
 	},
 	{
