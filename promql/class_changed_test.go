@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -22,14 +23,14 @@ type changedClass struct {
 	t    *testing.T
 	eng  engine.Engine
 	now  time.Time
-	all  storage.Keep
+	all  retention.Keep
 	days []changedDay
 }
 
 // changedDay is a day with samples, and how long they are kept.
 type changedDay struct {
 	noon time.Time
-	keep storage.Keep
+	keep retention.Keep
 }
 
 // daySamples are written each day, one every five minutes up to noon.
@@ -38,7 +39,7 @@ const daySamples = 24
 var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
 
 // open starts the store with classes; the series is in one of them, or in none.
-func (s *changedClass) open(classes map[string]storage.Keep, in string) {
+func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	if s.Store != nil {
 		require.NoError(s.t, s.Close())
 	}
@@ -55,13 +56,13 @@ func (s *changedClass) open(classes map[string]storage.Keep, in string) {
 			if name == in {
 				job = "ci"
 			}
-			o.Classes = append(o.Classes, storage.Class{Name: name, Keep: keep, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
+			o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
 		}
 	})
 }
 
 // day writes a day's samples, which are kept so long, and seals them an hour after noon.
-func (s *changedClass) day(keep storage.Keep) {
+func (s *changedClass) day(keep retention.Keep) {
 	s.now = s.now.Add(testDay)
 	noon := s.now.Add(-time.Hour)
 	b := s.NewBatch("default")
@@ -161,17 +162,17 @@ func (s *changedClass) check() {
 // TestClassChangedOnAWednesday (d) changes the class of a series on a Wednesday, and back after ten days: on every day of two months each resolution answers
 // what it keeps by the class that the series had on a day, and auto chooses none that is empty.
 func TestClassChangedOnAWednesday(t *testing.T) {
-	long := storage.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
-	short := storage.Keep{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
-	both := map[string]storage.Keep{"long": long, "short": short}
+	long := retention.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
+	short := retention.Keep{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
+	both := map[string]retention.Keep{"long": long, "short": short}
 	for name, c := range map[string]struct {
-		all           storage.Keep
-		before, after map[string]storage.Keep
+		all           retention.Keep
+		before, after map[string]retention.Keep
 		was, is       string
 	}{
 		"shortened": {long, both, both, "long", "short"},
 		"raised":    {long, both, both, "short", "long"},
-		"new":       {long, nil, map[string]storage.Keep{"short": short}, "", "short"},
+		"new":       {long, nil, map[string]retention.Keep{"short": short}, "", "short"},
 	} {
 		for _, expiring := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, expiring=%v", name, expiring), func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestClassChangedOnAWednesday(t *testing.T) {
 				if expiring { // The next day's list is fixed ahead.
 					change--
 				}
-				keep := map[string]storage.Keep{"": c.all, "long": long, "short": short}
+				keep := map[string]retention.Keep{"": c.all, "long": long, "short": short}
 				s.open(c.before, c.was)
 				t.Cleanup(func() { require.NoError(t, s.Close()) })
 				for day := range 80 {

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -18,7 +19,7 @@ import (
 const testDay = 24 * time.Hour
 
 // keptJobs are jobs in classes of their own; web is in none.
-var keptJobs = map[string]storage.Keep{
+var keptJobs = map[string]retention.Keep{
 	"web":   {Raw: 2 * testDay, FiveMinutes: 3 * testDay},
 	"ci":    {Raw: testDay, FiveMinutes: 2 * testDay, OneHour: 3 * testDay},
 	"audit": {},
@@ -34,7 +35,7 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 		o.Retention, o.Retention5m, o.Retention1h = keptJobs["web"].Raw, keptJobs["web"].FiveMinutes, keptJobs["web"].OneHour
 		o.AddClasses = true
 		for _, job := range []string{"ci", "audit", "brief"} {
-			o.Classes = append(o.Classes, storage.Class{
+			o.Classes = append(o.Classes, retention.Class{
 				Name: job, Keep: keptJobs[job], Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
 			})
 		}

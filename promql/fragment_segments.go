@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -103,7 +104,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 }
 
 // setHorizons sets the retention of each class of series.
-func setHorizons(r *resolution.Request, horizons []storage.Horizons) {
+func setHorizons(r *resolution.Request, horizons []retention.Hidden) {
 	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
@@ -121,7 +122,7 @@ func setHorizons(r *resolution.Request, horizons []storage.Horizons) {
 }
 
 // latest returns the newest timestamp that some class no longer keeps at a resolution.
-func latest(horizons []storage.Horizons, res rollup.Resolution) int64 {
+func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	t := int64(-storage.MaxTime)
 	for _, h := range horizons {
 		t = max(t, h.At[res])

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/check"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -20,7 +21,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	}
 	days := &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
 	return check.Run(ctx, check.Env{
-		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.classes.count, ClassesIn: days.classesIn,
+		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.retention.Classes, ClassesIn: days.classesIn,
 		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.gapOf(rows, d).What() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
@@ -33,7 +34,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 			return s.shardsAround(ctx, window, tenant, metric, missing(missed))
 		},
 		ShardsRow: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) ([]byte, error) {
-			if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+			if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 				return nil, err
 			}
 			return s.shardsValue(ctx, window, tenant, metric, missing(missed))
@@ -42,8 +43,8 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 			return s.standingPlaces(tenantWindow{tenant, window}, shards)
 		},
 		IsGone: func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool {
-			err := s.learnExpiries(ctx, tenantWindow{tenant, s.period.WindowOfSlot(res, slot)})
-			return err != nil || s.isGone(res, slot, tenant, class)
+			err := s.retention.LearnWindow(ctx, tenant, s.period.WindowOfSlot(res, slot))
+			return err != nil || s.retention.IsGone(res, slot, tenant, class)
 		},
 		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
 			missing, err := s.unrolled(ctx, tenant, window)
@@ -91,11 +92,11 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	period := c.s.period
 	start, end := period.WindowSpan(window)
 	first := period.RawWindowAt(start + 1)
-	days := dayLists{s: c.s, tenant: tenant}
-	var lists []*classList
+	days := c.s.retention.Days(tenant)
+	var lists []*retention.ClassList
 	var of []int // by window of raw rows
 	for w := first; w <= period.RawWindowAt(end); w++ {
-		l, err := days.at(ctx, period.WindowEnd(w))
+		l, err := days.At(ctx, period.WindowEnd(w))
 		if err != nil {
 			return check.WindowClasses{}, err
 		}
@@ -110,7 +111,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 		Of: func(ls labels.Labels) string {
 			by := make([]byte, len(lists))
 			for i, l := range lists {
-				by[i] = byte(l.find(ls))
+				by[i] = byte(l.Find(ls))
 			}
 			return string(by)
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -30,7 +31,7 @@ func TestClassesOnCassandra(t *testing.T) {
 		require.NoError(t, err)
 		ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: now}
 		ts.opts.Partitions, ts.opts.Shared, ts.opts.AddClasses = 2, true, true
-		ts.opts.Classes = []Class{classOfJob(class, "ci", keepLonger)}
+		ts.opts.Classes = []retention.Class{classOfJob(class, "ci", keepLonger)}
 		ts.Store = openReady(t, eng, ts.opts)
 		t.Cleanup(ts.close)
 		return ts
@@ -40,9 +41,9 @@ func TestClassesOnCassandra(t *testing.T) {
 	require.NoError(t, a.SealAll(t.Context()))
 	b := open("b")
 	require.NoError(t, a.refreshPeriods(t.Context()))
-	lists := *b.classes.lists.Load()
+	lists := listsOf(t, b.eng)
 	require.Len(t, lists, 2)
-	require.GreaterOrEqual(t, lists[1].FromMS, now.Add(classLead).UnixMilli())
+	require.GreaterOrEqual(t, lists[1].FromMS, now.Add(25*time.Hour).UnixMilli())
 	// both import different samples of a day at once.
 	both := func(ago time.Duration, class int64) {
 		t.Helper()

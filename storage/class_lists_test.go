@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -24,7 +25,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 		o.Classes, o.TenantRetention = nil, nil
 	})
 	ls := jobLabels("ci")
-	classes := func(list ...Class) {
+	classes := func(list ...retention.Class) {
 		ts.opts.Classes = list
 		ts.reopen()
 	}
@@ -70,8 +71,8 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	ts.now = ts.now.Add(18 * time.Hour)
 	classes(classOfJob("ci", "ci", keepLonger))
 	step(2)
-	require.EqualValues(t, 4, ts.classes.count())
-	require.Equal(t, []listFrom{{never, ts.classes.inForce(0)}}, *ts.classes.lists.Load())
+	require.EqualValues(t, 4, ts.retention.Classes())
+	require.Equal(t, []retention.ListFrom{{FromMS: never, ID: ts.retention.InForce(0)}}, listsOf(t, ts.eng))
 
 	// The samples of each class go at its time.
 	of := map[int64]int{}
@@ -100,7 +101,7 @@ func TestLateSamplesGoByTheirDay(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.now = ts.now.Add(10 * day)
-	ts.opts.Classes = []Class{classOfJob("ci", "audit", keepShort), classOfJob("audit", "ci", keepLonger)}
+	ts.opts.Classes = []retention.Class{classOfJob("ci", "audit", keepShort), classOfJob("audit", "ci", keepLonger)}
 	ts.reopen()
 	late := func(job string, at time.Time, want error) {
 		t.Helper()
@@ -142,7 +143,7 @@ func newSharedClasses(t *testing.T) *sharedClasses {
 	return x
 }
 
-func (x *sharedClasses) open(list ...Class) *testStore {
+func (x *sharedClasses) open(list ...retention.Class) *testStore {
 	opts := x.opts
 	opts.Classes = list
 	s := openReady(x.t, x.eng, opts)
@@ -172,9 +173,9 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	begin := time.Date(2026, 5, 8, 0, 0, 0, 0, time.UTC)
 	require.Contains(t, x.log.String(), "take effect later")
 	require.Contains(t, x.log.String(), begin.Format(time.RFC3339))
-	require.EqualValues(t, 1, old.classes.count())
+	require.EqualValues(t, 1, old.retention.Classes())
 	require.NoError(t, old.refreshPeriods(t.Context()))
-	require.EqualValues(t, 2, old.classes.count())
+	require.EqualValues(t, 2, old.retention.Classes())
 	require.Contains(t, x.log.String(), "another process was started later")
 	imports := func(s *testStore, at time.Time) {
 		samples := &chunk.Samples{}
@@ -213,7 +214,7 @@ func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	s := x.open()
 	s.write("default", jobLabels("ci"), sample{x.now.UnixMilli(), 1})
 	require.NoError(t, s.SealAll(t.Context()))
-	s = x.open(classOfJob("ci", "ci", Keep{90 * day, 90 * day, 90 * day}))
+	s = x.open(classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}))
 	imports := func(job string, age time.Duration) (ImportStats, error) {
 		samples := &chunk.Samples{}
 		samples.AppendFloat(x.now.Add(-age).UnixMilli(), 0, 1)
@@ -239,21 +240,21 @@ func TestClassesOfTwoFiles(t *testing.T) {
 	x := newSharedClasses(t)
 	a, b := classOfJob("a", "ci", keepLonger), classOfJob("b", "ci", keepShort)
 	first := x.open(a)
-	id := first.classes.inForce(x.now.UnixMilli())
+	id := first.retention.InForce(x.now.UnixMilli())
 	require.NotEmpty(t, id, "a store without rows goes by the first file at once")
 	first.write("a", jobLabels("ci"), sample{x.now.UnixMilli(), 1})
 	require.NoError(t, first.SealAll(t.Context()))
 	second := x.open(b)
-	require.Equal(t, id, second.classes.inForce(x.now.UnixMilli()))
+	require.Equal(t, id, second.retention.InForce(x.now.UnixMilli()))
 	x.open(a)
 	x.open(b)
-	require.Len(t, *second.classes.lists.Load(), 2, "one list per day")
+	require.Len(t, listsOf(t, second.eng), 2, "one list per day")
 	x.passes(7 * day)
 	third := x.open(a)
-	require.Len(t, *third.classes.lists.Load(), 2, "lists that aren't read any more are left out")
+	require.Len(t, listsOf(t, third.eng), 2, "lists that aren't read any more are left out")
 	require.NoError(t, second.refreshPeriods(t.Context()))
 	for i, s := range []*testStore{second, third} {
-		require.EqualValues(t, 3, s.classes.count())
+		require.EqualValues(t, 3, s.retention.Classes())
 		at := x.now.Add(time.Duration(len(s.all("a"))) * time.Minute).UnixMilli()
 		s.write("a", jobLabels("ci"), sample{at, 1})
 		require.NoError(t, s.SealAll(t.Context()))
@@ -283,7 +284,7 @@ func TestImportRefusedFixesNoClasses(t *testing.T) {
 			})
 			at := ts.now.Add(-30 * day)
 			require.Equal(t, 3, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)
-			ts.opts.Classes = []Class{classOfJob("ci", "ci", Keep{90 * day, 90 * day, 90 * day})}
+			ts.opts.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day})}
 			ts.reopen()
 			require.Zero(t, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)
 			require.Equal(t, map[string]int{"ci": 3}, ts.bucketsOf("default", rollup.OneHour))
@@ -291,4 +292,11 @@ func TestImportRefusedFixesNoClasses(t *testing.T) {
 			ts.check()
 		})
 	}
+}
+
+// listsOf returns the history of lists of classes that is stored.
+func listsOf(t testing.TB, eng engine.Engine) []retention.ListFrom {
+	have, _, err := readSettings(t.Context(), eng)
+	require.NoError(t, err)
+	return have.Lists
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -21,7 +22,7 @@ type deletedInClasses struct {
 }
 
 // openDeletedInClasses opens a store with these classes. The series is in the first one.
-func openDeletedInClasses(t *testing.T, keep ...Keep) *deletedInClasses {
+func openDeletedInClasses(t *testing.T, keep ...retention.Keep) *deletedInClasses {
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.Retention1h = 2*day, 60*day, 90*day
 		o.AddClasses, o.seams.still = true, true
@@ -50,7 +51,7 @@ func (ts *deletedInClasses) inClass(class int) {
 		if i+1 == class {
 			job = "ci"
 		}
-		ts.opts.Classes[i].Match = classOfJob("", job, Keep{}).Match
+		ts.opts.Classes[i].Match = classOfJob("", job, retention.Keep{}).Match
 	}
 	ts.reopen()
 }
@@ -66,7 +67,7 @@ func (ts *deletedInClasses) deleteHours(from, to int) {
 // too, of other days. The next class is kept for longer.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
-	ts := openDeletedInClasses(t, Keep{2 * day, 12 * day, 20 * day})
+	ts := openDeletedInClasses(t, retention.Keep{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
 	ts.midnight = ts.midnight.Add(-day) // The day after is of the same week.
 	require.Equal(t, ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.UnixMilli()+1), ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.Add(2*day).UnixMilli()))
 	ts.hours(0, 24)

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -99,7 +100,7 @@ func newClassesRun(first string) (*classesRun, error) {
 		return nil, err
 	}
 	r.base = r.base.Add(classesLead)
-	var all []Keep
+	var all []retention.Keep
 	for text := range strings.SplitSeq(keeps, "/") {
 		var k [resolutions]time.Duration
 		for i, d := range strings.Split(text, ",") {
@@ -107,7 +108,7 @@ func newClassesRun(first string) (*classesRun, error) {
 				return nil, err
 			}
 		}
-		all = append(all, Keep{k[0], k[1], k[2]})
+		all = append(all, retention.Keep{Raw: k[0], FiveMinutes: k[1], OneHour: k[2]})
 	}
 	r.model = newClassesModel(all)
 	o := &r.opts
@@ -124,9 +125,9 @@ func newClassesRun(first string) (*classesRun, error) {
 }
 
 // listOf returns the classes that have the series, by their numbers.
-func (r *classesRun) listOf(in [classesSeries]int) (list []Class) {
+func (r *classesRun) listOf(in [classesSeries]int) (list []retention.Class) {
 	for i, k := range r.model.keep[1:] {
-		c := Class{Name: fmt.Sprint("class", i+1), Keep: k}
+		c := retention.Class{Name: fmt.Sprint("class", i+1), Keep: k}
 		for s, class := range in {
 			if class == i+1 {
 				c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))})
@@ -271,18 +272,18 @@ func (r *classesRun) tolerate(what string, err error) bool {
 // classOn returns the class of a series in the day of a time. Once the day has a list, it keeps it.
 func (r *classesRun) classOn(series int, t int64) int64 {
 	window := r.period.RawWindowAt(t)
-	list, fixed, err := r.classesOn(context.Background(), "t", window)
+	list, fixed, err := r.retention.ClassesOn(context.Background(), "t", window)
 	if err != nil {
 		r.fail("reading the classes of a day: %v", err)
 		return 0
 	}
-	if was, ok := r.days[window]; ok && (was != list.id || !fixed) {
-		r.fail("the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.id, was)
+	if was, ok := r.days[window]; ok && (was != list.ID() || !fixed) {
+		r.fail("the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.ID(), was)
 	}
 	if fixed {
-		r.days[window] = list.id
+		r.days[window] = list.ID()
 	}
-	return list.find(waysLabels(int64(series)))
+	return list.Find(waysLabels(int64(series)))
 }
 
 func (r *classesRun) classOf(series int) func(t int64) int64 {
@@ -303,7 +304,7 @@ func (r *classesRun) pass(d time.Duration) {
 		_, err := r.Expire(context.Background())
 		r.tolerate("expiring", err)
 		if r.opts.Shared {
-			r.passed.set(r.passed.get() + horizonsFresh + time.Second)
+			r.passed.set(r.passed.get() + 31*time.Second)
 			r.beat()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -48,11 +49,11 @@ const slotMS = 2 * format.HourMS
 
 // classesModel is what must be there, and what must not.
 type classesModel struct {
-	keep  []Keep
+	keep  []retention.Keep
 	facts [classesSeries]map[int64][]*classesFact // by time
 }
 
-func newClassesModel(keep []Keep) *classesModel {
+func newClassesModel(keep []retention.Keep) *classesModel {
 	m := &classesModel{keep: keep}
 	for s := range m.facts {
 		m.facts[s] = map[int64][]*classesFact{}

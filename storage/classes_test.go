@@ -13,14 +13,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const day = 24 * time.Hour
 
 // classOf makes a class of the series of a job.
-func classOfJob(name, job string, keep Keep) Class {
-	return Class{Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep}
+func classOfJob(name, job string, keep retention.Keep) retention.Class {
+	return retention.Class{Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep}
 }
 
 func jobLabels(job string) labels.Labels {
@@ -28,15 +29,15 @@ func jobLabels(job string) labels.Labels {
 }
 
 var (
-	keepLong   = Keep{30 * day, 60 * day, 300 * day}
-	keepShort  = Keep{2 * day, 4 * day, 50 * day}
-	keepLonger = Keep{90 * day, 200 * day, 0}
+	keepLong   = retention.Keep{Raw: 30 * day, FiveMinutes: 60 * day, OneHour: 300 * day}
+	keepShort  = retention.Keep{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}
+	keepLonger = retention.Keep{Raw: 90 * day, FiveMinutes: 200 * day, OneHour: 0}
 )
 
 func withTestClasses(o *Options) {
 	o.Retention, o.Retention5m, o.Retention1h = keepLong.Raw, keepLong.FiveMinutes, keepLong.OneHour
-	o.Classes = []Class{classOfJob("ci", "ci", keepShort), classOfJob("audit", "audit", keepLonger)}
-	o.TenantRetention = map[string]Keep{"brief": {3 * day, 5 * day, 10 * day}}
+	o.Classes = []retention.Class{classOfJob("ci", "ci", keepShort), classOfJob("audit", "audit", keepLonger)}
+	o.TenantRetention = map[string]retention.Keep{"brief": {Raw: 3 * day, FiveMinutes: 5 * day, OneHour: 10 * day}}
 	o.AddClasses = true
 }
 
@@ -231,7 +232,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 // TestRowsOfClassesLiveAsLongAsTheyShould looks at the time to live of all that is written.
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
-	ts.expiring = true
+	ts.expireRows()
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
 	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{})
 	for _, tenant := range []string{"usual", "brief"} {
@@ -246,52 +247,42 @@ func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 
 func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts := openTestStore(t, nil)
-	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
+	ts.opts.Classes = []retention.Class{classOfJob("ci", "ci", keepShort)}
 	ts.reopen()
-	require.EqualValues(t, 1, ts.classes.count(), "only processes that are told so add classes")
+	require.EqualValues(t, 1, ts.retention.Classes(), "only processes that are told so add classes")
 	ts.opts.AddClasses = true
 	ts.reopen()
 	have, _, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
-	require.Equal(t, []knownClass{{
-		Name: "ci", RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
-	}}, have.Classes)
+	require.Equal(t, []retention.KnownClass{{Name: "ci", KeptMS: retention.KeptMS{
+		RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
+	}}}, have.Classes)
 	ts.opts.Classes = nil
 	ts.reopen()
-	require.EqualValues(t, 2, ts.classes.count())
-	require.Equal(t, ts.opts.Retention, ts.classes.keep("a", 1).Raw, "what isn't configured stays at least as long as the rest")
+	require.EqualValues(t, 2, ts.retention.Classes())
+	require.Equal(t, ts.opts.Retention, ts.retention.Keep("a", 1).Raw, "what isn't configured stays at least as long as the rest")
 	ts.opts.Retention = day
 	ts.reopen()
-	require.Equal(t, keepShort.Raw, ts.classes.keep("a", 1).Raw, "and as long as it said last")
-
-	known := make([]knownClass, maxKnownClasses)
-	for i := range known {
-		known[i].Name = strings.Repeat("x", i+1)
-	}
-	_, err = addClasses(known, []Class{{Name: "one more"}})
-	require.ErrorIs(t, err, ErrBadClasses)
-	all, err := addClasses(known, []Class{{Name: "xxx"}})
-	require.NoError(t, err)
-	require.Equal(t, known, all)
+	require.Equal(t, keepShort.Raw, ts.retention.Keep("a", 1).Raw, "and as long as it said last")
 }
 
 func TestBadClassesAreRefused(t *testing.T) {
 	ok := classOfJob("a", "a", keepShort)
-	many := make([]Class, MaxClasses+1)
+	many := make([]retention.Class, retention.MaxClasses+1)
 	for i := range many {
 		many[i] = classOfJob(strings.Repeat("a", i+1), "x", keepShort)
 	}
-	for name, list := range map[string][]Class{
+	for name, list := range map[string][]retention.Class{
 		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
-		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", Keep{2 * day, day, 0})},
+		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", retention.Keep{Raw: 2 * day, FiveMinutes: day, OneHour: 0})},
 	} {
 		o := DefaultOptions()
 		o.Classes = list
 		require.ErrorContains(t, o.validate(), name)
-		require.ErrorIs(t, o.validate(), ErrBadClasses)
+		require.ErrorIs(t, o.validate(), retention.ErrBadClasses)
 	}
 	o := DefaultOptions()
-	o.TenantRetention = map[string]Keep{"a": {time.Minute, 0, 0}}
+	o.TenantRetention = map[string]retention.Keep{"a": {Raw: time.Minute, FiveMinutes: 0, OneHour: 0}}
 	require.ErrorContains(t, o.validate(), `tenant "a"`)
 }
 
@@ -328,13 +319,13 @@ func TestTellRetention(t *testing.T) {
 	})
 	tell := func() string {
 		log.Reset()
-		require.NoError(t, ts.LogRetentionChange(t.Context()))
+		require.NoError(t, ts.retention.LogChange(t.Context()))
 		return log.String()
 	}
 	require.Empty(t, tell(), "there is nothing to compare with")
 	require.Empty(t, tell())
 	ts.opts.TenantRetention, ts.opts.Classes = nil, ts.opts.Classes[:1]
-	ts.opts.Classes[0] = classOfJob("ci", "ci", Keep{3 * day, 4 * day, 50 * day})
+	ts.opts.Classes[0] = classOfJob("ci", "ci", retention.Keep{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
 	ts.reopen()
 	told := tell()
 	for _, want := range []string{`class \"ci\"`, `class \"audit\"`, `tenant \"brief\"`, "was=\"raw 48h0m0s", "is=\"raw 72h0m0s"} {

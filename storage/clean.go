@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -138,7 +139,7 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 		c, err := s.newCleaner(ctx, tenant, window, part, at.Class())
-		if errors.Is(err, ErrWindowExpired) {
+		if errors.Is(err, retention.ErrWindowExpired) {
 			return nil
 		}
 		if err != nil {
@@ -237,9 +238,9 @@ type cleaner struct {
 	unread unreadDeletes
 }
 
-// newCleaner returns ErrWindowExpired where the rows are about to expire anyway.
+// newCleaner returns retention.ErrWindowExpired where the rows are about to expire anyway.
 func (s *Store) newCleaner(ctx context.Context, tenant string, window int64, part engine.Key, class int64) (*cleaner, error) {
-	expires, err := s.expiryOf(ctx, tenant, class, window)
+	expires, err := s.retention.Expiry(ctx, tenant, class, window)
 	return &cleaner{
 		s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part, Expires: expires},
 	}, err

@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // A class of which only rollups are left is deleted from them, though others' samples of the same slots stand: at once, when the
 // delete is worked off, when it is cleaned, and when nothing of it is left.
 func TestDeleteOfAClassWhoseSamplesAreGone(t *testing.T) {
-	for name, keep := range map[string]Keep{"5m": {2 * day, 40 * day, 50 * day}, "1h": {2 * day, 4 * day, 50 * day}} {
+	for name, keep := range map[string]retention.Keep{"5m": {Raw: 2 * day, FiveMinutes: 40 * day, OneHour: 50 * day}, "1h": {Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}} {
 		t.Run(name, func(t *testing.T) {
 			ts := openTestStore(t, func(o *Options) {
 				o.Retention, o.AddClasses, o.seams.still = 90*day, true, true
-				o.Classes = []Class{classOfJob("ci", "ci", keep)}
+				o.Classes = []retention.Class{classOfJob("ci", "ci", keep)}
 			})
 			at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 			for _, job := range []string{"ci", "api"} { // Two slots.
@@ -65,7 +66,7 @@ func TestDeleteOfSamplesThatExpired(t *testing.T) {
 		ts := openExpiring(t, func(o *Options) {
 			o.Retention, o.seams.still = 2*day, true
 			if also {
-				o.AddClasses, o.Classes = true, []Class{classOfJob("audit", "audit", keepLonger)}
+				o.AddClasses, o.Classes = true, []retention.Class{classOfJob("audit", "audit", keepLonger)}
 			}
 		})
 		at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)

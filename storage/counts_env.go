@@ -7,13 +7,14 @@ import (
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Counts counts the series of the store.
 func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
-		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.expiring, Kept: expireGrace,
+		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
 		Tenants: s.Tenants, Windows: s.shownRawWindows, Version: s.versionOfMarks, Classes: s.countedClasses, Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
@@ -47,23 +48,23 @@ func (s *Store) mayCount() error {
 
 // shownRawWindows lists the windows of raw rows of a tenant that are shown, up to last.
 func (s *Store) shownRawWindows(ctx context.Context, tenant string, last int64) ([]int64, error) {
-	hidden, err := s.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
+	all, err := s.retention.Shown(ctx, tenant, -format.MaxTime, format.MaxTime, false)
 	if err != nil {
 		return nil, err
 	}
-	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
+	shown := (&scope{hidden: all.Hidden}).earliest(rollup.Raw)
 	return s.knownWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, s.noteGap)
 }
 
 // countedClasses returns the classes whose series are counted in a window: those of which rows may be missing, as they are dropped or about to be,
 // are left out whole. others are these, a bit each.
 func (s *Store) countedClasses(ctx context.Context, tenant string, window int64) (counted []int64, others uint64, err error) {
-	t, err := s.horizonsOf(ctx, tenant)
+	t, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
 		return nil, 0, err
 	}
-	for class := range s.classes.count() {
-		if s.period.WindowEnd(window) <= t.lacking(class, format.ResolutionOf(window)) {
+	for class := range s.retention.Classes() {
+		if s.period.WindowEnd(window) <= t.Missing(class, format.ResolutionOf(window)) {
 			others |= 1 << class
 		} else {
 			counted = append(counted, class)

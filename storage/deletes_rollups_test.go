@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -86,7 +87,7 @@ func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.AddClasses, o.seams.still = 90*day, true, true
-		o.Classes = []Class{classOfJob("ci", "ci", Keep{2 * day, 60 * day, 0})}
+		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 60 * day, OneHour: 0})}
 	})
 	at := ts.now.Add(-30 * day).Truncate(day)
 	require.Equal(t, 30, ts.importJob("ci", every(at.Add(10*time.Hour), time.Minute, 30)...).RollupsOnly)
@@ -113,7 +114,7 @@ func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 90*day, true, true
-		o.Classes = []Class{classOfJob("ci", "ci", Keep{2 * day, 4 * day, 0})}
+		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 0})}
 	})
 	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 	for _, job := range []string{"ci", "api"} {
@@ -243,7 +244,7 @@ func TestDeleteInADayOfVanishedBuckets(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.expire(25 * day)
 	require.Equal(t, map[string]int{"api": 240}, ts.bucketsOf("default", rollup.OneHour))
-	require.Zero(t, ts.chunksAt(rollup.FiveMinutes, at.UnixMilli(), classDefault, "default"))
+	require.Zero(t, ts.chunksAt(rollup.FiveMinutes, at.UnixMilli(), retention.DefaultClass, "default"))
 	require.NoError(t, ts.Delete(t.Context(), "default", late.UnixMilli()+1, late.Add(time.Hour).UnixMilli(), equal("job", "api")))
 	for _, when := range []string{"asked for", "worked off", "cleaned", "started anew"} {
 		switch when {

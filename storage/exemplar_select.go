@@ -116,11 +116,11 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 		}
 		shown := list[:0]
 		for _, e := range list {
-			of, err := f.r.days.at(ctx, e.T)
+			of, err := f.r.days.At(ctx, e.T)
 			if err != nil {
 				return err
 			}
-			if e.T > f.r.hiddenIn(of.of(s), rollup.Raw) {
+			if e.T > f.r.hiddenIn(of.Of(s), rollup.Raw) {
 				shown = append(shown, e)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -43,7 +44,7 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
 	ts := openCountingStore(t, &drops, func(op faultengine.Op) bool { return op.Kind == faultengine.Drop }, func(o *Options) {
-		o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []Class{classOfJob("ci", "ci", Keep{Raw: 2 * day})}, true
+		o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day})}, true
 	})
 	for range 30 {
 		for _, tenant := range []string{"ann", "bob"} {
@@ -53,12 +54,12 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.askedToExpire(&drops)
-	ts.now = ts.now.Add(expireGrace + day)
+	ts.now = ts.now.Add(retention.Grace + day)
 	require.Greater(t, ts.askedToExpire(&drops), int64(20))
 	require.Zero(t, ts.askedToExpire(&drops), "once")
 	require.LessOrEqual(t, len(ts.gone.to), 2, "the raw rows of one class of two tenants")
 
-	ts.now = ts.now.Add(expireGrace + day)
+	ts.now = ts.now.Add(retention.Grace + day)
 	ts.askedToExpire(&drops)
 	require.Zero(t, ts.askedToExpire(&drops))
 	ts.reopen()

@@ -51,7 +51,7 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := &DamagedRowsError{Table: rows.Table, Err: d.Err}
 	p := rows.Partition
 	window := func(w int64) {
-		e.From, e.To = time.UnixMilli(s.startOf(w)), time.UnixMilli(s.period.WindowEnd(w))
+		e.From, e.To = time.UnixMilli(s.period.WindowStart(w)), time.UnixMilli(s.period.WindowEnd(w))
 	}
 	switch rows.Table {
 	case engine.Raw, engine.R5m, engine.R1h:

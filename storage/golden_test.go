@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // goldenRow is a value of a row as a release wrote it: its contents, in words, and its bytes. again encodes it anew,
@@ -45,12 +46,12 @@ var goldenRows = map[string]goldenRow{
 	},
 	"retentions-v1": {
 		func(value []byte) (string, error) {
-			var k statedKeep
+			var k retention.Advertised
 			err := json.Unmarshal(value, &k)
-			return k.words(), err
+			return k.Words(), err
 		},
 		func(value []byte) ([]byte, error) {
-			var k statedKeep
+			var k retention.Advertised
 			if err := json.Unmarshal(value, &k); err != nil {
 				return nil, err
 			}
@@ -185,8 +186,8 @@ func goldenValues() map[string][]byte {
 	d.Announced = true
 	values["delete-v1-announced"] = format.AppendTombstone(nil, &d)
 	values["delete-v1-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")})
-	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
-		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
+	retentions, _ := json.Marshal(retention.Advertised{All: retention.KeptMS{RawMS: 2592000000, FiveMinutesMS: 31536000000, OneHourMS: 0}, Leaving: true,
+		Tenants: map[string]retention.KeptMS{"brief": {RawMS: 86400000}}, Classes: map[string]retention.KeptMS{"debug": {RawMS: 604800000, FiveMinutesMS: 604800000, OneHourMS: 604800000}}})
 	values["retentions-v1"] = retentions
 	counts, _ := format.EncodeCounts(&goldenCounts)
 	values["counts-v1-head"], values["counts-v2-part"] = counts[0], counts[1]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
@@ -128,7 +129,7 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window, expires i
 	}
 	until := int64(math.MaxInt64)
 	if expires != 0 {
-		until = expires - int64(expiryMargin.Seconds()) // So much clocks may differ.
+		until = expires - int64(retention.Margin.Seconds()) // So much clocks may differ.
 	}
 	defer s.windows.lock(tenant)()
 	return s.list(ctx, at, until)

@@ -3,13 +3,25 @@ package storage
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
+
+// expireRows has the store go on as if its engine's rows expired.
+func (ts *testStore) expireRows() {
+	have, _, err := readSettings(ts.t.Context(), ts.eng)
+	require.NoError(ts.t, err)
+	env := ts.retentionEnv()
+	env.Expires = true
+	ts.retention = retention.New(env, have.ClassHistory)
+	require.NoError(ts.t, ts.retention.Open(ts.t.Context()))
+}
 
 // livesEngine compares the time to live of the rows of windows with the retention they should have.
 type livesEngine struct {
@@ -28,12 +40,12 @@ func (e *livesEngine) Write(ctx context.Context, batches []engine.Batch) error {
 }
 
 func (e *livesEngine) batch(b engine.Batch) {
-	var want Keep
+	var want retention.Keep
 	switch b.Table {
 	case engine.Raw, engine.R5m, engine.R1h:
 		e.series += len(b.Mutations)
-		want = [...]Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
-		if b.Partition[1].Int == classDefault && b.Partition[2].Text == "brief" {
+		want = [...]retention.Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
+		if b.Partition[1].Int == retention.DefaultClass && b.Partition[2].Text == "brief" {
 			want = e.of.opts.TenantRetention["brief"]
 		}
 	case engine.Sealed, engine.Catalog:
@@ -50,5 +62,5 @@ func (e *livesEngine) batch(b engine.Batch) {
 		require.Zero(e.t, b.Expires)
 		return
 	}
-	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+expireGrace, expiryFloors[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
+	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+retention.Grace, [...]time.Duration{0, 14 * day, 35 * day}[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const (
@@ -143,7 +144,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 		}
 		row := metadataRow(k.s.period, n)
 		var err error
-		if row.Expires, err = k.s.sharedExpiry(ctx, n.tenant, n.window); errors.Is(err, ErrWindowExpired) {
+		if row.Expires, err = k.s.retention.Expiry(ctx, n.tenant, retention.Shared, n.window); errors.Is(err, retention.ErrWindowExpired) {
 			continue
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -81,7 +82,7 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) {
 		usualPages(o)
 		o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 40*day
-		o.TenantRetention = map[string]Keep{"brief": {day, 2 * day, 3 * day}}
+		o.TenantRetention = map[string]retention.Keep{"brief": {Raw: day, FiveMinutes: 2 * day, OneHour: 3 * day}}
 	})
 	begin := ts.now
 	var partitions []pagedPartition

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -110,7 +111,7 @@ func (r *pagesRun) start() {
 		r.fail("opening: %v", err)
 		return
 	}
-	list, err := r.classList(context.Background(), r.classes.inForce(r.opts.Now().UnixMilli()))
+	list, err := r.retention.List(context.Background(), r.retention.InForce(r.opts.Now().UnixMilli()))
 	if err != nil {
 		r.fail("reading the classes: %v", err)
 		return
@@ -119,7 +120,7 @@ func (r *pagesRun) start() {
 		if r.classesOf[group] == nil {
 			r.classesOf[group] = map[int64]bool{}
 		}
-		r.classesOf[group][list.find(series[0])] = true
+		r.classesOf[group][list.Find(series[0])] = true
 	}
 }
 
@@ -199,10 +200,10 @@ func (r *pagesRun) configure(words []string) {
 		if groups == "" {
 			continue
 		}
-		r.opts.Classes = append(r.opts.Classes, Class{
+		r.opts.Classes = append(r.opts.Classes, retention.Class{
 			Name:  []string{"x", "y"}[i],
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]")}},
-			Keep:  []Keep{{12 * day, 30 * day, 0}, {60 * day, 0, 0}}[i],
+			Keep:  []retention.Keep{{Raw: 12 * day, FiveMinutes: 30 * day, OneHour: 0}, {Raw: 60 * day, FiveMinutes: 0, OneHour: 0}}[i],
 		})
 	}
 }
@@ -343,7 +344,7 @@ func (r *pagesRun) expire() {
 
 // isEmpty reports whether a window has no rows and no pages of a metric.
 func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) bool {
-	for class := range r.classes.count() {
+	for class := range r.retention.Classes() {
 		for _, table := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
 			for _, err := range r.eng.Scan(context.Background(), engine.Range{
 				Table: table, Partition: format.SeriesPartition(window, "t", metric, format.ClassShardOf(class, 0)), KeysOnly: true, Limit: 1,
@@ -362,8 +363,8 @@ func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) b
 func (r *pagesRun) bounds() {
 	now := r.opts.Now()
 	for res := range rollup.Resolution(resolutions) {
-		for class := range r.classes.count() {
-			if kept := r.classes.keep("t", class).Of(res); kept != 0 {
+		for class := range r.retention.Classes() {
+			if kept := r.retention.Keep("t", class).Of(res); kept != 0 {
 				r.model.hides(res, now.Add(-kept).UnixMilli())
 			}
 		}

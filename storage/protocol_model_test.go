@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // protocolValue is a sample but for its time: a float's bits, or a histogram's encoded bytes.
@@ -325,7 +326,7 @@ func (r *protocolRun) visible(q Query, before, after int64) visible {
 // mayBeGone is the time before which samples may be missing: whole windows go some time after their end. Of several
 // processes each hides, for all, windows past retention by its own clock, which these histories have them believe.
 func (r *protocolRun) mayBeGone() int64 {
-	retention, grace := r.opts.Retention.Milliseconds(), expireGrace.Milliseconds()
+	retention, grace := r.opts.Retention.Milliseconds(), retention.Grace.Milliseconds()
 	if retention == 0 {
 		return -format.MaxTime
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // neverWritten is an engine that no store may write to.
@@ -41,7 +42,7 @@ type told struct {
 	Samples map[string][]sample
 	Check   check.Totals
 	Kept    []WindowInfo
-	Changes []HorizonChange
+	Changes []retention.Change
 }
 
 func (ts *testStore) told() (found told) {
@@ -53,7 +54,7 @@ func (ts *testStore) told() (found told) {
 	require.NoError(ts.t, err)
 	found.Kept, err = ts.WindowInfos(ctx)
 	require.NoError(ts.t, err)
-	found.Changes, err = ts.HorizonChanges(ctx)
+	found.Changes, err = ts.Retention().Changes(ctx)
 	require.NoError(ts.t, err)
 	return found
 }
@@ -93,7 +94,7 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, b.Commit(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.SealAll(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
-	require.ErrorIs(ts.t, ts.LogRetentionChange(ctx), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.retention.LogChange(ctx), engine.ErrReadOnly)
 	_, err = ts.SetPeriod(ctx, format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	leases, err := ts.member.Leases(ctx, ts.Partitions())
@@ -117,7 +118,7 @@ func TestLookAtStore(t *testing.T) {
 			},
 			"other flags": func(o *Options) {
 				o.Retention, o.AddClasses = 36*time.Hour, true
-				o.Classes = []Class{{Name: "x", Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}}}}
+				o.Classes = []retention.Class{{Name: "x", Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}}}}
 			},
 			"another slot": func(o *Options) { o.Slot, o.Partitions = time.Hour, 1 },
 		} {

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -72,19 +73,13 @@ type request struct {
 	scope
 	matchers []*labels.Matcher
 	// days has the classes of unsealed series.
-	days dayLists
+	days retention.DayLists
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
-	hidden, now, err := s.horizonsNow(ctx, q.Tenant, q.MinT, q.MaxT)
+	shown, err := s.retention.Shown(ctx, q.Tenant, q.MinT, q.MaxT, q.Resolution != rollup.Raw || q.overGaps)
 	if err != nil {
 		return nil, err
-	}
-	var gaps []classGap
-	if q.Resolution != rollup.Raw || q.overGaps {
-		if gaps, err = s.rawGaps(ctx, q.Tenant, hidden); err != nil {
-			return nil, err
-		}
 	}
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
@@ -92,10 +87,10 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	r := &request{
 		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
 		scope: scope{
-			hidden: hidden, gaps: gaps, classes: q.Classes,
+			hidden: shown.Hidden, gaps: shown.Gaps, classes: q.Classes,
 			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: q.Matchers, days: dayLists{s: s, tenant: q.Tenant},
+		matchers: q.Matchers, days: s.retention.Days(q.Tenant),
 	}
 	r.of = &r.queryReader
 	if r.classes == 0 {
@@ -104,7 +99,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	r.budget = meter.ReadBudget{Limit: s.opts.QueryBytes, Use: r.use}
 	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
 	if q.LabelsOnly {
-		r.shorten(now.Add(MaxAhead).UnixMilli())
+		r.shorten(shown.Later.Add(MaxAhead).UnixMilli())
 	}
 	return r, nil
 }

@@ -58,7 +58,7 @@ func (x *windowRoller) seriesOf(metric string) (list []collected, err error) {
 			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(s.Labels())) > 0 }
 			if !known[s.ID()] && (w == x.window || x.anySlot(due)) {
 				known[s.ID()] = true
-				list = append(list, collected{series: s, class: x.classes.of(s)})
+				list = append(list, collected{series: s, class: x.classes.Of(s)})
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 // are gone: of other classes than those whose samples stand, or as rows vanish by themselves.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}
-	if x.s.classes.count() == 1 && !x.s.expiring {
+	if x.s.retention.Classes() == 1 && !x.s.retention.Expires() {
 		return windows
 	}
 	for _, in := range x.slots {

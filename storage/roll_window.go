@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
-	if expired, err := s.sharedExpired(ctx, tenant, window); err != nil || expired {
+	if expired, err := s.retention.Expired(ctx, tenant, window); err != nil || expired {
 		return found, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
@@ -82,7 +83,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
-				expired, err := s.sharedExpired(ctx, tenant, w)
+				expired, err := s.retention.Expired(ctx, tenant, w)
 				if err != nil {
 					return nil, err
 				}
@@ -115,7 +116,7 @@ type windowRoller struct {
 	// deleted are all deletes of the tenant.
 	deleted format.Tombstones
 	// classes is the window's list of classes.
-	classes *classList
+	classes *retention.ClassList
 	// between is called between pieces of the work.
 	between func()
 }
@@ -134,7 +135,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	if x.deleted, err = s.deletesOf(ctx, tenant); err != nil {
 		return 0, err
 	}
-	if x.classes, _, err = s.classesOn(ctx, tenant, window); err != nil {
+	if x.classes, _, err = s.retention.ClassesOn(ctx, tenant, window); err != nil {
 		return 0, err
 	}
 	x.lack(missing)

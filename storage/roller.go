@@ -125,7 +125,7 @@ func (x *roller) hourRollup() rollupOf {
 
 // isGone reports whether the rows of a class may be gone from the window that holds the day.
 func (x *roller) isGone(res rollup.Resolution, class int64) bool {
-	return x.s.isGone(res, x.day.slot, x.tenant, class)
+	return x.s.retention.IsGone(res, x.day.slot, x.tenant, class)
 }
 
 // run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.

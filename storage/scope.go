@@ -1,9 +1,8 @@
 package storage
 
 import (
-	"slices"
-
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -12,8 +11,8 @@ type scope struct {
 	of *queryReader
 	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
 	// rows may have vanished, in a query for buckets: there each slot is answered from samples or from rollups.
-	hidden  []Horizons
-	gaps    []classGap
+	hidden  []retention.Hidden
+	gaps    retention.Gaps
 	classes uint64
 	// minT and maxT bound the times, milliseconds; nothing is seen if minT > maxT.
 	minT, maxT int64
@@ -26,7 +25,7 @@ func (r *scope) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.of.s.wanted(r.of.s.classes.keep(r.of.tenant, class).Of(res)) // It was added meanwhile.
+	return r.of.s.retention.Past(r.of.tenant, class, res) // It was added meanwhile.
 }
 
 // earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
@@ -49,7 +48,7 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 // shows reports whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
 	return r.classes&(1<<class) != 0 && r.of.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
-		(format.ResolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.of.s.period.WindowEnd(window)))
+		(format.ResolutionOf(window) != rollup.Raw || !r.gaps.Hold(class, r.of.s.period.WindowEnd(window)))
 }
 
 // lacksRaw reports whether samples of some class may be lacking in a slot.
@@ -57,14 +56,13 @@ func (r *scope) lacksRaw(slot int64) bool {
 	if r.of.s.period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
 	}
-	end := r.of.s.period.SlotEnd(slot)
-	return slices.ContainsFunc(r.gaps, func(g classGap) bool { return inGap(r.gaps, g.class, end) })
+	return r.gaps.HoldAny(r.of.s.period.SlotEnd(slot))
 }
 
 // visible returns those of the positions whose series are in a class of which the window shows anything.
 func (r *scope) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
-		if !r.shows(classDefault, w.window) {
+		if !r.shows(retention.DefaultClass, w.window) {
 			return nil
 		}
 		return positions

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -28,7 +29,7 @@ type sealPass struct {
 	// deletes were read after all that is sealed, by tenant.
 	deletes map[string]format.Tombstones
 	// classes is the list of classes of the tenant and day that are being sealed.
-	classes *classList
+	classes *retention.ClassList
 }
 
 // sealedWork is a slot and partition that a pass seals.
@@ -102,13 +103,13 @@ func (p *sealPass) seal() error {
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
 func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	var err error
-	if p.classes, err = p.s.fixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
+	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
 		return err
 	}
-	if err := p.fixExpiries(tenant, metrics); err != nil {
+	fresh, late, gone, err := p.byAge(tenant, metrics)
+	if err != nil {
 		return err
 	}
-	fresh, late, gone := p.byAge(tenant, metrics)
 	p.countExpired(gone, "skipped unsealed samples past the retention of rollups")
 	p.countExpired(late, "found unsealed samples past the raw retention; they are only added to rollups")
 	for i, metrics := range [][]stagedMetric{fresh, late} {
@@ -117,26 +118,6 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 		}
 		if err := newTenantPass(p, tenant, metrics, i == 1).run(); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// fixExpiries fixes those of the windows and classes that the metrics' rows are written in.
-func (p *sealPass) fixExpiries(tenant string, metrics []stagedMetric) error {
-	if !p.s.expiring {
-		_, err := p.s.horizonsOf(p.ctx, tenant)
-		return err
-	}
-	fixed := map[[2]int64]bool{}
-	for _, m := range metrics {
-		for _, st := range m.chunks {
-			if at := [2]int64{p.classOf(st), p.s.period.DayOf(st.At().Slot)}; !fixed[at] {
-				if err := p.s.fixSlot(p.ctx, tenant, at[0], st.At().Slot); err != nil {
-					return err
-				}
-				fixed[at] = true
-			}
 		}
 	}
 	return nil
@@ -407,9 +388,9 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 	window := s.period.WindowOfSlot(res, marks[0].slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	var err error
-	if all.Expires, err = s.sharedExpiry(ctx, tenant, window); err != nil {
+	if all.Expires, err = s.retention.Expiry(ctx, tenant, retention.Shared, window); err != nil {
 		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to expire need no maintenance.
-		if errors.Is(err, ErrWindowExpired) && (res > rollup.Raw || reason == format.CommitMaintenance) {
+		if errors.Is(err, retention.ErrWindowExpired) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}
 		return err

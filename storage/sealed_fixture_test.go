@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // rowFixture writes sealed windows as rows, without stage and head, so that a test can have many of them
@@ -60,7 +61,7 @@ func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 		id := format.SeriesIDOf(ls)
 		shard = format.ShardOf(id, w.shards)
 	}
-	return format.SeriesPartition(window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(classDefault, shard))
+	return format.SeriesPartition(window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(retention.DefaultClass, shard))
 }
 
 // labels writes what makes a series known in a window, once.

@@ -148,7 +148,7 @@ func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric s
 		}
 	}
 	return &seriesLoad{
-		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.s.classes.count() == 1,
+		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.s.retention.Classes() == 1,
 		budget: r.newBudget(ctx), builder: labels.NewScratchBuilder(16),
 	}, nil
 }

@@ -40,7 +40,7 @@ func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string
 	seen := map[string]Seen{}
 	for name, from := range first {
 		if to, ok := last[name]; ok {
-			seen[name] = Seen{time.UnixMilli(s.startOf(from)).UTC(), time.UnixMilli(s.period.WindowEnd(to)).UTC()}
+			seen[name] = Seen{time.UnixMilli(s.period.WindowStart(from)).UTC(), time.UnixMilli(s.period.WindowEnd(to)).UTC()}
 		}
 	}
 	return seen, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -32,13 +33,13 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 		return o.unsealed.Read(minT, maxT, into)
 	}
 	for _, d := range o.days {
-		for _, span := range outsideGaps(r.gaps, d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
+		for from, to := range r.gaps.Outside(d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
 			var all chunk.Samples
-			if err := o.unsealed.Read(span.MinT, span.MaxT, &all); err != nil {
+			if err := o.unsealed.Read(from, to, &all); err != nil {
 				return err
 			}
 			all.Normalize()
-			all.Clip(span.MinT, span.MaxT)
+			all.Clip(from, to)
 			into.AppendAll(&all)
 		}
 	}
@@ -87,20 +88,20 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 }
 
 // anyDay stands for all days, where all series are in the default class.
-var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, classDefault}}
+var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
 // openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
 func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
-	if r.s.classes.count() == 1 {
+	if r.s.retention.Classes() == 1 {
 		return anyDay, nil
 	}
 	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {
-		list, err := r.days.at(ctx, first)
+		list, err := r.days.At(ctx, first)
 		if err != nil {
 			return nil, err
 		}
 		window := r.s.period.RawWindowAt(first)
-		d := openDay{r.s.startOf(window), r.s.period.WindowEnd(window), list.of(series)}
+		d := openDay{r.s.period.WindowStart(window), r.s.period.WindowEnd(window), list.Of(series)}
 		if r.classes&(1<<d.class) != 0 && !slices.Contains(days, d) {
 			days = append(days, d)
 		}
@@ -111,13 +112,13 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 // showStanding lowers the horizons of raw samples, as far as all raw rows stand, to the beginning of the oldest slot whose rollups may not answer
 // for it: they have unsealed samples only when these are sealed, and they may have been made without a delete. Other slots stay answered from rollups.
 func (r *request) showStanding(list []openSeries) {
-	show := func(h *Horizons, first int64) {
-		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.held, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+	show := func(h *retention.Hidden, first int64) {
+		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.s.period.SlotStart(r.s.period.SlotOf(first))))
 	}
 	for i := range r.hidden {
 		h := &r.hidden[i]
 		for _, d := range r.deletes {
-			if first := max(d.Start, h.held+1); first <= min(d.End, h.At[rollup.Raw]) {
+			if first := max(d.Start, h.Missing+1); first <= min(d.End, h.At[rollup.Raw]) {
 				show(h, first)
 			}
 		}
@@ -128,7 +129,7 @@ func (r *request) showStanding(list []openSeries) {
 				continue
 			}
 			h := &r.hidden[d.class]
-			from, to := max(r.minT, h.held+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
+			from, to := max(r.minT, h.Missing+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
 			if from > to {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const (
@@ -45,10 +46,7 @@ type settings struct {
 	Copy         string          `json:"copy,omitempty"`
 	RestoredFrom string          `json:"restored_from,omitempty"`
 	Periods      []format.Period `json:"periods"`
-	// Classes are only ever added to.
-	Classes []knownClass `json:"classes,omitempty"`
-	// Lists are the lists of classes that are in force, in order.
-	Lists []listFrom `json:"class_lists,omitempty"`
+	retention.ClassHistory
 	// Long are the windows of rollups that may have long chunks, in order.
 	Long []int64 `json:"long,omitempty"`
 }
@@ -76,7 +74,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		Periods: []format.Period{opts.firstPeriod()},
 	}
 	if opts.AddClasses {
-		if err := want.addClasses(ctx, eng, opts, never); err != nil {
+		if err := want.Add(ctx, eng, opts.Classes, never, opts.Now().UnixMilli()); err != nil {
 			return settings{}, false, err
 		}
 	}
@@ -261,23 +259,10 @@ func parseSettings(b []byte) (have settings, err error) {
 			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the previous one", i)
 		}
 	}
-	if len(have.Classes) > maxKnownClasses {
-		return have, fmt.Errorf("storage: the settings row is corrupt: it contains %d retention classes; the maximum is %d", len(have.Classes), maxKnownClasses)
+	if err := have.ClassHistory.Check(); err != nil {
+		return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 	}
 	return have, nil
-}
-
-// addClasses adds the classes that are configured, how long they are kept, and their list, which is in force from a time on, milliseconds.
-func (s *settings) addClasses(ctx context.Context, eng engine.Engine, opts Options, from int64) (err error) {
-	if s.Classes, err = addClasses(s.Classes, opts.Classes); err != nil {
-		return err
-	}
-	id, row, err := listOf(opts.Classes, s.Classes)
-	if err == nil {
-		err = writeList(ctx, eng, id, row)
-	}
-	s.Lists = addList(s.Lists, id, from, opts.Now().UnixMilli())
-	return err
 }
 
 // withClasses adds the classes that are configured to the store's settings.
@@ -287,17 +272,17 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		if err != nil {
 			return have, err
 		}
-		from := opts.listBegins()
+		from := retention.Begins(opts.Shared, opts.Now())
 		if tenants, _, err := TenantsOf(ctx, eng, 1); err != nil {
 			return have, err
 		} else if len(tenants) == 0 { // There are no rows.
 			from = never
 		}
 		next := have
-		if err := next.addClasses(ctx, eng, opts, from); err != nil {
+		if err := next.Add(ctx, eng, opts.Classes, from, opts.Now().UnixMilli()); err != nil {
 			return have, err
 		}
-		if slices.Equal(next.Classes, have.Classes) && slices.Equal(next.Lists, have.Lists) {
+		if next.Equal(&have.ClassHistory) {
 			return have, nil
 		}
 		ok, _, err := setSettings(ctx, eng, before, next)
@@ -339,8 +324,7 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.classes.learn(&have)
-	s.logLists()
+	s.retention.Learn(have.ClassHistory)
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

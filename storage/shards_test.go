@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -46,7 +47,7 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, "default", "requests_total", format.ClassShardOf(classDefault, shard))}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, "default", "requests_total", format.ClassShardOf(retention.DefaultClass, shard))}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

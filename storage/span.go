@@ -54,12 +54,12 @@ func (s *Store) appendOlder(ctx context.Context, spans []Span, tenant string) ([
 			return nil, err
 		}
 		for _, w := range windows {
-			horizons, err := s.horizons(ctx, tenant, s.startOf(w)+1, s.period.WindowEnd(w))
+			shown, err := s.retention.Shown(ctx, tenant, s.period.WindowStart(w)+1, s.period.WindowEnd(w), false)
 			if err != nil {
 				return nil, err
 			}
-			for _, h := range horizons {
-				if sp := (Span{max(s.startOf(w), h.At[res]) + 1, min(s.period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
+			for _, h := range shown.Hidden {
+				if sp := (Span{max(s.period.WindowStart(w), h.At[res]) + 1, min(s.period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}
 			}

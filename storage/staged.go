@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // Grace is how long past its retention a window still stands, and so how late sealing may be: what comes when
 // its raw window has a day to live is taken, and is sealed as raw rows until the grace is over.
-const Grace = expireGrace
+const Grace = retention.Grace
 
 // Staged is work that there is: a slot of a partition that has settled and holds something unsealed.
 type Staged struct {
@@ -75,7 +75,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 
 func (s *Store) staged(w Work, settleMS int64) Staged {
 	out := Staged{
-		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.classes.longestOfAll()),
+		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.retention.IsOutlived(w.Slot),
 	}
 	out.SinceMS = out.EndMS + settleMS
 	if !w.Since.IsZero() {

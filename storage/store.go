@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -94,9 +95,9 @@ type Options struct {
 	// default.
 	Retention5m, Retention1h time.Duration
 	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
-	TenantRetention map[string]Keep
-	// Classes take series of all tenants, the first that matches; at most MaxClasses. Series that none takes are in the default class.
-	Classes []Class
+	TenantRetention map[string]retention.Keep
+	// Classes take series of all tenants, the first that matches; at most retention.MaxClasses. Series that none takes are in the default class.
+	Classes []retention.Class
 	// AddClasses makes Classes those of the store, in place of others: at once if it isn't Shared and of days without rows, otherwise from the first day on
 	// that begins at least 25 hours later. Each name gets a number for ever. A store whose AddClasses is false goes by the store's classes.
 	AddClasses bool
@@ -201,10 +202,8 @@ func (o *Options) validate() error {
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("storage: Options without a clock or a logger; start from DefaultOptions")
 	}
-	if err := o.keep().check(o.Slot); err != nil {
-		return err
-	}
-	return checkClasses(o.Classes, o.TenantRetention, o.Slot)
+	kept := o.kept()
+	return kept.Check(o.Slot)
 }
 
 // The partitions of a new store where none are asked for.
@@ -225,7 +224,10 @@ func (o *Options) newPartitions() int {
 	}
 }
 
-func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retention1h} }
+// kept is what this process is configured to keep.
+func (o *Options) kept() retention.Configured {
+	return retention.Configured{All: retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h}, Tenants: o.TenantRetention, Classes: o.Classes}
+}
 
 // Store keeps samples over an engine.
 //
@@ -235,9 +237,9 @@ func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retent
 type Store struct {
 	opts   Options
 	period *format.Periods
-	// classes are the retention classes, with the tenants' retentions.
-	classes *classes
-	eng     engine.Engine
+	// retention has the retention classes, with the tenants' retentions.
+	retention *retention.Keeper
+	eng       engine.Engine
 	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
 	rows *paged.Rows
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
@@ -268,18 +270,12 @@ type Store struct {
 	windows   windowList
 	gone      dropMemory
 	rolled    rolledMemory
-	// horizonMemory caches the tenants' horizons.
-	horizonMemory horizonMemory
 	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
 	toldDropped atomic.Bool
-	// expiries caches when the rows of windows expire.
-	expiries expiryMemory
-	// expiring is true if the engine's rows vanish by themselves, at the time that they were written with.
-	expiring bool
-	deletes  deletes
-	peers    deletePeers
-	listed   *stagedList
-	follower *follower
+	deletes     deletes
+	peers       deletePeers
+	listed      *stagedList
+	follower    *follower
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
 	clock  *membership.CheckedClock
@@ -334,7 +330,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
+		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
 		cache: cache.New(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
 	}
@@ -342,26 +338,24 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
 	s.prober, _ = engine.As[engine.Prober](eng)
-	s.expiring = expiresRows(eng)
 	s.openRows(&have)
 	s.listed = newStagedList(s)
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	s.join()
+	s.join(&have)
 	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.takeOwn(ctx); err != nil {
+	if err := s.retention.Open(ctx); err != nil {
 		s.member.Close()
 		return nil, err
 	}
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(registry)
 	}
-	s.logLists()
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
 	s.committer = newCommitter(s.commitEnv())
 	go s.committer.run()
@@ -373,12 +367,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.rebuildErr = panics.Do("rebuilding the head", func() error { return s.rebuild(s.background) })
 	})
 	return s, nil
-}
-
-// expiresRows reports whether an engine's rows vanish by themselves.
-func expiresRows(eng engine.Engine) bool {
-	e, ok := engine.As[expirer](eng)
-	return ok && e.ExpiresRows()
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

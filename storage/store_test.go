@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -236,7 +237,7 @@ func TestRetentionDropsWindows(t *testing.T) {
 	n, err := ts.Expire(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n, "the grace isn't over")
-	require.Equal(t, 1, ts.passes(ts.now.Add(expireGrace+12*time.Hour)))
+	require.Equal(t, 1, ts.passes(ts.now.Add(retention.Grace+12*time.Hour)))
 	n, err = ts.Expire(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n, "not dropped twice")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -25,7 +26,7 @@ const (
 // are deleted with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
 // shows such rows, and they expire.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
-	if !s.expiring {
+	if !s.retention.Expires() {
 		return nil, nil
 	}
 	have, err := s.everyWindow(ctx, tenant, -allWindows, allWindows)
@@ -40,8 +41,8 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	earlier, later := s.clock.Bounds()
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		back := lookBackForever
-		if kept := s.classes.longest(tenant).Of(res); kept != 0 {
-			back = max(lookBack, kept+expireGrace)
+		if kept := s.retention.Longest(tenant).Of(res); kept != 0 {
+			back = max(lookBack, kept+retention.Grace)
 		}
 		newest := s.period.WindowAt(res, later.Add(MaxAhead).UnixMilli())
 		for w := s.period.WindowAt(res, earlier.Add(-back).UnixMilli()); w <= newest; w++ {
@@ -63,9 +64,9 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 		return nil, err
 	}
 	slices.Sort(found)
-	horizons, err := s.horizonsOf(outer, tenant)
+	horizons, err := s.retention.Boundaries(outer, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(found, func(w int64) bool { return s.allDropped(horizons, w) }), nil
+	return slices.DeleteFunc(found, func(w int64) bool { return s.retention.AllDropped(horizons, w) }), nil
 }

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/cache"
@@ -11,11 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
-	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/retention"
 )
-
-// dueSlack is how long after its week is over a window may still be there.
-const dueSlack = 24 * time.Hour
 
 // View reads what stands around the samples of a store: settings, tenants, windows, processes, what waits. It changes
 // nothing, and is what package inspect goes by.
@@ -35,12 +31,12 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	opts.Logger = slog.New(slog.DiscardHandler)
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, &have), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
+		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		head: head.New(have.Periods[0].Partitions, nil), cache: cache.New(0),
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)
-	s.join()
+	s.join(&have)
 	s.metrics = newMetrics(s, nil)
 	return View{s}, nil
 }
@@ -56,9 +52,6 @@ func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
 // Period returns the periods, as they were read last.
 func (v View) Period() *format.Periods { return v.s.period }
-
-// Classes returns how many classes there may be rows in, with the default one.
-func (v View) Classes() int64 { return v.s.classes.count() }
 
 // Tenants is Store.Tenants.
 func (v View) Tenants(ctx context.Context) ([]string, error) { return v.s.Tenants(ctx) }
@@ -78,85 +71,13 @@ func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, e
 	return v.s.hasRows(ctx, tenant, window)
 }
 
-// Expires returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.
-func (v View) Expires(ctx context.Context, window int64, tenant string) (time.Time, error) {
-	at := expiryAt{tenant, sharedClass, window}
-	if v.s.expiring {
-		if row, ok, err := v.s.fixedExpiry(ctx, at); ok || err != nil {
-			return time.Unix(row.Expires, 0), err
-		}
-	}
-	t, err := v.s.horizonsOf(ctx, tenant)
-	return time.Unix(v.s.wantedExpiry(t, at), 0), err
-}
-
-// DueWindow returns a tenant's newest raw window that should have gone by now: it is dropped, or it has been past the
-// retention of every class for a week, and isn't waiting for the end of the week after it was hidden.
-func (v View) DueWindow(ctx context.Context, tenant string) (window int64, ok bool, err error) {
-	t, err := v.s.horizonsOf(ctx, tenant)
-	if err != nil {
-		return 0, false, err
-	}
-	to := int64(format.MaxTime)
-	for class := range v.s.classes.count() {
-		to = min(to, v.s.dueUntil(t, tenant, class))
-	}
-	return v.s.period.WindowAt(rollup.Raw, to), to > never, nil
-}
-
-// dueUntil returns until when raw rows of a class should have gone.
-func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
-	due, kept := t.dropped(class, rollup.Raw), s.classes.keep(tenant, class).Raw
-	if kept == 0 {
-		return due
-	}
-	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+expireGrace)+1))
-	if h := t.of(class, rollup.Raw); h != nil {
-		for _, step := range h.Steps {
-			if s.clock.SeenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
-				outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
-				break
-			}
-		}
-	}
-	return max(due, outlived)
-}
-
-// DroppedAhead returns up to when raw samples of a tenant were dropped, if only a clock can have done that which was ahead; zero otherwise.
-func (v View) DroppedAhead(ctx context.Context, tenant string) (time.Time, error) {
-	t, err := v.s.horizonsOf(ctx, tenant)
-	if err != nil {
-		return time.Time{}, err
-	}
-	to := int64(never)
-	for class := range v.s.classes.count() {
-		to = max(to, v.s.droppedAhead(v.s.opts.Now(), t, class))
-	}
-	return v.s.instantOf(to), nil
-}
-
 // Deletes returns a tenant's deletes.
 func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	return v.s.deletesOf(ctx, tenant)
 }
 
-// LaterRetentions is Store.LaterRetentions.
-func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
-	return v.s.LaterRetentions(ctx)
-}
-
-// ClassesFrom returns when the retention classes that were configured last are in force; zero: they are.
-func (v View) ClassesFrom() time.Time {
-	if from := v.s.classes.newest().FromMS; from > v.s.opts.Now().UnixMilli() {
-		return v.s.instantOf(from)
-	}
-	return time.Time{}
-}
-
-// HiddenByLowering is Store.HiddenByLowering.
-func (v View) HiddenByLowering(ctx context.Context) ([]HorizonChange, error) {
-	return v.s.HiddenByLowering(ctx)
-}
+// Retention is Store.Retention.
+func (v View) Retention() *retention.Keeper { return v.s.retention }
 
 // Waiting is Store.Waiting.
 func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
@@ -171,23 +92,6 @@ func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
 // Leases returns the leases of all partitions.
 func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
-}
-
-// Keeps reads how long the processes keep what, and goes by the longest of them from then on. It returns that in words where
-// some are configured otherwise than others.
-func (v View) Keeps(ctx context.Context) (words []string, err error) {
-	stated, err := v.s.statedByOthers(ctx)
-	if err != nil || len(stated) == 0 {
-		return nil, err
-	}
-	v.s.classes.others.Store(&stated)
-	for i := range stated {
-		if len(stated) > 1 {
-			words = append(words, stated[i].words())
-		}
-	}
-	slices.Sort(words)
-	return slices.Compact(words), nil
 }
 
 // Clock reads the time at which the seen time was last written, and goes by it from then on; zero where there

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -53,7 +54,7 @@ func (h *waysHorizon) expired(passed, hidden int64, ok bool) {
 	h.steps = append(h.steps, waysStep{passed, hidden})
 	least := int64(math.MaxInt64)
 	for i := len(h.steps) - 1; i >= 0; i-- {
-		if least = min(least, h.steps[i].hidden); passed-h.steps[i].passed >= expireGrace.Milliseconds() {
+		if least = min(least, h.steps[i].hidden); passed-h.steps[i].passed >= retention.Grace.Milliseconds() {
 			h.gone = max(h.gone, least)
 		}
 	}
@@ -180,7 +181,7 @@ func (m *waysModel) raised(kept, now int64) {
 // gap notes that rows of a time's day may expire by a retention.
 func (m *waysModel) gap(t, kept int64) {
 	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
-	vanish := end + kept + (expireGrace - expiryMargin).Milliseconds()
+	vanish := end + kept + (retention.Grace - retention.Margin).Milliseconds()
 	if was, ok := m.gaps[end]; ok {
 		vanish = min(vanish, was)
 	}

@@ -270,7 +270,7 @@ func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 // bound is up to when a process may hide, by its clock and its retentions.
 func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	h := &p.r.model.horizons[res]
-	kept := p.opts.keep().Of(res)
+	kept := p.opts.kept().All.Of(res)
 	if kept == 0 {
 		return h.least()
 	}
@@ -285,14 +285,14 @@ func (p *waysProcess) expire(faulty bool) {
 	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {
 		for res := range p.r.model.horizons {
 			hidden := int64(never)
-			if kept := p.opts.keep().Of(rollup.Resolution(res)); kept != 0 {
+			if kept := p.opts.kept().All.Of(rollup.Resolution(res)); kept != 0 {
 				hidden = p.opts.Now().Add(-kept).UnixMilli()
 			}
 			p.r.model.horizons[res].expired(p.r.passed.get().Milliseconds(), hidden, ok)
 		}
 	}
 	if p.opts.Shared {
-		p.r.pass(horizonsFresh + time.Second)
+		p.r.pass((30 * time.Second) + time.Second)
 	}
 }
 
@@ -426,7 +426,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	}
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
-		for _, span := range p.besideGaps(res) {
+		for _, span := range p.besideGaps() {
 			found, err := p.Select(ctx, Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
 				Warn: func(err error) { p.r.fail("a warning: %v", err) }})
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // countedDays writes and seals days of series, the last of which is today.
@@ -135,7 +136,7 @@ func TestCountsGoWithTheirWindow(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{1, 2} {
 		ts := openTestStore(t, func(o *Options) {
-			o.Retention, o.TenantRetention = 3*day, map[string]Keep{"long": {90 * day, 90 * day, 90 * day}}
+			o.Retention, o.TenantRetention = 3*day, map[string]retention.Keep{"long": {Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}}
 		})
 		for d := range 3 {
 			ts.writeSeries("ann", 10*d, 100+20*d, time.Hour)
@@ -271,7 +272,7 @@ func TestWrongCountsAreFound(t *testing.T) {
 func TestCountsWhereRowsVanish(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 60 * day })
-	ts.expiring = true
+	ts.expireRows()
 	ts.countedDays(10)
 	list := ts.uncounted()
 	require.Len(t, list, 7)

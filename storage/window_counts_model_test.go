@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // countsModel is a store whose series are written, counted, deleted and dropped at random.
@@ -74,7 +75,7 @@ func (m *countsModel) grow() {
 
 // reclass puts other series in a class from now on.
 func (m *countsModel) reclass() {
-	m.opts.Classes = []Class{classOfJob("ci", []string{"ci", "web"}[m.rng.IntN(2)], keepShort), classOfJob("audit", "audit", keepLonger)}
+	m.opts.Classes = []retention.Class{classOfJob("ci", []string{"ci", "web"}[m.rng.IntN(2)], keepShort), classOfJob("audit", "audit", keepLonger)}
 	m.reopen()
 }
 

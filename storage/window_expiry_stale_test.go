@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -16,21 +17,20 @@ import (
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
-		o.Classes, o.AddClasses = []Class{classOfJob("short", "short", Keep{day, day, day})}, true
+		o.Classes, o.AddClasses = []retention.Class{classOfJob("short", "short", retention.Keep{Raw: day, FiveMinutes: day, OneHour: day})}, true
 	}
 	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
 	r.passes(12*time.Hour, one, other)
-	at := tenantWindow{"t", one.period.WindowAt(rollup.Raw, r.now().UnixMilli())}
-	_, err := one.expiryOf(t.Context(), "t", classDefault, at.window)
+	window := one.period.WindowAt(rollup.Raw, r.now().UnixMilli())
+	_, err := one.retention.Expiry(t.Context(), "t", retention.DefaultClass, window)
 	require.NoError(t, err)
-	require.NoError(t, one.learnExpiries(t.Context(), at))
-	expires, err := other.expiryOf(t.Context(), "t", 1, at.window)
+	require.NoError(t, one.retention.LearnWindow(t.Context(), "t", window))
+	expires, err := other.retention.Expiry(t.Context(), "t", 1, window)
 	require.NoError(t, err)
-	r.passes(time.Unix(expires, 0).Sub(r.now())-expiryMargin+time.Hour, one, other)
+	r.passes(time.Unix(expires, 0).Sub(r.now())-retention.Margin+time.Hour, one, other)
 	for i, m := range []*clockMachine{one, other} {
-		require.NoError(t, m.learnExpiries(t.Context(), at))
-		require.True(t, m.hasExpired(m.horizonMemory.get("t"), "t", 1, at.window), "process %d", i)
-		require.False(t, m.hasExpired(m.horizonMemory.get("t"), "t", classDefault, at.window), "process %d", i)
+		require.NoError(t, m.retention.LearnWindow(t.Context(), "t", window))
+		require.Equal(t, []int64{retention.DefaultClass}, m.retention.Standing("t", window), "process %d", i)
 	}
 }
 
@@ -85,10 +85,10 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 		require.Equal(t, 5, stats.Expired, "%+v", stats)
 		_, err := m.Expire(t.Context())
 		require.NoError(t, err)
-		list, err := m.horizons(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli())
+		shown, err := m.retention.Shown(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli(), false)
 		require.NoError(t, err)
 		for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
-			require.Greater(t, list[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
+			require.Greater(t, shown.Hidden[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
 		}
 		require.Equal(t, 1, m.bucketsBetween(rollup.OneHour, at.Add(-time.Hour), at.Add(time.Hour)))
 	})

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/json"
 	"context"
 	"fmt"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -103,14 +105,27 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 	return n
 }
 
+// storedExpiry reads the row of an expiry.
+func (s *Store) storedExpiry(ctx context.Context, tenant string, class, window int64) (expires int64, ok bool, err error) {
+	item := engine.Key{engine.Text(fmt.Sprintf("%d/%016x/%d", format.ResolutionOf(window), uint64(window)^1<<63, class))}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("expiry/" + tenant)}, From: item, To: item}) {
+		var value struct{ Expires int64 }
+		if err == nil {
+			err = json.Unmarshal(row.Value, &value)
+		}
+		return value.Expires, true, err
+	}
+	return 0, false, nil
+}
+
 // keptFor returns for how long rows of a window stand after its end.
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
 	window := m.period.WindowAt(res, at.UnixMilli())
-	row, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", classDefault, window})
+	expires, ok, err := m.storedExpiry(m.r.t.Context(), "t", retention.DefaultClass, window)
 	require.NoError(m.r.t, err)
 	require.True(m.r.t, ok)
-	return time.Unix(row.Expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
+	return time.Unix(expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
 }
 
 // rowsOf counts the rows of a table.
@@ -168,7 +183,7 @@ func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 		m := all[(i+3)%len(all)]
 		require.NoError(t, m.write(r.now(), float64(i)))
 		require.NoError(t, m.SealAll(t.Context()))
-		require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
+		require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, r.now()))
 		r.passes(day, all...)
 	}
 	for _, m := range all {
@@ -201,18 +216,18 @@ func TestRaisedThenImported(t *testing.T) {
 		require.NoError(t, m.write(r.now(), 1))
 		require.NoError(t, m.SealAll(t.Context()))
 		if expiring {
-			require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(-50*day)))
-			require.Equal(t, 365*day+expireGrace, m.keptFor(rollup.Raw, r.now()))
-			require.Equal(t, 30*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(40*day)))
+			require.Equal(t, 365*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(-50*day)))
+			require.Equal(t, 365*day+retention.Grace, m.keptFor(rollup.Raw, r.now()))
+			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
-		list, err := m.horizons(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli())
+		shown, err := m.retention.Shown(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false)
 		require.NoError(t, err)
 		hole := begin.UnixMilli()
-		require.Greater(t, list[0].At[rollup.Raw], hole, "a query over the hole is told of it")
-		beside, err := m.horizons(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli())
+		require.Greater(t, shown.Hidden[0].At[rollup.Raw], hole, "a query over the hole is told of it")
+		beside, err := m.retention.Shown(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli(), false)
 		require.NoError(t, err)
-		require.Less(t, beside[0].At[rollup.Raw], begin.Add(-100*day).UnixMilli())
+		require.Less(t, beside.Hidden[0].At[rollup.Raw], begin.Add(-100*day).UnixMilli())
 		again := m.brings(begin.Add(time.Hour), 5, day)
 		require.Equal(t, 5, again.RollupsOnly, "samples of dropped or expired windows: %+v", again)
 		require.Equal(t, 5, again.RawGone)
@@ -273,7 +288,7 @@ func TestLoweredByMistake(t *testing.T) {
 		m = running(90*day, 20*day)
 		require.Equal(t, 46, m.visible())
 		if expiring {
-			require.Equal(t, 90*day+expireGrace, m.keptFor(rollup.Raw, begin.Add(25*day)))
+			require.Equal(t, 90*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(25*day)))
 		}
 		m.stop()
 		m = running(3*day, 9*day)
@@ -310,11 +325,11 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	require.NoError(t, paused.write(first.Add(2*time.Minute), 3))
 	require.NoError(t, paused.SealAll(t.Context()))
 	r.requireTogether()
-	require.Equal(t, 10*day+expireGrace, one.keptFor(rollup.Raw, first))
+	require.Equal(t, 10*day+retention.Grace, one.keptFor(rollup.Raw, first))
 	r.passes(day, one, paused)
 	require.NoError(t, one.write(r.now(), 4))
 	require.NoError(t, one.SealAll(t.Context()))
-	require.Equal(t, 200*day+expireGrace, one.keptFor(rollup.Raw, r.now()))
+	require.Equal(t, 200*day+retention.Grace, one.keptFor(rollup.Raw, r.now()))
 	r.requireTogether()
 }
 
@@ -358,9 +373,9 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 		require.NoError(t, m.SealAll(t.Context()))
 		m.stop()
 		m = r.start(0, right)
-		keeps(m, rollup.OneHour, 5*365*day+expireGrace)
-		keeps(m, rollup.FiveMinutes, 365*day+expireGrace)
-		keeps(m, rollup.Raw, 30*day+expireGrace)
+		keeps(m, rollup.OneHour, 5*365*day+retention.Grace)
+		keeps(m, rollup.FiveMinutes, 365*day+retention.Grace)
+		keeps(m, rollup.Raw, 30*day+retention.Grace)
 		r.passes(28*day, m)
 		require.Equal(t, 2, m.samplesBetween(before, r.now()), "raw, four weeks later")
 		for _, res := range rollup.Resolutions {
@@ -369,65 +384,30 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	})
 }
 
-// losing is an engine that loses the answer of the next insert of an expiry.
-type losing struct {
-	engine.Engine
-	lost int
-}
-
-// CompareAndSet implements engine.Engine.
-func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
-	ok, found, err := e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
-	if partition[0] == expiryPartition("t")[0] && e.lost > 0 {
-		e.lost--
-		return false, nil, engine.ErrUnavailable
-	}
-	return ok, found, err
-}
-
-// TestExpiryInDoubt loses the answer of an insert: the row is read back, and stays as it is when the retention is raised.
-func TestExpiryInDoubt(t *testing.T) {
-	t.Parallel()
-	ts := openExpiring(t, func(o *Options) { o.Retention = 10 * day })
-	at := expiryAt{"t", classDefault, ts.period.RawWindowAt(ts.now.UnixMilli())}
-	eng := &losing{ts.Store.eng, 1}
-	ts.Store.eng = eng
-	row, err := ts.fixExpiry(t.Context(), at)
-	require.NoError(t, err)
-	require.Zero(t, eng.lost)
-	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+expireGrace).Seconds()), row.Expires)
-	ts.keeping(90*day, 0, 0)
-	again, err := ts.fixExpiry(t.Context(), at)
-	require.NoError(t, err)
-	require.Equal(t, row, again)
-	_, _, err = parseExpiry("t", engine.Row{Clustering: engine.Key{engine.Text("0/1")}})
-	require.ErrorIs(t, err, engine.ErrCorrupt)
-}
-
 // TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry: its rows expire with those, and in the
 // next window they are kept in full.
 func TestExpiryOfANewClass(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 60*day })
 	window := ts.period.RawWindowAt(ts.now.UnixMilli())
-	shared, err := ts.sharedExpiry(t.Context(), "t", window)
+	shared, err := ts.retention.Expiry(t.Context(), "t", retention.Shared, window)
 	require.NoError(t, err)
-	ts.opts.Classes, ts.opts.AddClasses = []Class{classOfJob("audit", "audit", Keep{90 * day, 90 * day, 90 * day})}, true
+	ts.opts.Classes, ts.opts.AddClasses = []retention.Class{classOfJob("audit", "audit", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day})}, true
 	ts.reopen()
-	expires, err := ts.expiryOf(t.Context(), "t", 1, window)
+	expires, err := ts.retention.Expiry(t.Context(), "t", 1, window)
 	require.NoError(t, err)
 	require.Equal(t, shared, expires)
-	expires, err = ts.expiryOf(t.Context(), "t", 1, window+1)
+	expires, err = ts.retention.Expiry(t.Context(), "t", 1, window+1)
 	require.NoError(t, err)
-	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+expireGrace).Seconds()), expires)
-	later, err := ts.LaterRetentions(t.Context())
+	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+retention.Grace).Seconds()), expires)
+	later, err := ts.retention.LaterRetentions(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, later, "nothing is sealed of the tenant")
 	ts.write("t", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
-	later, err = ts.LaterRetentions(t.Context())
+	later, err = ts.retention.LaterRetentions(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, LaterRetention{
+	require.Equal(t, retention.LaterRetention{
 		Tenant: "t", Class: "audit", Resolution: rollup.Raw, Expire: time.Unix(shared, 0).UTC(), From: time.UnixMilli(ts.period.WindowEnd(window)).UTC(),
 	}, later[0])
 }
@@ -437,7 +417,7 @@ func TestExpiriesAhead(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
 	fixed := func(window int64) bool {
-		_, ok, err := ts.fixedExpiry(t.Context(), expiryAt{"t", classDefault, window})
+		_, ok, err := ts.storedExpiry(t.Context(), "t", retention.DefaultClass, window)
 		require.NoError(t, err)
 		return ok
 	}

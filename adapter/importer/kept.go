@@ -7,18 +7,19 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // Kept is how long a destination keeps the series of a tenant.
 type Kept struct {
 	// Default is the retention of series without a class.
-	Default storage.Keep
+	Default retention.Keep
 	// Classes are in the order of the retention file: the first one that matches a series applies.
-	Classes []storage.Class
+	Classes []retention.Class
 }
 
 // Of returns the retention of a series, and the name of its class; "": it has none.
-func (k *Kept) Of(ls labels.Labels) (storage.Keep, string) {
+func (k *Kept) Of(ls labels.Labels) (retention.Keep, string) {
 	for i := range k.Classes {
 		if c := &k.Classes[i]; c.Matches(ls) {
 			return c.Keep, c.Name
@@ -31,7 +32,7 @@ func (k *Kept) Of(ls labels.Labels) (storage.Keep, string) {
 type Past struct {
 	// Class is the name of the class; "": the series have none.
 	Class string
-	storage.Keep
+	retention.Keep
 	// Samples counts them. Of RollupsOnly of these an import stores only rollups, and nothing of Expired.
 	Samples, RollupsOnly, Expired int
 }

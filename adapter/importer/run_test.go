@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -273,8 +274,8 @@ func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
-		o.Classes = []storage.Class{{
-			Name: "long", Keep: storage.Keep{Raw: 90 * 24 * time.Hour}, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
+		o.Classes = []retention.Class{{
+			Name: "long", Keep: retention.Keep{Raw: 90 * 24 * time.Hour}, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
 		}}
 	})
 	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}

@@ -39,7 +39,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 		}
 		o.readOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
-			if known := s.ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
+			if known := s.Retention().ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
 				return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", o.Where(), strings.Join(known, ", "))
 			}
 			plan, err := downsample.NewPlan(ctx, s, r)

@@ -136,7 +136,7 @@ func (c *importCommand) here(ctx context.Context, plan importer.Plan, source imp
 		return err
 	}
 	err := c.withStore(ctx, func(s *storage.Store) error {
-		if known := s.ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
+		if known := s.Retention().ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
 			return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", c.Where(), strings.Join(known, ", "))
 		}
 		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)

@@ -223,7 +223,7 @@ func (p *process) openStore(ctx context.Context) error {
 	go panics.Repeat(ctx, "watching free space", func() { p.watchRoom(ctx) })
 	go panics.Repeat(ctx, "removing old snapshots", func() { p.sweepSnapshots(ctx) })
 	go panics.Repeat(ctx, "returning memory", func() { p.giveBack(ctx) })
-	if err := p.store.LogRetentionChange(ctx); err != nil {
+	if err := p.store.Retention().LogChange(ctx); err != nil {
 		p.log.Warn("can't determine whether the retention has changed", "err", oneLine(err))
 	}
 	go panics.Contained("logging that queries are answered", func() { p.logReady(ctx) })()

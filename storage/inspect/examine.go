@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const (
@@ -37,8 +38,8 @@ type ExamineOptions struct {
 	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
 	Retention, Retention5m, Retention1h time.Duration
 	// TenantRetention and Classes are those of Options.
-	TenantRetention map[string]storage.Keep
-	Classes         []storage.Class
+	TenantRetention map[string]retention.Keep
+	Classes         []retention.Class
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
@@ -71,11 +72,11 @@ type Condition struct {
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
-	Hidden []storage.HorizonChange
+	Hidden []retention.Change
 	// ClassesFrom is when the retention classes that were configured last are in force; zero: they are.
 	ClassesFrom time.Time
 	// Later are retentions that count in full from later windows on.
-	Later []storage.LaterRetention
+	Later []retention.LaterRetention
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
 	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
@@ -218,17 +219,17 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 
 // hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
 func (x *examiner) hidden(ctx context.Context) (err error) {
-	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
+	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err
 	}
-	x.c.ClassesFrom = x.View.ClassesFrom()
-	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
+	x.c.ClassesFrom = x.View.Retention().ClassesFrom()
+	if x.c.Later, err = x.Retention().LaterRetentions(ctx); err != nil {
 		return err
 	}
 	tenants, err := x.Tenants(ctx)
 	for i := 0; i < len(tenants) && err == nil; i++ {
 		var to time.Time
-		if to, err = x.View.DroppedAhead(ctx, tenants[i]); to.After(x.c.DroppedAhead) {
+		if to, err = x.View.Retention().DroppedAhead(ctx, tenants[i]); to.After(x.c.DroppedAhead) {
 			x.c.DroppedAhead = to
 		}
 	}
@@ -350,7 +351,7 @@ func (x *examiner) expired(ctx context.Context) error {
 }
 
 func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool) error {
-	newest, ok, err := x.DueWindow(ctx, tenant)
+	newest, ok, err := x.Retention().DueWindow(ctx, tenant)
 	if err != nil || !ok {
 		return err
 	}
@@ -370,7 +371,7 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		until, err := x.Expires(ctx, w, tenant)
+		until, err := x.Retention().LastExpiry(ctx, tenant, w)
 		if err != nil {
 			return err
 		}
@@ -415,7 +416,10 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 }
 
 // kept reads how long processes keep what, which holds for what should be hidden and gone, too.
-func (x *examiner) kept(ctx context.Context) (err error) {
-	x.c.Keeps, err = x.View.Keeps(ctx)
-	return err
+func (x *examiner) kept(ctx context.Context) error {
+	if err := x.View.Retention().LearnAdvertised(ctx); err != nil {
+		return err
+	}
+	x.c.Keeps = x.View.Retention().Differing()
+	return nil
 }

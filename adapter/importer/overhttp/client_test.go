@@ -21,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // TestAnswersGetLost cuts the connection after the series were stored, and before: they are sent again, and there once.
@@ -393,9 +394,9 @@ func FuzzDecode(f *testing.F) {
 func TestComparesARangeOverHTTP(t *testing.T) {
 	t.Parallel()
 	kept := importer.Kept{
-		Default: storage.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
-		Classes: []storage.Class{{
-			Name: "ci", Keep: storage.Keep{Raw: time.Hour},
+		Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
+		Classes: []retention.Class{{
+			Name: "ci", Keep: retention.Keep{Raw: time.Hour},
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "job", "ci|test"), labels.MustNewMatcher(labels.MatchNotEqual, "env", "prod")}},
 		}},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -83,7 +84,7 @@ func (r *rig) order() {
 func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
 	r := &rig{store: openStore(t, store)}
 	o := DefaultOptions()
-	o.Ready, o.Retention = r.store.Ready, func(string) importer.Kept { return importer.Kept{Default: storage.Keep{Raw: 24 * time.Hour}} }
+	o.Ready, o.Retention = r.store.Ready, func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
 	if change != nil {
 		change(&o)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // Terms are a server's limits and versions, as it answers them to clients.
@@ -64,7 +65,7 @@ func (t *Terms) setKept(k importer.Kept) {
 func (t *Terms) Kept() (k importer.Kept, err error) {
 	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
 	for _, c := range t.Classes {
-		class := storage.Class{Name: c.Name, Keep: keepOf(c.RetentionMS, c.Retention5mMS)}
+		class := retention.Class{Name: c.Name, Keep: keepOf(c.RetentionMS, c.Retention5mMS)}
 		for _, texts := range c.Match {
 			ms := make([]*labels.Matcher, len(texts))
 			for i, m := range texts {
@@ -88,8 +89,8 @@ func (m matchedText) matcher() (*labels.Matcher, error) {
 	return nil, fmt.Errorf("unknown matcher type %q", m.Type)
 }
 
-func keepOf(rawMS, fiveMinutesMS int64) storage.Keep {
-	return storage.Keep{Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond}
+func keepOf(rawMS, fiveMinutesMS int64) retention.Keep {
+	return retention.Keep{Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond}
 }
 
 // stored is the answer to an import.

@@ -9,19 +9,20 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // Retention is how long data is kept, by resolution; 0: for ever.
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
 	// Tenants and Classes are those of the file of exceptions.
-	Tenants map[string]storage.Keep
-	Classes []storage.Class
+	Tenants map[string]retention.Keep
+	Classes []retention.Class
 }
 
 // String describes it.
 func (r Retention) String() string {
-	words := describeKeep(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
+	words := describeKeep(retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
 		words += fmt.Sprintf("; tenant %q: %s", name, describeKeep(r.Tenants[name]))
 	}
@@ -31,7 +32,7 @@ func (r Retention) String() string {
 	return words
 }
 
-func describeKeep(k storage.Keep) string {
+func describeKeep(k retention.Keep) string {
 	if k.Raw == 0 {
 		return "forever"
 	}
@@ -52,7 +53,7 @@ func (r Retention) Into(o *storage.Options) {
 
 // KeptOf returns how long the series of a tenant are kept.
 func (r Retention) KeptOf(tenant string) importer.Kept {
-	k := importer.Kept{Default: storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour}, Classes: r.Classes}
+	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour}, Classes: r.Classes}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own
 	}

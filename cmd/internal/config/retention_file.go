@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cassia-db/cassia/promql"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/bounds"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -95,19 +95,19 @@ func (r *Retention) parseFile(text []byte) error {
 			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 		if r.Tenants == nil {
-			r.Tenants = map[string]storage.Keep{}
+			r.Tenants = map[string]retention.Keep{}
 		}
 		r.Tenants[name] = keep
 	}
-	if n := len(file.Classes); n > storage.MaxClasses {
-		return fmt.Errorf("has %d classes; the maximum is %d", n, storage.MaxClasses)
+	if n := len(file.Classes); n > retention.MaxClasses {
+		return fmt.Errorf("has %d classes; the maximum is %d", n, retention.MaxClasses)
 	}
 	for i := range file.Classes {
 		c, err := file.Classes[i].parse(*r)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(r.Classes, func(x storage.Class) bool { return x.Name == c.Name }) {
+		if slices.ContainsFunc(r.Classes, func(x retention.Class) bool { return x.Name == c.Name }) {
 			return fmt.Errorf("the class name %q is used twice", c.Name)
 		}
 		r.Classes = append(r.Classes, c)
@@ -137,7 +137,7 @@ func sortedKeys[T any](m map[string]T) []string {
 
 // parse reads durations; raw must be there, and rollups that aren't are kept as those of usual are, or as long as
 // what they are made of.
-func (t retentionFields) parse(usual Retention) (keep storage.Keep, err error) {
+func (t retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
 	if t.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")
 	}
@@ -183,8 +183,8 @@ func fileDuration(key, text string) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-func (t *classText) parse(usual Retention) (storage.Class, error) {
-	c := storage.Class{Name: t.Name}
+func (t *classText) parse(usual Retention) (retention.Class, error) {
+	c := retention.Class{Name: t.Name}
 	if !className.MatchString(t.Name) {
 		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
 	}

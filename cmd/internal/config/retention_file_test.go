@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const testDay = 24 * time.Hour
@@ -33,14 +34,14 @@ classes:
     match: ['{__name__=~"debug_.+"}', 'up{env!~"prod|staging"}']
     raw: 1d
 `)))
-	require.Equal(t, map[string]storage.Keep{
+	require.Equal(t, map[string]retention.Keep{
 		"team-a": {Raw: 7 * testDay, FiveMinutes: 90 * testDay, OneHour: 2 * year},
 		"team-b": {Raw: 2 * year, FiveMinutes: 2 * year, OneHour: 5 * year},
 		"team-c": {},
 	}, r.Tenants)
 	require.Len(t, r.Classes, 2)
-	require.Equal(t, storage.Keep{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Keep)
-	require.Equal(t, storage.Keep{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Keep, "what isn't said is as for all")
+	require.Equal(t, retention.Keep{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Keep)
+	require.Equal(t, retention.Keep{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Keep, "what isn't said is as for all")
 	require.Len(t, r.Classes[1].Match, 2)
 	require.Len(t, r.Classes[1].Match[1], 2)
 	require.ElementsMatch(t, []string{`__name__="up"`, `env!~"prod|staging"`}, []string{r.Classes[1].Match[1][0].String(), r.Classes[1].Match[1][1].String()})
@@ -59,7 +60,7 @@ classes:
 func TestBadRetentionFiles(t *testing.T) {
 	class := func(of string) string { return "classes:\n- {name: a, match: '{job=\"a\"}', " + of + "}" }
 	many := "classes:\n"
-	for i := range storage.MaxClasses + 1 {
+	for i := range retention.MaxClasses + 1 {
 		many += "- {name: " + strings.Repeat("a", i+1) + ", match: '{job=\"a\"}', raw: 1d}\n"
 	}
 	for text, want := range map[string]string{

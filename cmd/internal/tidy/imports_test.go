@@ -34,7 +34,7 @@ var laws = []law{
 	{folder: "storage/cassandra", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/chunk"},
 	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
-	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/rollup"}},
+	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/retention", "storage/rollup"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
@@ -43,6 +43,7 @@ var laws = []law{
 	{folder: "storage/panics"},
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
+	{folder: "storage/retention", may: []string{"storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
 	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
@@ -56,7 +57,7 @@ var laws = []law{
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
 	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
-	"storage/rollup", "storage/tenant",
+	"storage/retention", "storage/rollup", "storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in

@@ -39,7 +39,7 @@ var sharedNames = map[string]shared{
 	"HA":          {"adapter/remotewrite cmd/internal/config", "pairs of Prometheus: what handles them, and its flags"},
 	"Head":        {"storage/head storage/page", "what is in memory of recent samples, and what stands before the values of a page"},
 	"Info":        {"storage/chunk storage/rollup", "what the envelope of a chunk holds: of samples, of buckets"},
-	"Keep":        {"storage storage/pebble", "how long something is kept: rows, backups"},
+	"Keep":        {"storage/pebble storage/retention", "how long something is kept: rows, backups"},
 	"Key":         {"storage/engine storage/pebble/objects", "of a row, and of encryption"},
 	"Keyspace":    {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB: what reads one, and what an import takes from it"},
 	"Kind":        {"storage/engine storage/engine/faultengine storage/page", "of a field of keys, of an operation that fails, and of values in a page"},

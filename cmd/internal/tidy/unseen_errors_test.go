@@ -4,7 +4,7 @@ package tidy
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
-		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
+		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "storage.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
 		"promql.errHistograms", "storage.errIndexBetter", "storage.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "storage.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
 	},
@@ -26,7 +26,7 @@ var unseenErrors = map[string][]string{
 		"ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
-		"engine.ErrExpired", "storage.ErrWindowExpired",
+		"engine.ErrExpired", "retention.ErrWindowExpired",
 	},
 }
 

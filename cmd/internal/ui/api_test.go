@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -72,8 +73,8 @@ func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
 	return map[string]int64{"raw": 5}, f.err
 }
 
-func (f *fakeStore) RetentionOf(string) (usual, longest storage.Keep) {
-	return storage.Keep{Raw: time.Hour}, storage.Keep{Raw: 2 * time.Hour}
+func (f *fakeStore) RetentionOf(string) (usual, longest retention.Keep) {
+	return retention.Keep{Raw: time.Hour}, retention.Keep{Raw: 2 * time.Hour}
 }
 
 func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // Options are what the page's own endpoints answer from. What isn't marked as optional must be set.
@@ -52,7 +53,7 @@ type Store interface {
 	Churn(ctx context.Context, tenant string, windows int) (list []counts.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)
-	RetentionOf(tenant string) (usual, longest storage.Keep)
+	RetentionOf(tenant string) (usual, longest retention.Keep)
 	ActiveSeries(tenant string) int
 }
 

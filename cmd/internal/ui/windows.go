@@ -6,7 +6,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // windowsAnswer is what a tenant has sealed.
@@ -26,7 +26,7 @@ type kept struct {
 	R1h float64 `json:"1h"`
 }
 
-func retentionsOf(k storage.Keep) kept {
+func retentionsOf(k retention.Keep) kept {
 	return kept{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
 }
 

@@ -6,15 +6,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// expireGrace is how long after its retention a window may still stand.
-const expireGrace = 7 * 24 * time.Hour
 
 // allWindows are the bounds of windowsOf that leave none out.
 const allWindows = int64(math.MaxInt64)
@@ -56,28 +50,6 @@ func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string
 		names = append(names, strings.Clone(row.Clustering[0].Text))
 	}
 	return names, false, nil
-}
-
-// isOutlived reports whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
-// retention and the grace have passed. Rows that aren't made yet needn't be made then; existing ones go by horizons alone.
-func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
-	now, _ := s.clock.Times()
-	return outlived(s.period, s.period.WindowOfSlot(res, slot), keep, now)
-}
-
-func outlived(p *format.Periods, window int64, keep Keep, now time.Time) bool {
-	kept := keep.Of(format.ResolutionOf(window))
-	return kept != 0 && p.WindowEnd(window) <= wantedAt(now, kept+expireGrace)
-}
-
-// periodsOfNewStore are those of a store that was created with the default options.
-var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: rawWindow.Milliseconds(), Partitions: 1})
-
-// Imports reports whether Import stores a sample of a series that is kept so long as a raw sample, and whether it adds the sample to rollups: of a sample
-// that is past both, it stores nothing. t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
-func (k Keep) Imports(t int64, now time.Time) (raw, rollups bool) {
-	raw = !outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), k, now)
-	return raw, raw || !outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), k, now)
 }
 
 // KnownTenants lists the tenants that have rows, or samples in this process' head, sorted.

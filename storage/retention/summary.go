@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"context"
@@ -7,38 +7,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// retentionSummary is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
+// summary is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
 // they are. It stands apart from the settings, which releases without it would write anew.
-type retentionSummary map[string]string
+type summary map[string]string
 
 var (
 	summaryPartition = engine.Key{engine.Text("retention")}
 	summaryItem      = engine.Key{engine.Text("told")}
 )
 
-// words returns the text of the retentions.
-func (k Keep) words() string {
-	in := func(d time.Duration) string {
-		if d == 0 {
-			return "forever"
-		}
-		return d.String()
-	}
-	return fmt.Sprintf("raw %s, 5m %s, 1h %s", in(k.Raw), in(k.FiveMinutes), in(k.OneHour))
-}
-
-func (c *classes) summary() retentionSummary {
-	told := retentionSummary{"all": c.base.words()}
-	for name, keep := range c.tenants {
+func (c *Configured) summary() summary {
+	told := summary{"all": c.All.words()}
+	for name, keep := range c.Tenants {
 		told[fmt.Sprintf("tenant %q", name)] = keep.words()
 	}
-	for i := range c.configured {
-		x := &c.configured[i]
+	for i := range c.Classes {
+		x := &c.Classes[i]
 		var lists []string
 		for _, ms := range x.Match {
 			var words []string
@@ -52,16 +40,16 @@ func (c *classes) summary() retentionSummary {
 	return told
 }
 
-// LogRetentionChange logs in what the retention differs from that with which this was called last on this store, by any
+// LogChange logs in what the retention differs from that with which this was called last on this store, by any
 // process, and remembers it. It is for processes that write.
-func (s *Store) LogRetentionChange(ctx context.Context) error {
-	now := s.classes.summary()
-	before, value, err := s.readRetentionSummary(ctx)
+func (k *Keeper) LogChange(ctx context.Context) error {
+	now := k.env.Configured.summary()
+	before, value, err := k.readSummary(ctx)
 	if err != nil {
 		return err
 	}
 	if before != nil {
-		s.logChanges(before, now)
+		k.logChanges(before, now)
 		if maps.Equal(before, now) {
 			return nil
 		}
@@ -71,15 +59,15 @@ func (s *Store) LogRetentionChange(ctx context.Context) error {
 		return err
 	}
 	// Where another process was faster, its change was logged there.
-	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
+	if _, _, err := k.env.Engine.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
 		return fmt.Errorf("storage: recording the retention: %w", err)
 	}
 	return nil
 }
 
-// readRetentionSummary reads the last summary, and its bytes; nil: there is none. One that can't be read is logged anew.
-func (s *Store) readRetentionSummary(ctx context.Context) (before retentionSummary, value []byte, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
+// readSummary reads the last summary, and its bytes; nil: there is none. One that can't be read is logged anew.
+func (k *Keeper) readSummary(ctx context.Context) (before summary, value []byte, err error) {
+	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("storage: reading the last retention: %w", err)
 		}
@@ -91,7 +79,7 @@ func (s *Store) readRetentionSummary(ctx context.Context) (before retentionSumma
 	return before, value, nil
 }
 
-func (s *Store) logChanges(before, now retentionSummary) {
+func (k *Keeper) logChanges(before, now summary) {
 	all := maps.Clone(before)
 	maps.Copy(all, now)
 	for _, of := range slices.Sorted(maps.Keys(all)) {
@@ -105,7 +93,7 @@ func (s *Store) logChanges(before, now retentionSummary) {
 			}
 			return words
 		}
-		s.opts.Logger.Warn("the retention has changed: samples past the new one are hidden from now on and deleted after a week; until then, a "+
+		k.env.Logger.Warn("the retention has changed: samples past the new one are hidden from now on and deleted after a week; until then, a "+
 			"longer retention shows them again. On Cassandra, rows expire at the latest with the TTL they were written with",
 			"of", of, "was", as(was), "is", as(is))
 	}

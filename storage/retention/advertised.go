@@ -1,0 +1,103 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Advertised are the retentions of a process of several, as the others read them. The expiries of windows, the boundaries and which
+// samples are too old follow the longest of all processes that are there: one that was started with a shorter retention
+// takes nothing from what another promises, until that one has ended (decisions/017).
+type Advertised struct {
+	All     KeptMS            `json:"all"`
+	Tenants map[string]KeptMS `json:"tenants,omitempty"`
+	Classes map[string]KeptMS `json:"classes,omitempty"` // by name
+	// Leaving is true if the process is about to end.
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// advertised returns the configuration as the others read it.
+func (c *Configured) advertised() Advertised {
+	a := Advertised{All: stored(c.All), Tenants: map[string]KeptMS{}, Classes: map[string]KeptMS{}}
+	for name, keep := range c.Tenants {
+		a.Tenants[name] = stored(keep)
+	}
+	for i := range c.Classes {
+		a.Classes[c.Classes[i].Name] = stored(c.Classes[i].Keep)
+	}
+	return a
+}
+
+// of returns how long the process keeps rows of a tenant in a class with this name; "": in the default one.
+func (a *Advertised) of(tenant, class string) Keep {
+	if own, ok := a.Classes[class]; ok && class != "" {
+		return own.keep()
+	}
+	if own, ok := a.Tenants[tenant]; ok {
+		return own.keep()
+	}
+	return a.All.keep()
+}
+
+// Words returns the text of the process' retentions.
+func (a *Advertised) Words() string {
+	text := a.All.keep().words()
+	for _, own := range []struct {
+		of string
+		n  int
+	}{{"tenants", len(a.Tenants)}, {"classes", len(a.Classes)}} {
+		if own.n > 0 {
+			text += fmt.Sprintf(", %s otherwise: %d", own.of, own.n)
+		}
+	}
+	return text
+}
+
+// Advertise returns this process' retentions for the others.
+func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
+	mine := (*k.advertised.Load())[0]
+	mine.Leaving = leaving
+	return json.Marshal(mine)
+}
+
+// LearnAdvertised reads the retentions of the other processes, and goes by the longest of all from then on.
+func (k *Keeper) LearnAdvertised(ctx context.Context) error {
+	list := (*k.advertised.Load())[:1:1]
+	err := k.env.Advertised(ctx, func(writer string, value []byte) {
+		var a Advertised
+		if err := json.Unmarshal(value, &a); err != nil {
+			k.env.Corrupt(engine.Processes, fmt.Errorf("storage: process %x advertises an unreadable retention: %w", writer, err))
+			return
+		}
+		if !a.Leaving && !slices.ContainsFunc(list[1:], a.equal) {
+			list = append(list, a)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("storage: reading the retentions of other processes: %w", err)
+	}
+	k.advertised.Store(&list)
+	return nil
+}
+
+// Differing returns the retentions of the other processes in words, where some differ from others.
+func (k *Keeper) Differing() (words []string) {
+	others := (*k.advertised.Load())[1:]
+	for i := range others {
+		if len(others) > 1 {
+			words = append(words, others[i].Words())
+		}
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// equal reports whether both advertise the same, so that one of them is enough.
+func (a *Advertised) equal(other Advertised) bool {
+	return a.All == other.All && maps.Equal(a.Tenants, other.Tenants) && maps.Equal(a.Classes, other.Classes)
+}

@@ -1,0 +1,111 @@
+package retention
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+const (
+	// Never is the end of a range of rows that has none.
+	Never = -format.MaxTime
+	// Grace is how long after its retention a window may still stand.
+	Grace = 7 * 24 * time.Hour
+)
+
+// Keep is how long rows are kept, by resolution; 0: forever.
+type Keep struct{ Raw, FiveMinutes, OneHour time.Duration }
+
+// Of returns how long rows of a resolution are kept.
+func (k Keep) Of(res rollup.Resolution) time.Duration {
+	switch res {
+	case rollup.FiveMinutes:
+		return k.FiveMinutes
+	case rollup.OneHour:
+		return k.OneHour
+	default:
+		return k.Raw
+	}
+}
+
+// Check returns an error for retentions that contradict each other, or are shorter than a slot.
+func (k Keep) Check(slot time.Duration) error {
+	switch {
+	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
+		return fmt.Errorf("storage: the retention %v is shorter than a slot of %v", k.Raw, slot)
+	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
+		return fmt.Errorf("storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long as 5m rollups (%v), not %v and %v",
+			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour)
+	}
+	return nil
+}
+
+// shorter reports whether one retention is shorter than another, in any unit; 0 is forever.
+func shorter[T time.Duration | int64](a, b T) bool { return a != 0 && (b == 0 || a < b) }
+
+func longer(a, b time.Duration) time.Duration {
+	if shorter(a, b) {
+		return b
+	}
+	return a
+}
+
+// longest returns the longer retention of both at each resolution.
+func (k Keep) longest(other Keep) Keep {
+	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
+}
+
+// words returns the text of the retentions.
+func (k Keep) words() string {
+	return fmt.Sprintf("raw %s, 5m %s, 1h %s", inWords(k.Raw), inWords(k.FiveMinutes), inWords(k.OneHour))
+}
+
+// inWords returns the text of a retention.
+func inWords(kept time.Duration) string {
+	if kept == 0 {
+		return "forever"
+	}
+	return kept.String()
+}
+
+// outlived reports whether a window's end, the retention and the grace have passed.
+func (k Keep) outlived(p *format.Periods, window int64, now time.Time) bool {
+	kept := k.Of(format.ResolutionOf(window))
+	return kept != 0 && p.WindowEnd(window) <= PastAt(now, kept+Grace)
+}
+
+// PastAt returns the newest timestamp that a retention doesn't keep, milliseconds; Never where it keeps all.
+func PastAt(now time.Time, kept time.Duration) int64 {
+	if kept == 0 {
+		return Never
+	}
+	return now.Add(-kept).UnixMilli()
+}
+
+// periodsOfNewStore are those of a store that was created with the default options.
+var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1})
+
+// Imports reports whether Import stores a sample of a series that is kept so long as a raw sample, and whether it adds the sample to rollups: of a sample
+// that is past both, it stores nothing. t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
+func (k Keep) Imports(t int64, now time.Time) (raw, rollups bool) {
+	raw = !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), now)
+	return raw, raw || !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), now)
+}
+
+// KeptMS is a Keep as it is stored, in milliseconds.
+type KeptMS struct {
+	RawMS         int64 `json:"raw_ms"`
+	FiveMinutesMS int64 `json:"5m_ms"`
+	OneHourMS     int64 `json:"1h_ms"`
+}
+
+func stored(k Keep) KeptMS {
+	return KeptMS{k.Raw.Milliseconds(), k.FiveMinutes.Milliseconds(), k.OneHour.Milliseconds()}
+}
+
+func (k KeptMS) keep() Keep {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return Keep{ms(k.RawMS), ms(k.FiveMinutesMS), ms(k.OneHourMS)}
+}

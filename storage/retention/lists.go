@@ -1,0 +1,336 @@
+package retention
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/head"
+)
+
+// The class of a series is a function of its labels and the day. A list of classes is stored once, under a hash of its content; the settings have the history
+// of the lists in force; and a raw window takes its list when its first row is written, in the row that fixes its expiry:
+//
+//	--retention.file ─► list ─► history: in force from a day on ─► first row of a day: the day's list ─► class of a series in the day
+//
+// So rows of a series have one class in a day, at all resolutions, whichever process writes them and whenever. See decisions/062.
+
+// classLead is how long before it is in force a list is at least added to a store that processes share: by then all of them have read of its classes, and look
+// there, and none has fixed the list of that day ahead. Their clocks may differ by a day.
+const classLead = 25 * time.Hour
+
+// ClassHistory is what the settings of a store hold of its classes.
+type ClassHistory struct {
+	// Classes are only ever added to.
+	Classes []KnownClass `json:"classes,omitempty"`
+	// Lists are the lists of classes that are in force, in order.
+	Lists []ListFrom `json:"class_lists,omitempty"`
+}
+
+// ListFrom is the list of classes that is in force from a time on, milliseconds. ID is "" for the list without classes.
+type ListFrom struct {
+	FromMS int64  `json:"from_ms"`
+	ID     string `json:"id,omitempty"`
+}
+
+// Check returns an error for a history that has more classes than there can be.
+func (h *ClassHistory) Check() error {
+	if len(h.Classes) > maxKnownClasses {
+		return fmt.Errorf("it contains %d retention classes; the maximum is %d", len(h.Classes), maxKnownClasses)
+	}
+	return nil
+}
+
+// Equal reports whether two histories are the same.
+func (h *ClassHistory) Equal(other *ClassHistory) bool {
+	return slices.Equal(h.Classes, other.Classes) && slices.Equal(h.Lists, other.Lists)
+}
+
+// numberOf returns the number of a class; 0: it isn't known.
+func (h *ClassHistory) numberOf(name string) int64 {
+	return int64(slices.IndexFunc(h.Classes, func(k KnownClass) bool { return k.Name == name })) + 1
+}
+
+// inForce returns the id of the list that is in force at a time, milliseconds.
+func (h *ClassHistory) inForce(t int64) (id string) {
+	for _, l := range h.Lists {
+		if l.FromMS > t {
+			break
+		}
+		id = l.ID
+	}
+	return id
+}
+
+// newest returns the list that was added last.
+func (h *ClassHistory) newest() (l ListFrom) {
+	if n := len(h.Lists); n > 0 {
+		l = h.Lists[n-1]
+	}
+	return l
+}
+
+// Add adds the classes that are configured, how long they are kept, and their list, which it stores. The list is in force from a time on, milliseconds; Begins
+// returns it.
+func (h *ClassHistory) Add(ctx context.Context, eng engine.Engine, configured []Class, from, now int64) error {
+	if err := h.addClasses(configured); err != nil {
+		return err
+	}
+	id, row, err := h.listOf(configured)
+	if err == nil {
+		err = writeList(ctx, eng, id, row)
+	}
+	h.addList(ListFrom{from, id}, now)
+	return err
+}
+
+func (h *ClassHistory) addClasses(configured []Class) error {
+	h.Classes = slices.Clone(h.Classes)
+	for i := range configured {
+		c := &configured[i]
+		at := h.numberOf(c.Name) - 1
+		if at < 0 {
+			at = int64(len(h.Classes))
+			h.Classes = append(h.Classes, KnownClass{Name: c.Name})
+		}
+		h.Classes[at].KeptMS = stored(c.Keep)
+	}
+	if len(h.Classes) > maxKnownClasses {
+		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(h.Classes), maxKnownClasses)
+	}
+	return nil
+}
+
+// addList adds a list, unless it is the last one. One of a later or the same day is replaced: no row goes by it yet.
+func (h *ClassHistory) addList(l ListFrom, now int64) {
+	if h.newest().ID == l.ID {
+		return
+	}
+	all := slices.DeleteFunc(slices.Clone(h.Lists), func(x ListFrom) bool { return x.FromMS >= l.FromMS })
+	for len(all) > 1 && all[1].FromMS < now-2*classLead.Milliseconds() { // A day without rows takes the present list.
+		all = all[1:]
+	}
+	h.Lists = append(all, l)
+}
+
+// Begins returns from when a list is in force that is added now, milliseconds. Where one process uses the store, days that have a list keep it, so
+// it is in force at once.
+func Begins(shared bool, now time.Time) int64 {
+	if !shared {
+		return Never
+	}
+	return -format.FloorDiv(-now.Add(classLead).UnixMilli(), format.DayMS) * format.DayMS
+}
+
+// ClassList is a list of classes, which never changes.
+type ClassList struct {
+	id string
+	// tag names it in this process.
+	tag     uint32
+	classes []listedClass
+}
+
+// listedClass is a class of a list: its number, and its matchers as name, operator and value.
+type listedClass struct {
+	Class int64         `json:"class"`
+	Match [][][3]string `json:"match"`
+	match [][]*labels.Matcher
+}
+
+// noClasses is the list without classes, which isn't stored.
+var noClasses = &ClassList{}
+
+// ID returns the hash of the list.
+func (l *ClassList) ID() string { return l.id }
+
+// Of returns the class of a series: the first that takes it.
+func (l *ClassList) Of(s *head.Series) int64 {
+	if len(l.classes) == 0 {
+		return DefaultClass
+	}
+	class, ok := s.ClassBy(l.tag)
+	if !ok {
+		class = l.Find(s.Labels())
+		s.SetClass(l.tag, class)
+	}
+	return class
+}
+
+// Find is Of for labels.
+func (l *ClassList) Find(ls labels.Labels) int64 {
+	for i := range l.classes {
+		if matchesAny(l.classes[i].match, ls) {
+			return l.classes[i].Class
+		}
+	}
+	return DefaultClass
+}
+
+// listOf returns the id of the list of some classes, which are among the known ones, and its row; nil: it has none.
+func (h *ClassHistory) listOf(classes []Class) (id string, row []byte, err error) {
+	if len(classes) == 0 {
+		return "", nil, nil
+	}
+	list := make([]listedClass, len(classes))
+	for i := range classes {
+		list[i].Class = h.numberOf(classes[i].Name)
+		for _, ms := range classes[i].Match {
+			texts := make([][3]string, len(ms))
+			for j, m := range ms {
+				texts[j] = [3]string{m.Name, m.Type.String(), m.Value}
+			}
+			list[i].Match = append(list[i].Match, texts)
+		}
+	}
+	if row, err = json.Marshal(list); err != nil {
+		return "", nil, err
+	}
+	hash := sha256.Sum256(row)
+	return hex.EncodeToString(hash[:engine.IDLen]), row, nil
+}
+
+// parseList reads a list's row.
+func parseList(id string, row []byte) (l *ClassList, err error) {
+	l = &ClassList{id: id}
+	if err := json.Unmarshal(row, &l.classes); err != nil {
+		return nil, err
+	}
+	for i := range l.classes {
+		for _, texts := range l.classes[i].Match {
+			ms := make([]*labels.Matcher, len(texts))
+			for j, m := range texts {
+				of := slices.IndexFunc(matchTypes[:], func(t labels.MatchType) bool { return t.String() == m[1] })
+				if of < 0 {
+					return nil, fmt.Errorf("unknown operator %q", m[1])
+				}
+				if ms[j], err = labels.NewMatcher(matchTypes[of], m[0], m[2]); err != nil {
+					return nil, err
+				}
+			}
+			l.classes[i].match = append(l.classes[i].match, ms)
+		}
+	}
+	return l, nil
+}
+
+var matchTypes = [...]labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
+
+func listPartition(id string) engine.Key { return engine.Key{engine.Text("classes/" + id)} }
+
+var listItem = engine.Key{engine.Text("list")}
+
+// listTries is how often a list is written where no answer comes.
+const listTries = 5
+
+// writeList stores a list, unless it is.
+func writeList(ctx context.Context, eng engine.Engine, id string, row []byte) error {
+	if row == nil {
+		return nil
+	}
+	for try := 1; ; try++ {
+		_, _, err := eng.CompareAndSet(ctx, engine.Store, listPartition(id), listItem, nil, row)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, engine.ErrUnavailable) || try == listTries || ctx.Err() != nil {
+			return fmt.Errorf("storage: writing the list of retention classes: %w", err)
+		}
+	}
+}
+
+// listMemory holds the lists of classes that were read.
+type listMemory struct {
+	mu sync.Mutex
+	of map[string]*ClassList
+}
+
+func (m *listMemory) get(id string) *ClassList {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[id]
+}
+
+// set adds a list, and returns the one that has its id.
+func (m *listMemory) set(l *ClassList) *ClassList {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.of[l.id]; known != nil {
+		return known
+	}
+	if m.of == nil {
+		m.of = map[string]*ClassList{}
+	}
+	l.tag = uint32(len(m.of) + 1)
+	m.of[l.id] = l
+	return l
+}
+
+// List reads a list of classes.
+func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
+	if id == "" {
+		return noClasses, nil
+	}
+	if l := k.lists.get(id); l != nil {
+		return l, nil
+	}
+	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: listPartition(id)}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the retention classes: %w", err)
+		}
+		l, err := parseList(id, row.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the list %s of retention classes: %w", engine.ErrCorrupt, id, err)
+		}
+		if slices.ContainsFunc(l.classes, func(c listedClass) bool { return c.Class >= k.Classes() }) {
+			if err := k.env.Refresh(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return k.lists.set(l), nil
+	}
+	return nil, fmt.Errorf("%w: the list %s of retention classes is missing", engine.ErrCorrupt, id)
+}
+
+// Open reads the list of this process' classes, if it adds them.
+func (k *Keeper) Open(ctx context.Context) error {
+	if !k.env.AddsClasses {
+		return nil
+	}
+	id, _, err := k.history.Load().listOf(k.env.Configured.Classes)
+	if err == nil {
+		k.ownList, err = k.List(ctx, id)
+	}
+	if err == nil {
+		k.logLists()
+	}
+	return err
+}
+
+// logLists logs when this process' classes are in force, if that has changed.
+func (k *Keeper) logLists() {
+	if k.ownList == nil {
+		return
+	}
+	last := k.history.Load().newest()
+	replaced := last.ID != k.ownList.id
+	if was := k.logged.Swap(&last); was != nil && *was == last || !replaced && (was == nil && last.FromMS <= k.env.Now().UnixMilli()) {
+		return
+	}
+	switch from := Instant(last.FromMS).Format(time.RFC3339); {
+	case replaced:
+		k.env.Logger.Warn("another process was started later with other retention classes, which replace the ones of this process. Start all processes with the same --retention.file",
+			"from", from)
+	default:
+		k.env.Logger.Info("the retention classes of this process take effect later", "from", from)
+	}
+}
