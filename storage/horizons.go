@@ -106,8 +106,8 @@ func (s *Store) classesOf(ctx context.Context, q Query, all []retention.Hidden) 
 	return found, err
 }
 
-// BesideGaps cuts a span of time at the edges of holes, for callers that ask for all there is: a query over a
-// hole is answered as if all before its end were missing (decisions/061).
+// BesideGaps cuts a span of time at the edges of holes, for callers that read all samples: a query over a
+// hole has no samples from before its end (decisions/061).
 func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := s.retention.HoleEdges(ctx, tenant)
 	if err != nil {

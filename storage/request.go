@@ -98,6 +98,11 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	}
 	r.budget = meter.ReadBudget{Limit: s.opts.QueryBytes, Use: r.use}
 	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
+	if q.Resolution == rollup.OneHour {
+		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
+			r.tell(e)
+		}
+	}
 	if q.LabelsOnly {
 		r.shorten(shown.Later.Add(MaxAhead).UnixMilli())
 	}

@@ -9,8 +9,8 @@ import (
 // scope is what a query may see of what it asked for.
 type scope struct {
 	of *queryReader
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
-	// rows may have vanished, in a query for buckets: there each slot is answered from samples or from rollups.
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
+	// may be missing, and in a query for buckets raw rows: there each slot is answered from samples or from rollups.
 	hidden  []retention.Hidden
 	gaps    retention.Gaps
 	classes uint64
@@ -47,8 +47,8 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 
 // shows reports whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.of.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
-		(format.ResolutionOf(window) != rollup.Raw || !r.gaps.Hold(class, r.of.s.period.WindowEnd(window)))
+	res, end := format.ResolutionOf(window), r.of.s.period.WindowEnd(window)
+	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
 }
 
 // lacksRaw reports whether samples of some class may be lacking in a slot.

@@ -55,6 +55,14 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left, "rollups were dropped again")
 		require.Equal(t, 65, m.samplesBetween(from, to))
+		n, warnings := m.bucketsAndWarnings(rollup.OneHour, from.Add(-time.Hour), r.now())
+		require.Greater(t, n, 65+20, "a query over a hole of all resolutions sees both sides of it")
+		require.Len(t, warnings, 1)
+		var hole *retention.HoleError
+		require.ErrorAs(t, warnings[0], &hole)
+		require.Greater(t, hole.From, to.UnixMilli())
+		require.Less(t, hole.From, begin.UnixMilli())
+		require.Less(t, hole.To, r.now().Add(-20*day).UnixMilli())
 		r.passes(130*day, m)
 		require.Zero(t, m.samplesBetween(from, to))
 		for _, res := range rollup.Resolutions {

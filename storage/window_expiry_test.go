@@ -1,8 +1,8 @@
 package storage
 
 import (
-	"encoding/json"
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -91,8 +91,16 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 // bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
 func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
 	m.r.t.Helper()
+	n, _ = m.bucketsAndWarnings(res, from, to)
+	return n
+}
+
+// bucketsAndWarnings is bucketsBetween that also returns the query's warnings.
+func (m *clockMachine) bucketsAndWarnings(res rollup.Resolution, from, to time.Time) (n int, warnings []error) {
+	m.r.t.Helper()
 	list, err := m.Select(m.r.t.Context(), Query{
 		Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+		Warn: func(err error) { warnings = append(warnings, err) },
 	})
 	require.NoError(m.r.t, err)
 	for i := range list {
@@ -102,7 +110,7 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 			n += int(count)
 		}
 	}
-	return n
+	return n, warnings
 }
 
 // storedExpiry reads the row of an expiry.

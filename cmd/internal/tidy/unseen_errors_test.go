@@ -42,6 +42,7 @@ var saidOf = map[string]string{
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
 	"ha.NameError":                     "## Reasons for rejected samples",
+	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
 	"pebble.badBlockError":             "stored data is damaged", // Which the engine puts before.

@@ -334,6 +334,14 @@ var rules = []rule{
 		"f.expires == 0 || f.expires > past {", "f.expires == 0 || f.expires > past || true {", "TestRaisedThenImported",
 	},
 	{
+		"holes of 1h rollups hide nothing else", "storage/retention/hidden.go",
+		"holes[rollup.OneHour] = Never; overGaps {", "overGaps {", "TestRaisedThenImportedWithRollups",
+	},
+	{
+		"a query is told of holes of 1h rollups", "storage/retention/holes.go",
+		"g.res == rollup.OneHour && classes", "false && classes", "TestRaisedThenImportedWithRollups",
+	},
+	{
 		"an import restores no window that has rollups", "storage/retention/placement.go",
 		"err != nil || rolled {\n			return nil, err\n		}\n		next := before", "err != nil || false && rolled {\n			return nil, err\n		}\n		next := before", "TestImportedAgainAfterRaising",
 	},
