@@ -52,8 +52,10 @@ func (r *keeperRig) keeping(raw time.Duration) *Keeper {
 // rollsAll is a Roller that has nothing to make.
 type rollsAll struct{}
 
-func (rollsAll) RollHidden(_ context.Context, _ string, _, _, _, target int64) (int64, error) { return target, nil }
-func (rollsAll) RollUntil(_ context.Context, _ string, _, to int64) (int64, error)           { return to, nil }
+func (rollsAll) RollHidden(_ context.Context, _ string, _, _, _, target int64) (int64, error) {
+	return target, nil
+}
+func (rollsAll) RollUntil(_ context.Context, _ string, _, to int64) (int64, error) { return to, nil }
 
 // writerFunc is an io.Writer.
 type writerFunc func(line []byte) (int, error)
