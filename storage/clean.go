@@ -74,7 +74,8 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 //
 // A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
 // the deletes that are about it, which goes as an error when all else is done.
-func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
+func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) {
+	defer func() { err = explained("storage: deleted samples still take disk space", err) }()
 	ctx = engine.MakingRoom(ctx)
 	if err := cmp.Or(s.Ready(), s.clock.MayRemove()); err != nil {
 		return err

@@ -73,6 +73,7 @@ var saidOf = map[string]string{
 	"remotewrite.errTooManyLabels":     "`too_many_labels`",
 	"storage.ErrTooManyDeletes":        "deletes are waiting to be cleaned, which is the maximum; clean tombstones first",
 	"tenant.LimitError":                "limit … `of tenant`",
+	"storage.explainedError":           "503 `nothing was deleted`",
 }
 
 // unseen returns the reasons by name.
