@@ -149,7 +149,7 @@ func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
 	}
 }
 
-// standingPlaces is places without those of classes whose rows count as expired.
+// standingPlaces is places without those of classes whose rows no longer stand.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range s.retention.Standing(in.tenant, in.window) {
@@ -162,7 +162,7 @@ func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.Cl
 	}
 }
 
-// placesOf yields those in which a series may have rows that don't count as expired.
+// placesOf yields those in which a series may have rows that stand.
 func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return placesIn(s.retention.Standing(in.tenant, in.window), id, shards)
 }

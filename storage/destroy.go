@@ -273,7 +273,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	}
 	window, class, tenant := partition[0].Int, partition[1].Int, partition[2].Text
 	expires, err := s.retention.Expiry(ctx, tenant, class, window)
-	if errors.Is(err, retention.ErrWindowExpired) {
+	if errors.Is(err, retention.ErrWindowOver) {
 		return nil
 	}
 	if err != nil {

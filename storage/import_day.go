@@ -86,11 +86,11 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// errRawExpired means that the raw rows of an import expired before deletes were applied to its rollups. Repeated, the import adds to rollups only.
-var errRawExpired = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
+// errRawGone means that the raw rows of an import vanished before deletes were applied to its rollups. Repeated, the import adds to rollups only.
+var errRawGone = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
 
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
-// name the deletes that precede them. After they have expired, applying a delete removes the imported samples from the rollups.
+// name the deletes that precede them. After they vanished, applying a delete removes the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
 	if d.late || len(d.matching(list)) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 		return err
 	}
 	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.retention.IsGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
-		return errRawExpired
+		return errRawGone
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
 	w.namesFirst, w.begun = true, d.begun
 	x := newRoller(w, d.tenant.Name(), slot)
-	x.rawExpired = d.late
+	x.rollupsOnly = d.late
 	return x
 }
 

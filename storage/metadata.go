@@ -143,8 +143,8 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 			return err
 		}
 		row := metadataRow(k.s.period, n)
-		var err error
-		if row.Expires, err = k.s.retention.Expiry(ctx, n.tenant, retention.Shared, n.window); errors.Is(err, retention.ErrWindowExpired) {
+		err := k.s.retention.Bound(ctx, &row, n.tenant, retention.Shared, n.window)
+		if errors.Is(err, retention.ErrWindowOver) {
 			continue
 		}
 		if err != nil {

@@ -90,7 +90,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 			hidden: shown.Hidden, gaps: shown.Gaps, classes: q.Classes,
 			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: q.Matchers, days: s.retention.Days(q.Tenant),
+		matchers: q.Matchers, days: shown.Days,
 	}
 	r.of = &r.queryReader
 	if r.classes == 0 {

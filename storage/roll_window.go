@@ -26,7 +26,7 @@ type markAt struct {
 	id        string
 }
 
-// marksIn reads the marks of a tenant's window of any resolution; none where they count as expired.
+// marksIn reads the marks of a tenant's window of any resolution; none where they no longer stand.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
@@ -34,7 +34,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
-	if expired, err := s.retention.Expired(ctx, tenant, window); err != nil || expired {
+	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
@@ -83,11 +83,11 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
-				expired, err := s.retention.Expired(ctx, tenant, w)
+				stand, err := s.retention.SharedStand(ctx, tenant, w)
 				if err != nil {
 					return nil, err
 				}
-				if expired { // Raw rows stand longer where the retention was raised: they answer.
+				if !stand { // Raw rows stand longer where the retention was raised: they answer.
 					byWindow[w] = raw
 					continue
 				}

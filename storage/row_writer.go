@@ -86,7 +86,7 @@ func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (ex
 		return last.expires, true
 	}
 	expires, err := x.s.retention.Expiry(x.ctx, of.tenant, of.class, of.window)
-	if err != nil && (res == rollup.Raw || !errors.Is(err, retention.ErrWindowExpired)) {
+	if err != nil && (res == rollup.Raw || !errors.Is(err, retention.ErrWindowOver)) {
 		x.failed = cmp.Or(x.failed, err)
 	}
 	x.expiry.of, x.expiry.expires, x.expiry.ok = of, expires, err == nil
@@ -206,9 +206,9 @@ func (n *lastNames) take(l labels.Label) (same, named bool) {
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *rowWriter) names(s *Series, window int64) {
 	tenant := s.Tenant()
-	expires, err := x.s.retention.Expiry(x.ctx, tenant, retention.Shared, window)
-	if err != nil {
-		if !errors.Is(err, retention.ErrWindowExpired) {
+	row := engine.Batch{Table: engine.Catalog}
+	if err := x.s.retention.Bound(x.ctx, &row, tenant, retention.Shared, window); err != nil {
+		if !errors.Is(err, retention.ErrWindowOver) {
 			x.failed = cmp.Or(x.failed, err)
 		}
 		return
@@ -216,9 +216,9 @@ func (x *rowWriter) names(s *Series, window int64) {
 	x.last.begin(tenant, window)
 	add := func(kind int64, label, value string) {
 		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
-			x.name(name, engine.Batch{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), Expires: expires, Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1},
-			}}})
+			row.Partition = format.CatalogPartition(window, tenant, kind, label)
+			row.Mutations = []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1}}}
+			x.name(name, row)
 			x.bytes += len(label) + len(value) + 128
 		}
 	}

@@ -124,8 +124,8 @@ func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, go
 	return fresh, late, gone, nil
 }
 
-// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
-func (p *sealPass) countExpired(metrics []stagedMetric, what string) {
+// countLate counts and logs samples that came too late to be sealed as they are: their window is gone.
+func (p *sealPass) countLate(metrics []stagedMetric, what string) {
 	byWork := map[*sealedWork][]*head.Chunk{}
 	for _, m := range metrics {
 		for _, st := range m.chunks {
@@ -134,7 +134,7 @@ func (p *sealPass) countExpired(metrics []stagedMetric, what string) {
 		}
 	}
 	for _, w := range p.works {
-		p.s.countExpired(w.Work, byWork[w], what)
+		p.s.countLate(w.Work, byWork[w], what)
 	}
 }
 

@@ -92,7 +92,7 @@ var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultCl
 
 // openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
 func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
-	if r.s.retention.Classes() == 1 {
+	if len(r.hidden) == 1 {
 		return anyDay, nil
 	}
 	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {

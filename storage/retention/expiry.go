@@ -53,8 +53,8 @@ const (
 // minutes of a store, must not cost a month of rollups.
 var expiryFloors = [rollup.OneHour + 1]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
 
-// ErrWindowExpired means that a window takes no rows: those that it has expire within a day, or have expired.
-var ErrWindowExpired = errors.New("storage: the window has expired")
+// ErrWindowOver means that a window takes no rows: those that it has expire within a day, or have expired.
+var ErrWindowOver = errors.New("storage: the window has expired")
 
 // expiryAt names the rows of a class in a window of a tenant.
 type expiryAt struct {
@@ -289,7 +289,7 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 	return row, nil
 }
 
-// Expiry returns when rows of a class in a window expire, seconds since 1970, and fixes that if it isn't; 0: never. ErrWindowExpired: the window takes none.
+// Expiry returns when rows of a class in a window expire, seconds since 1970, and fixes that if it isn't; 0: never. ErrWindowOver: the window takes none.
 func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64) (int64, error) {
 	if !k.env.Expires {
 		return 0, nil
@@ -301,7 +301,7 @@ func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64)
 	own, err := k.fixExpiry(ctx, expiryAt{tenant, class, window})
 	expires := earlier(own.Expires, shared.Expires)
 	if err == nil && k.isPast(expires) {
-		err = fmt.Errorf("%w: window %d of tenant %q", ErrWindowExpired, window, tenant)
+		err = fmt.Errorf("%w: window %d of tenant %q", ErrWindowOver, window, tenant)
 	}
 	return expires, err
 }
@@ -314,20 +314,26 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 		return err
 	}
 	for res := rollup.OneHour + 1; res > rollup.Raw; res-- {
-		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowExpired) {
+		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowOver) {
 			return err
 		}
 	}
 	return nil
 }
 
-// Expired reports whether the rows that classes share in a window count as expired.
-func (k *Keeper) Expired(ctx context.Context, tenant string, window int64) (bool, error) {
+// Bound sets when the rows of a batch expire: those of a class in a window, as Expiry returns it.
+func (k *Keeper) Bound(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
+	b.Expires, err = k.Expiry(ctx, tenant, class, window)
+	return err
+}
+
+// SharedStand reports whether the rows that classes share in a window don't count as expired.
+func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (bool, error) {
 	if !k.env.Expires {
-		return false, nil
+		return true, nil
 	}
 	shared, ok, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
-	return ok && k.isPast(shared.Expires), err
+	return !ok || !k.isPast(shared.Expires), err
 }
 
 // LastExpiry returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.

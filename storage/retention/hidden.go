@@ -24,6 +24,8 @@ type Shown struct {
 	// Hidden is that of all classes, by their numbers. Gaps are ranges of time of which rows may be missing, though older ones are shown.
 	Hidden []Hidden
 	Gaps   Gaps
+	// Days has the lists of classes of the tenant's days, for unsealed series.
+	Days DayLists
 	// Later is the later of the clock's times, see membership.CheckedClock.Bounds: samples that a batch accepts are shown.
 	Later time.Time
 }
@@ -36,7 +38,7 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 		return s, err
 	}
 	now, later := k.shownBy()
-	s = Shown{Hidden: make([]Hidden, k.Classes()), Later: later}
+	s = Shown{Hidden: make([]Hidden, k.Classes()), Later: later, Days: k.Days(tenant)}
 	for class := range s.Hidden {
 		h, holes := &s.Hidden[class], [3]int64{}
 		h.Class = 1 << class

@@ -101,6 +101,9 @@ func (k *Keeper) Learn(history ClassHistory) {
 // Expires reports whether rows expire by themselves.
 func (k *Keeper) Expires() bool { return k.env.Expires }
 
+// DropsTogether reports whether all rows of a tenant in a window go together: there is one class, and none expires by itself.
+func (k *Keeper) DropsTogether() bool { return k.Classes() == 1 && !k.env.Expires }
+
 // Classes returns how many classes there may be rows in, with the default one.
 func (k *Keeper) Classes() int64 { return int64(len(k.history.Load().Classes)) + 1 }
 

@@ -96,3 +96,21 @@ func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	}
 	return ok, found, err
 }
+
+// TestExpiryInDoubt loses the answer of an insert: the row is read back, and stays as it is when the retention is raised.
+func TestExpiryInDoubt(t *testing.T) {
+	t.Parallel()
+	r := newKeeperRig(t)
+	at := expiryAt{"t", DefaultClass, r.env.Period.RawWindowAt(r.now.UnixMilli())}
+	eng := &losing{r.eng, 1}
+	r.env.Engine, r.env.Expires = eng, true
+	row, err := r.keeping(10*day).fixExpiry(t.Context(), at)
+	require.NoError(t, err)
+	require.Zero(t, eng.lost)
+	require.Equal(t, r.env.Period.WindowEnd(at.window)/1000+int64((10*day+Grace).Seconds()), row.Expires)
+	again, err := r.keeping(90*day).fixExpiry(t.Context(), at)
+	require.NoError(t, err)
+	require.Equal(t, row, again)
+	_, _, err = parseExpiry("t", engine.Row{Clustering: engine.Key{engine.Text("0/1")}})
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+}

@@ -77,7 +77,7 @@ func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, sl
 	window := k.env.Period.WindowOfSlot(rollup.Raw, slot)
 	if k.env.Expires {
 		_, err := k.Expiry(ctx, tenant, class, window)
-		if errors.Is(err, ErrWindowExpired) {
+		if errors.Is(err, ErrWindowOver) {
 			return true, nil
 		}
 		return false, err

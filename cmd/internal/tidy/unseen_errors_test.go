@@ -26,7 +26,7 @@ var unseenErrors = map[string][]string{
 		"ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
-		"engine.ErrExpired", "retention.ErrWindowExpired",
+		"engine.ErrExpired", "retention.ErrWindowOver",
 	},
 }
 

@@ -142,7 +142,7 @@ var rules = []rule{
 	},
 	{
 		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
-		"	if x.s.retention.Classes() == 1 && !x.s.retention.Expires() {", "	if true {", "TestDeleteOf.*",
+		"	if x.s.retention.DropsTogether() {", "	if true {", "TestDeleteOf.*",
 	},
 	{
 		"a delete reaches buckets of slots without samples", "storage/clean_trim.go",
@@ -198,7 +198,7 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
-		"	if t.res == rollup.FiveMinutes && (t.s.retention.Classes() > 1 || t.s.retention.Expires()) {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
+		"	if t.res == rollup.FiveMinutes && !t.s.retention.DropsTogether() {", "	if false {", "TestDeleteOf.*|TestDeleteAfter.*|TestClassesModel",
 	},
 	{
 		"buckets of an hour that are kept lose what is deleted", "storage/clean_trim.go",
@@ -214,7 +214,7 @@ var rules = []rule{
 	},
 	{
 		"an import whose raw rows expired before deletes were applied fails", "storage/import_day.go",
-		"		return errRawExpired\n", "		return nil\n", "TestRawRowsExpireDuringAnImport",
+		"		return errRawGone\n", "		return nil\n", "TestRawRowsExpireDuringAnImport",
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/retention/placement.go",
