@@ -33,7 +33,7 @@ var laws = []law{
 	{folder: "storage/pebble", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/cassandra", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/chunk"},
-	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
+	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/labelorder", "storage/rollup"}},
 	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/retention", "storage/rollup"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
