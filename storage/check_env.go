@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/check"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -16,13 +17,13 @@ import (
 
 // Check verifies the stored rows: see check.Run.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (check.Totals, error) {
-	missing := func(missed check.Missed) func(*DamagedRowsError) {
-		return func(e *DamagedRowsError) { missed(e.What(), e.Err) }
+	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
+		return func(e *damage.DamagedRowsError) { missed(e.What(), e.Err) }
 	}
 	days := &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
 	return check.Run(ctx, check.Env{
 		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.retention.Classes, ClassesIn: days.classesIn,
-		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.gapOf(rows, d).What() },
+		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).What() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
 		},

@@ -65,7 +65,7 @@ func (d *dayLists) at(ctx context.Context, t int64) (*retention.ClassList, error
 func (s *Store) openRetention(have *settings) {
 	o := &s.opts
 	s.retention = retention.New(retention.Env{
-		Engine: s.eng, Configured: o.kept(), AddsClasses: o.AddClasses && !o.ReadOnly, Now: o.Now, Logger: o.Logger, Refresh: s.refreshPeriods, Corrupt: s.corrupt,
+		Engine: s.eng, Configured: o.kept(), AddsClasses: o.AddClasses && !o.ReadOnly, Now: o.Now, Logger: o.Logger, Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt,
 		Advertised: func(ctx context.Context, f func(string, []byte)) error { return s.member.EachStatement(ctx, f) },
 	}, have.ClassHistory)
 }

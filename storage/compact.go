@@ -79,7 +79,7 @@ var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHou
 // compactableOf yields those of a tenant and resolution.
 func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
 	last := s.period.WindowAt(res, s.opts.Now().Add(-ended.After).UnixMilli()) - 1
-	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
+	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.damage.Note)
 	if err != nil {
 		return false, err
 	}
@@ -269,7 +269,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *ended.OverWindow) error {
 		return err
 	}
 	done := maps.Clone(before.windows)
-	listed, err := s.knownWindows(ctx, c.Tenant, -allWindows, allWindows, s.noteGap)
+	listed, err := s.knownWindows(ctx, c.Tenant, -allWindows, allWindows, s.damage.Note)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -27,7 +28,7 @@ func (s *Store) Counts() *counts.Statistics {
 		ScanCounts: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 			return eachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
-		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.noteOnce, Warnings: warningsOf,
+		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce, Warnings: damage.Warnings,
 		NewReader: func(ctx context.Context, tenant string, warn func(error)) (counts.WindowReader, error) {
 			r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warn, overGaps: true})
 			return &countedRequest{request: r}, err
@@ -53,7 +54,7 @@ func (s *Store) shownRawWindows(ctx context.Context, tenant string, last int64) 
 		return nil, err
 	}
 	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
-	return s.knownWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, s.noteGap)
+	return s.knownWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, s.damage.Note)
 }
 
 // countedClasses returns the classes whose series are counted in a window: those of which rows may be missing, as they are dropped or about to be,
@@ -111,8 +112,8 @@ func (r *countedRequest) Scan(ctx context.Context, rows engine.Range, row func(e
 }
 
 func (r *countedRequest) CorruptLabels(window int64, metric, series string, err error) {
-	bad := &CorruptRowError{Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err}
-	r.s.noteOnce(engine.Raw, bad)
+	bad := &damage.CorruptRowError{Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err}
+	r.s.damage.NoteOnce(engine.Raw, bad)
 	if r.lost++; r.lost <= maxTold {
 		r.tell(bad)
 	}

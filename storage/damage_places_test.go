@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -375,7 +376,7 @@ func (g *namedGap) names(series string, at int64) bool {
 // others asks for what else queries show: buckets of 5m and 1h, the values of a label, exemplars and metadata.
 func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
 	warn := func(err error) { told = append(told, err.Error()) }
-	ctx := WithWarnings(context.Background(), warn)
+	ctx := damage.WithWarnings(context.Background(), warn)
 	q := Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},

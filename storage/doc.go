@@ -144,6 +144,7 @@
 //   - counts: counts series, of the head and of windows that are over → cache, ended, engine, format, head, meter. ended: windows that are over
 //     and wait for work → engine, format.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
+//   - damage: names rows that can't be read, and counts each once → engine, format.
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,

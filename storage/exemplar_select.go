@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -17,12 +18,12 @@ import (
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
 // 1,024 are kept, the newest among them. Exemplars past the retention of raw samples are hidden. It returns ErrNotReady, and
-// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
+// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see damage.WithWarnings.
 func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: warningsOf(ctx), overGaps: true})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: damage.Warnings(ctx), overGaps: true})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			at := positions[next]
 			list, _, err := format.DecodeRawExemplars(slices.Clone(row.Value), f.r.deletes.OfSeries(m.labels[at]))
 			if err != nil {
-				f.r.corrupt(&CorruptRowError{
+				f.r.corrupt(&damage.CorruptRowError{
 					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,
 					Series: m.ids[at].String(), Start: row.Clustering[1].Int, Err: err,
 				})
@@ -198,7 +199,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 			}
 			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
-				f.r.corrupt(&CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
+				f.r.corrupt(&damage.CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
 				continue
 			}
 			r.Exemplars = append(r.Exemplars, x)

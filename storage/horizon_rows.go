@@ -109,7 +109,7 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 	if t.value != nil {
 		var err error
 		if t.horizonRow, err = parseHorizons(t.value); err != nil {
-			s.corrupt(engine.Store, fmt.Errorf("%w: tenant %q", err, tenant))
+			s.damage.Corrupt(engine.Store, fmt.Errorf("%w: tenant %q", err, tenant))
 			t.horizonRow, t.broken = horizonRow{}, true
 		}
 	}

@@ -68,7 +68,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
-	r.tellDamage()
+	r.tellStaged()
 	t := &textSet{r: r, ctx: ctx, limit: q.Limit, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err

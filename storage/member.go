@@ -18,7 +18,7 @@ func (s *Store) join() {
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
 		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
-		State: s.retention.Advertise, Learn: s.retention.LearnAdvertised, Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
+		State: s.retention.Advertise, Learn: s.retention.LearnAdvertised, Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()

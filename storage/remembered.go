@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -69,7 +70,7 @@ func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.
 }
 
 // knownWindows is windowsAround for queries, which may remember. Code that removes rows, or reports which there are, reads them.
-func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) ([]int64, error) {
+func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error) {
 	if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err
 	}

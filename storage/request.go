@@ -1,19 +1,18 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
@@ -26,28 +25,6 @@ import (
 // readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
 // enough that one query doesn't take the whole engine.
 const readWorkers = 16
-
-// CorruptRowError names a row that can't be read. The query goes on without it.
-type CorruptRowError struct {
-	Table  *engine.Table
-	Window int64
-	Tenant string
-	Metric string
-	// Series is the id of the row's series, "" if it has none; Start the slot's start of a chunk, milliseconds.
-	Series string
-	Start  int64
-	Err    error
-}
-
-func (e *CorruptRowError) Error() string {
-	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
-	if e.Series != "" {
-		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
-	}
-	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
-}
-
-func (e *CorruptRowError) Unwrap() error { return e.Err }
 
 // queryReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
 // out.
@@ -131,32 +108,16 @@ func (r *request) oneMetric() (name string, ok bool) {
 	return name, ok
 }
 
-// tellDamage warns of damaged rows that may hold samples of the request. Whose they are isn't known.
-func (r *request) tellDamage() {
-	d := &r.s.damage
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var found []damagedRow
-	for at := range d.rows {
-		if r.s.period.SlotStart(at.slot) < r.maxT && r.s.period.SlotEnd(at.slot) >= r.minT {
-			found = append(found, at)
-		}
-	}
-	slices.SortFunc(found, func(a, b damagedRow) int {
-		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
-			strings.Compare(a.row.Writer, b.row.Writer), cmp.Compare(a.row.Seq, b.row.Seq))
-	})
-	for _, at := range found {
-		r.tell(d.rows[at])
+// tellStaged warns of stage rows that can't be read and may hold samples of the request.
+func (r *request) tellStaged() {
+	for _, err := range r.s.damage.Staged(r.minT, r.maxT) {
+		r.tell(err)
 	}
 }
 
 // tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
-	g := &r.s.gaps
-	g.mu.Lock()
-	kept := g.kept
-	g.mu.Unlock()
+	kept := r.s.damage.Kept()
 	if len(kept) == 0 {
 		return
 	}
@@ -220,8 +181,8 @@ func (r *queryReader) tell(err error) {
 }
 
 // corrupt counts and logs a corrupt row, and warns of it.
-func (r *queryReader) corrupt(err *CorruptRowError) {
-	r.s.corrupt(err.Table, err)
+func (r *queryReader) corrupt(err *damage.CorruptRowError) {
+	r.s.damage.Corrupt(err.Table, err)
 	r.tell(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -40,8 +41,8 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.knownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *DamagedRowsError) {
-		r.s.noteGap(e)
+	list, err := r.s.knownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
+		r.s.damage.Note(e)
 		r.tellGap(e)
 	})
 	if err != nil {
@@ -178,10 +179,10 @@ func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNa
 func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
-		r.s.noteGap(r.s.gapOf(&rows, d))
+		r.s.damage.NoteRows(&rows, d)
 		for i := range names {
 			if between(names[i].name, d) {
-				names[i].shards = lostShards
+				names[i].shards = format.MaxShards
 			}
 		}
 	}
@@ -199,7 +200,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 func (r catalogReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
-		r.corrupt(&CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
+		r.corrupt(&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
 	}
 	return n
 }

@@ -170,7 +170,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 		rows := l.rows(at)
 		found[i], err = r.s.rows.Candidates(ctx, paged.Sought{
 			Table: rows.Table, Partition: rows.Partition, Selector: selector,
-			BadFilter: func(err error) { r.s.noteOnce(rows.Table, err) },
+			BadFilter: func(err error) { r.s.damage.NoteOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
 			err = errIndexBetter

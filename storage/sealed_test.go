@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -70,7 +71,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 					continue
 				}
 				require.Len(t, told, 1)
-				var corrupt *CorruptRowError
+				var corrupt *damage.CorruptRowError
 				require.ErrorAs(t, told[0], &corrupt)
 				require.Equal(t, c.table, corrupt.Table.Name)
 				require.Equal(t, c.metric, corrupt.Metric)

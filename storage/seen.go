@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -21,7 +22,7 @@ const maxSeenNames = 500_000
 // MetricsSeen returns in which windows of raw rows some metrics of a tenant were seen, of those that are shown. It reads the names of metrics, window by
 // window from both ends on until all were found; metrics that aren't found among so many as it reads are left out, as are those of which nothing is sealed.
 func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warningsOf(ctx), overGaps: true})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true})
 	if err != nil {
 		return nil, err
 	}

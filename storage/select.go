@@ -124,7 +124,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
-	r.tellDamage()
+	r.tellStaged()
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}

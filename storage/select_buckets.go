@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -130,7 +131,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := decodeRollup(c.data, sel.columns, into); err != nil {
-		sel.r.corrupt(&CorruptRowError{
+		sel.r.corrupt(&damage.CorruptRowError{
 			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
@@ -465,7 +466,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		err = chunk.Decode(raw.Data, into)
 	}
 	if err != nil {
-		sel.r.corrupt(&CorruptRowError{
+		sel.r.corrupt(&damage.CorruptRowError{
 			Table: engine.Raw, Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})

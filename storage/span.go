@@ -103,7 +103,7 @@ func (s *Store) Recent() int64 {
 func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), s.noteGap)
+		windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), s.damage.Note)
 		if err != nil {
 			return 0, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -285,10 +286,8 @@ type Store struct {
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
 	clock  *membership.CheckedClock
-	// damage is what the rebuild of the head could not read.
-	damage damage
-	// gaps is what queries could not read.
-	gaps gaps
+	// damage has the rows that can't be read.
+	damage *damage.Log
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
 	cache       *cache.Cache
@@ -350,10 +349,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	s.openRetention(&have)
-	s.join()
 	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
+	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
+	s.openRetention(&have)
+	s.join()
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
@@ -415,6 +415,9 @@ func (s *Store) Close() error {
 	s.member.Close()
 	return nil
 }
+
+// Damaged returns how many times rows were met that can't be read, each counted once.
+func (s *Store) Damaged() int { return s.damage.Count() }
 
 // Partitions returns into how many partitions the work of sealing is divided.
 func (s *Store) Partitions() int { return s.period.Partitions() }

@@ -404,7 +404,7 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 			}
 			at, value, err := parseExpiry(tenant, row)
 			if err != nil {
-				s.corrupt(engine.Store, err)
+				s.damage.Corrupt(engine.Store, err)
 				continue
 			}
 			if now := s.opts.Now().UnixMilli(); s.period.WindowEnd(at.window) > now { // It is written most.

@@ -42,6 +42,7 @@ var laws = []law{
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
+	{folder: "storage/damage", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
 	{folder: "storage/retention", may: []string{"storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
 	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
@@ -56,7 +57,7 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
+	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
 	"storage/retention", "storage/rollup", "storage/tenant",
 }
 
