@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -31,7 +32,7 @@ type Batch struct {
 	oldest  []int64 // by class: samples at or before it are refused
 	recent  int64   // samples after it aren't, in any class
 	days    dayLists
-	gaps    []classGap
+	gaps    []query.ClassGap
 	gapsEnd int64 // of the newest of the gaps
 	newest  int64 // samples after it are refused
 	// confirmed is true if newest was confirmed for this batch, see CheckedClock.ConfirmAhead.
@@ -177,7 +178,7 @@ func (b *Batch) isTooOld(ref *Series, t int64) (old bool, class int64, err error
 			return false, 0, err
 		}
 		class = min(list.Of(ref), int64(len(b.oldest)-1))
-		old = t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t)
+		old = t <= b.oldest[class] || t <= b.gapsEnd && query.InGap(b.gaps, class, t)
 	}
 	return old, class, nil
 }

@@ -20,7 +20,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
 		return func(e *damage.DamagedRowsError) { missed(e.What(), e.Err) }
 	}
-	days := &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
+	days := &checkedDays{s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
 	return check.Run(ctx, check.Env{
 		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.retention.Classes, ClassesIn: days.classesIn,
 		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).What() },
@@ -50,7 +50,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
 			missing, err := s.unrolled(ctx, tenant, window)
 			for _, m := range missing {
-				slots = append(slots, m.slot)
+				slots = append(slots, m.Slot)
 			}
 			return slots, err
 		},
@@ -79,7 +79,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 type checkedDays struct {
 	s *Store
 	// marked are the marks of a few windows of rollups, and classes the lists of classes of a few windows.
-	marked  map[tenantWindow]map[markAt]bool
+	marked  map[tenantWindow]map[format.CommitKey]bool
 	classes map[tenantWindow]check.WindowClasses
 }
 
@@ -150,7 +150,7 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 		return false, err
 	}
 	for m := range fine {
-		if m.slot >= first && m.slot <= last && !coarse[m] {
+		if m.Slot >= first && m.Slot <= last && !coarse[m] {
 			return true, nil
 		}
 	}
@@ -184,7 +184,7 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 }
 
 // marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
-func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.marked[at]; ok {
 		return found, nil

@@ -136,19 +136,6 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// places yields all partitions that a metric may have in a window, where it has so many shards.
-func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
-	return func(yield func(format.ClassShard) bool) {
-		for class := range s.retention.Classes() {
-			for shard := range shards {
-				if !yield(format.ClassShardOf(class, shard)) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // standingClasses returns the classes whose rows in a window don't count as expired, see learnExpiries: nothing is computed from the others, or removed from
 // them.
 func (s *Store) standingClasses(in tenantWindow) (classes []int64) {

@@ -1,11 +1,11 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -64,15 +64,12 @@ func (s *Store) holeEnd(t *tenantHorizons, class int64, res rollup.Resolution, m
 	return end
 }
 
-// classGap is a range of time (from, to] of a class, of which raw rows may be missing.
-type classGap struct{ class, from, to int64 }
-
 // appendGaps appends the holes of raw rows of a tenant's classes, and returns the end of the newest.
-func (s *Store) appendGaps(gaps []classGap, t *tenantHorizons) ([]classGap, int64) {
+func (s *Store) appendGaps(gaps []query.ClassGap, t *tenantHorizons) ([]query.ClassGap, int64) {
 	end := int64(never)
 	for class := range s.retention.Classes() {
 		s.holes(t, class, rollup.Raw, func(from, to int64) bool {
-			gaps, end = append(gaps, classGap{class, from, to}), max(end, to)
+			gaps, end = append(gaps, query.ClassGap{Class: class, From: from, To: to}), max(end, to)
 			return true
 		})
 	}
@@ -80,7 +77,7 @@ func (s *Store) appendGaps(gaps []classGap, t *tenantHorizons) ([]classGap, int6
 }
 
 // rawGaps returns those of a tenant, for what goes by them slot by slot: hidden are no longer as they are for a query over a gap.
-func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) ([]classGap, error) {
+func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []query.Horizons) ([]query.ClassGap, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -96,32 +93,9 @@ func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) (
 	return gaps, nil
 }
 
-// inGap reports whether a time of a class is in one of the gaps.
-func inGap(gaps []classGap, class, t int64) bool {
-	return slices.ContainsFunc(gaps, func(g classGap) bool { return g.class == class && t > g.from && t <= g.to })
-}
-
-// outsideGaps returns what of the times from minT to maxT is in none of the gaps of a class.
-func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
-	gaps = slices.SortedFunc(slices.Values(gaps), func(a, b classGap) int { return cmp.Compare(a.from, b.from) })
-	for _, g := range gaps {
-		if g.class != class || g.to < minT {
-			continue
-		}
-		if to := min(g.from, maxT); minT <= to {
-			spans = append(spans, Span{minT, to})
-		}
-		minT = g.to + 1
-	}
-	if minT <= maxT {
-		spans = append(spans, Span{minT, maxT})
-	}
-	return spans
-}
-
 // BesideGaps cuts a span of time at the edges of holes, for callers that ask for all there is: a query over a
 // hole is answered as if all before its end were lacking (decisions/061).
-func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span, error) {
+func (s *Store) BesideGaps(ctx context.Context, tenant string, sp query.Span) ([]query.Span, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -140,9 +114,9 @@ func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span,
 		}
 	}
 	slices.Sort(edges)
-	var spans []Span
+	var spans []query.Span
 	for _, edge := range slices.Compact(edges) {
-		spans = append(spans, Span{sp.MinT, edge})
+		spans = append(spans, query.Span{MinT: sp.MinT, MaxT: edge})
 		sp.MinT = edge + 1
 	}
 	return spans, nil

@@ -135,11 +135,6 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	return n, nil
 }
 
-// between reports whether a name lies where names can't be read.
-func between(name string, d engine.Damage) bool {
-	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
-}
-
 // shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is called, and
 // the value is the greatest number: whoever looks into too many shards misses nothing. Whoever writes by it must not
 // guess, for its rows would lie where nobody looks once the number can be read again.

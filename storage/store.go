@@ -21,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -236,6 +237,8 @@ func (o *Options) kept() retention.Configured {
 //	Select   ◄─ head ◄─ sealed windows                │
 //	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
 type Store struct {
+	*query.Querier // answers queries
+
 	opts   Options
 	period *format.Periods
 	// retention has the retention classes, with the tenants' retentions.
@@ -291,7 +294,6 @@ type Store struct {
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
 	cache       *cache.Cache
-	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
 	known       ended.Memory
@@ -337,7 +339,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
-		cache: cache.New(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
+		cache: cache.New(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period)
 	s.versions, _ = engine.As[engine.Versioned](eng)
@@ -354,6 +356,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
 	s.openRetention(&have)
 	s.join()
+	s.openQuerier()
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
@@ -415,6 +418,9 @@ func (s *Store) Close() error {
 	s.member.Close()
 	return nil
 }
+
+// HeadStats counts what the head holds, of all tenants.
+func (s *Store) HeadStats() head.Stats { return s.head.Stats() }
 
 // Damaged returns how many times rows were met that can't be read, each counted once.
 func (s *Store) Damaged() int { return s.damage.Count() }

@@ -46,6 +46,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
 	s.openRetention(&have)
 	s.join()
+	s.openQuerier()
 	return View{s}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -39,7 +40,7 @@ func (r *waysRun) noted() {
 
 // told returns up to when an answer about a time isn't a resolution's, by the process' horizons.
 func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
-	list, err := p.horizons(context.Background(), "t", t, t)
+	list, _, err := p.horizonsNow(context.Background(), "t", t, t)
 	if err != nil {
 		p.r.fail("asking for horizons: %v", err)
 		return format.MaxTime
@@ -49,7 +50,7 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 
 // besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
 // answered by samples from before the last gap.
-func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
+func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []query.Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
 	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
 		p.r.fail("asking for horizons: %v", err)
@@ -61,7 +62,7 @@ func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
 	}
 	slices.Sort(edges)
 	for i, edge := range slices.Compact(edges)[1:] {
-		spans = append(spans, Span{edges[i] + 1, edge})
+		spans = append(spans, query.Span{MinT: edges[i] + 1, MaxT: edge})
 	}
 	return spans
 }

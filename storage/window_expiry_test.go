@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -77,7 +78,7 @@ func (m *clockMachine) brings(from time.Time, samples int, every time.Duration) 
 // samplesBetween counts the raw samples that a query for a range of time finds.
 func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric()})
+	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric()})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var samples chunk.Samples
@@ -90,13 +91,13 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 // bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
 func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{
+	list, err := m.Select(m.r.t.Context(), query.Query{
 		Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
 	})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var b rollup.Buckets
-		require.NoError(m.r.t, list[i].Buckets(&b, &BucketBuffers{}))
+		require.NoError(m.r.t, list[i].Buckets(&b, &query.BucketBuffers{}))
 		for _, count := range b.Count {
 			n += int(count)
 		}
@@ -207,11 +208,11 @@ func TestRaisedThenImported(t *testing.T) {
 			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
-		list, err := m.horizons(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli())
+		list, _, err := m.horizonsNow(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli())
 		require.NoError(t, err)
 		hole := begin.UnixMilli()
 		require.Greater(t, list[0].At[rollup.Raw], hole, "a query over the hole is told of it")
-		beside, err := m.horizons(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli())
+		beside, _, err := m.horizonsNow(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli())
 		require.NoError(t, err)
 		require.Less(t, beside[0].At[rollup.Raw], begin.Add(-100*day).UnixMilli())
 		again := m.brings(begin.Add(time.Hour), 5, day)

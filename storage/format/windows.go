@@ -99,6 +99,9 @@ func PagesOf(res rollup.Resolution) *engine.Table {
 	}
 }
 
+// WindowStart returns when a window of any resolution begins, milliseconds.
+func (p *Periods) WindowStart(window int64) int64 { return p.WindowEnd(window - 1) }
+
 // WindowSpan returns the times that the slots of a window span, milliseconds.
 func (p *Periods) WindowSpan(window int64) (start, end int64) {
 	end = p.WindowEnd(window)

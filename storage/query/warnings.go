@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"github.com/cassia-db/cassia/storage/damage"
@@ -9,12 +9,12 @@ import (
 const maxTold = 50
 
 // missed counts and logs rows of a scan that can't be read, and warns of them.
-func (r *queryReader) missed(rows *engine.Range, d engine.Damage) {
-	r.tellGap(r.s.damage.NoteRows(rows, d))
+func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
+	r.tellGap(r.env.Damage.NoteRows(rows, d))
 }
 
 // tellGap warns of each gap once.
-func (r *queryReader) tellGap(e *damage.DamagedRowsError) {
+func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()
 	if r.told == nil {

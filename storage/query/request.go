@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -18,18 +18,20 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
+// ReadWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
 // enough that one query doesn't take the whole engine.
-const readWorkers = 16
+const ReadWorkers = 16
 
-// queryReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
+// rowReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
 // out.
-type queryReader struct {
-	s      *Store
+type rowReader struct {
+	*Querier
+
 	tenant string
 
 	budget meter.ReadBudget
@@ -45,50 +47,50 @@ type queryReader struct {
 //
 // They read catalogs and labels by a catalogReader.
 type request struct {
-	queryReader
+	rowReader
 	scope
 	matchers []*labels.Matcher
-	// days has the classes of unsealed series.
-	days dayLists
+	// classList returns the list of classes of the day of a timestamp. It is for one goroutine at a time.
+	classList func(ctx context.Context, t int64) (*retention.ClassList, error)
 }
 
-func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
-	hidden, now, err := s.horizonsNow(ctx, q.Tenant, q.MinT, q.MaxT)
+func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
+	hidden, now, err := q.env.Horizons(ctx, query.Tenant, query.MinT, query.MaxT)
 	if err != nil {
 		return nil, err
 	}
-	var gaps []classGap
-	if q.Resolution != rollup.Raw || q.overGaps {
-		if gaps, err = s.rawGaps(ctx, q.Tenant, hidden); err != nil {
+	var gaps []ClassGap
+	if query.Resolution != rollup.Raw || query.overGaps {
+		if gaps, err = q.env.Gaps(ctx, query.Tenant, hidden); err != nil {
 			return nil, err
 		}
 	}
-	if q.LabelsOnly {
-		q.Resolution = rollup.OneHour
+	if query.LabelsOnly {
+		query.Resolution = rollup.OneHour
 	}
 	r := &request{
-		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
+		rowReader: rowReader{Querier: q, tenant: query.Tenant, warn: query.Warn, use: q.env.Limiter.Use(ctx, query.Tenant)},
 		scope: scope{
-			hidden: hidden, gaps: gaps, classes: q.Classes,
-			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
+			hidden: hidden, gaps: gaps, classes: query.Classes,
+			maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: q.Matchers, days: dayLists{s: s, tenant: q.Tenant},
+		matchers: query.Matchers, classList: q.env.Days(query.Tenant),
 	}
-	r.of = &r.queryReader
+	r.of = &r.rowReader
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.budget = meter.ReadBudget{Limit: s.opts.QueryBytes, Use: r.use}
-	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
-	if q.LabelsOnly {
-		r.shorten(now.Add(MaxAhead).UnixMilli())
+	r.budget = meter.ReadBudget{Limit: q.env.QueryBytes, Use: r.use}
+	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
+	if query.LabelsOnly {
+		r.shorten(now.Add(r.env.MaxAhead).UnixMilli())
 	}
 	return r, nil
 }
 
 // loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
 func (r *request) loadTombstones(ctx context.Context) error {
-	all, err := r.s.loadTombstones(ctx, r.tenant)
+	all, err := r.env.Deletes(ctx, r.tenant)
 	if err != nil {
 		return err
 	}
@@ -110,14 +112,14 @@ func (r *request) oneMetric() (name string, ok bool) {
 
 // tellStaged warns of stage rows that can't be read and may hold samples of the request.
 func (r *request) tellStaged() {
-	for _, err := range r.s.damage.Staged(r.minT, r.maxT) {
+	for _, err := range r.env.Damage.Staged(r.minT, r.maxT) {
 		r.tell(err)
 	}
 }
 
 // tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
-	kept := r.s.damage.Kept()
+	kept := r.env.Damage.Kept()
 	if len(kept) == 0 {
 		return
 	}
@@ -166,12 +168,12 @@ func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 }
 
 // newBudget is for a load that several queries may wait for; ctx is that of the query which loads.
-func (r *queryReader) newBudget(ctx context.Context) *meter.ReadBudget {
-	return meter.NewLoad(ctx, r.s.opts.QueryBytes)
+func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
+	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
 // tell gives the query's caller a warning.
-func (r *queryReader) tell(err error) {
+func (r *rowReader) tell(err error) {
 	if r.warn == nil {
 		return
 	}
@@ -181,21 +183,21 @@ func (r *queryReader) tell(err error) {
 }
 
 // corrupt counts and logs a corrupt row, and warns of it.
-func (r *queryReader) corrupt(err *damage.CorruptRowError) {
-	r.s.damage.Corrupt(err.Table, err)
+func (r *rowReader) corrupt(err *damage.CorruptRowError) {
+	r.env.Damage.Corrupt(err.Table, err)
 	r.tell(err)
 }
 
 // scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
-func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+func (r *rowReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
-	return eachRow(rows.Table, r.s.rows.Scan(ctx, rows), row)
+	return EachRow(rows.Table, r.env.Rows.Scan(ctx, rows), row)
 }
 
-// eachRow calls row with each row that is read of a table, until it returns an error.
-func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
+// EachRow calls row with each row that is read of a table, until it returns an error.
+func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
 	for read, err := range rows {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", t, err)
@@ -208,19 +210,19 @@ func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 }
 
 // chunks yields the rows of chunks that are wanted to row, as scan does. whole is false if rows were left out.
-func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
+func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
 	w.Damaged = func(d engine.Damage) {
 		whole = false
 		r.missed(&rows, d)
 	}
-	err = eachRow(w.Table, r.s.rows.Chunks(ctx, w), row)
+	err = EachRow(w.Table, r.env.Rows.Chunks(ctx, w), row)
 	return whole, err
 }
 
 // leaveOut removes the histograms with which no query can compute, and warns of them.
-func (r *queryReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
+func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
 	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {

@@ -1,0 +1,116 @@
+package query
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Horizons are until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
+// one that touches the query's range of time. A query for a part of that range sees no less.
+type Horizons struct {
+	// Class is its bit in Query.Classes.
+	Class uint64
+	// At are the newest timestamps that aren't shown, by resolution, milliseconds; -MaxTime: all is.
+	At [3]int64
+	// Held is the newest timestamp of which raw rows may be missing: those after it stand, also where At hides them.
+	Held int64
+}
+
+// OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
+// these columns.
+func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []Query) {
+	for _, h := range horizons {
+		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
+			older := q
+			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1], h.At[rollup.Raw])
+			older.Classes, older.Resolution, older.Columns, older.LabelsOnly = h.Class, res, columns, false
+			if older.MinT <= older.MaxT {
+				list = append(list, older)
+			}
+		}
+	}
+	return list
+}
+
+// HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
+// least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
+// are returned.
+func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]Horizons, error) {
+	all, err := q.horizons(ctx, query.Tenant, query.MinT, query.MaxT)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 1 || !slices.ContainsFunc(all, func(h Horizons) bool { return query.MinT <= h.At[rollup.Raw] }) {
+		return all, nil
+	}
+	query.LabelsOnly, query.Limit, query.Sorted, query.Resolution = true, 0, false, rollup.Raw
+	found, err := q.classesOf(ctx, query, all)
+	if err != nil {
+		return nil, err
+	}
+	if found == 0 {
+		return all[:1], nil
+	}
+	return slices.DeleteFunc(all, func(h Horizons) bool { return h.Class&found == 0 }), nil
+}
+
+// HorizonsBySeries returns a function that returns the horizons of the class of a tenant's series at a time, milliseconds, for queries of the times from minT
+// to maxT.
+func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (Horizons, error), error) {
+	all, err := q.horizons(ctx, tenant, minT, maxT)
+	if err != nil {
+		return nil, err
+	}
+	classList := q.env.Days(tenant)
+	return func(ls labels.Labels, t int64) (Horizons, error) {
+		list, err := classList(ctx, t)
+		class := retention.DefaultClass
+		if err == nil {
+			class = int(list.Find(ls))
+		}
+		if class >= len(all) { // Another process has added it since.
+			class = retention.DefaultClass
+		}
+		return all[class], err
+	}, nil
+}
+
+// classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed
+// ones aren't in all of the classes.
+func (q *Querier) classesOf(ctx context.Context, query Query, all []Horizons) (found uint64, err error) {
+	if err := q.env.Ready(); err != nil {
+		return 0, err
+	}
+	r, err := q.newRequest(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	var wanted uint64
+	for _, h := range all {
+		wanted |= h.Class
+	}
+	if r.minT <= r.maxT {
+		if found, err = r.openClasses(ctx, wanted&r.classes); err != nil || found == wanted {
+			return found, err
+		}
+	}
+	query.part = inSealed
+	series, err := q.Select(ctx, query)
+	for _, x := range series {
+		for _, p := range x.sel.parts[x.from:x.to] {
+			found |= 1 << x.sel.sources[p.source].class
+		}
+	}
+	return found, err
+}
+
+// horizons returns those of all classes of a tenant, by their numbers, for what asks for the times from minT to maxT.
+func (q *Querier) horizons(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, error) {
+	list, _, err := q.env.Horizons(ctx, tenant, minT, maxT)
+	return list, err
+}
