@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
@@ -24,7 +25,7 @@ type aggregation struct {
 
 // aggregationOf returns what e asks for, or false if it can't be answered from arrays.
 func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
-	a := &aggregation{expr: e, grouping: slices.Sorted(slices.Values(e.Grouping))}
+	a := &aggregation{expr: e, grouping: slices.Compact(slices.Sorted(slices.Values(e.Grouping)))}
 	switch e.Op {
 	case parser.SUM, parser.AVG, parser.MIN, parser.MAX, parser.COUNT, parser.GROUP, parser.STDDEV, parser.STDVAR:
 		return a, e.Param == nil
@@ -69,6 +70,9 @@ type aggregator struct {
 		floats []float64
 	}
 	builder *labels.Builder
+	// grouped and labels are for the labels of groups.
+	grouped labels.ScratchBuilder
+	labels  format.LabelMemory
 	buffer  []byte
 	// ordered: the groups are to be in the order in which they would be met in the order of the labels that are stored.
 	ordered bool
@@ -159,15 +163,17 @@ func (a *aggregator) group(metric labels.Labels) (*group, error) {
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
-	a.builder.Reset(metric)
-	switch {
-	case a.expr.Without:
+	if a.expr.Without {
+		a.builder.Reset(metric)
 		return a.builder.Del(a.grouping...).Del(labels.MetricName).Labels()
-	case len(a.grouping) > 0:
-		return a.builder.Keep(a.grouping...).Labels()
-	default:
-		return labels.EmptyLabels()
 	}
+	a.grouped.Reset()
+	for _, name := range a.grouping {
+		if value := metric.Get(name); value != "" {
+			a.grouped.Add(name, value)
+		}
+	}
+	return a.labels.Labels(&a.grouped)
 }
 
 // begin makes the columns that the operator needs, and returns how many there are.

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -105,7 +106,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 }
 
 // setHorizons sets the retention of each class of series.
-func setHorizons(r *resolution.Request, horizons []query.Horizons) {
+func setHorizons(r *resolution.Request, horizons []retention.Hidden) {
 	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
@@ -123,7 +124,7 @@ func setHorizons(r *resolution.Request, horizons []query.Horizons) {
 }
 
 // latest returns the newest timestamp that some class no longer keeps at a resolution.
-func latest(horizons []query.Horizons, res rollup.Resolution) int64 {
+func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	t := int64(-format.MaxTime)
 	for _, h := range horizons {
 		t = max(t, h.At[res])

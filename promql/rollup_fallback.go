@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -325,7 +326,7 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 }
 
 // youngest returns from when on some class has samples, at minT at the earliest.
-func youngest(minT int64, horizons []query.Horizons) int64 {
+func youngest(minT int64, horizons []retention.Hidden) int64 {
 	earliest := int64(math.MaxInt64)
 	for _, h := range horizons {
 		earliest = min(earliest, h.At[rollup.Raw]+1)

@@ -14,9 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
-	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Series is a series of the head, for use with the batch that returned it.
@@ -25,16 +23,12 @@ type Series = head.Series
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
 // NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
-	s       *Store
-	tenant  *head.Tenant
-	last    *Series // that Lookup found
-	missed  head.AliasHash
-	oldest  []int64 // by class: samples at or before it are refused
-	recent  int64   // samples after it aren't, in any class
-	days    dayLists
-	gaps    []query.ClassGap
-	gapsEnd int64 // of the newest of the gaps
-	newest  int64 // samples after it are refused
+	s      *Store
+	tenant *head.Tenant
+	last   *Series // that Lookup found
+	missed head.AliasHash
+	oldest retention.Oldest
+	newest int64 // samples after it are refused
 	// confirmed is true if newest was confirmed for this batch, see CheckedClock.ConfirmAhead.
 	confirmed  bool
 	entries    []head.Sample
@@ -56,17 +50,9 @@ const queuedBytes = 64
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	earlier, now := s.clock.Bounds()
-	known := s.horizonMemory.get(tenant)
 	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
-	b.oldest, b.newest, b.confirmed = b.oldest[:0], now.Add(MaxAhead).UnixMilli(), false
-	b.recent, b.days = never, dayLists{s: s, tenant: tenant}
-	for class := range s.retention.Classes() {
-		// Where rows may be missing there are only rollups, and a sample can't be added to those.
-		b.oldest = append(b.oldest, max(retention.PastAt(earlier, s.retention.Keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
-		b.recent = max(b.recent, b.oldest[class])
-	}
-	b.gaps, b.gapsEnd = s.appendGaps(b.gaps[:0], known)
-	b.recent = max(b.recent, b.gapsEnd)
+	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), false
+	s.retention.Oldest(&b.oldest, tenant, earlier)
 	return b
 }
 
@@ -159,7 +145,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if old, class, err := b.isTooOld(ref, t); err != nil {
+	if old, class, err := b.oldest.Passes(b.s.background, ref, t); err != nil {
 		return err
 	} else if old {
 		return b.checkOld(class, t)
@@ -170,26 +156,12 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
-// isTooOld reports whether the class in which a sample would be stored has no place for it any more.
-func (b *Batch) isTooOld(ref *Series, t int64) (old bool, class int64, err error) {
-	if t <= b.recent {
-		list, err := b.days.at(b.s.background, t)
-		if err != nil {
-			return false, 0, err
-		}
-		class = min(list.Of(ref), int64(len(b.oldest)-1))
-		old = t <= b.oldest[class] || t <= b.gapsEnd && query.InGap(b.gaps, class, t)
-	}
-	return old, class, nil
-}
-
-// checkOld is checkTime for a sample of a class that can't be stored. One that isn't past the retention is of a time whose rows were dropped. A right clock drops none
-// of the last week, in which they were hidden: where some are, another clock was ahead.
+// checkOld is checkTime for a sample of a class that can't be stored. One that isn't past the retention is of a time whose rows were dropped.
 func (b *Batch) checkOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
-	to := b.s.droppedAhead(now, b.s.horizonMemory.get(tenant), class)
-	if t > to || t <= retention.PastAt(now, b.s.retention.Keep(tenant, class).Raw) {
+	to, ok := b.oldest.DroppedAhead(class, t, now)
+	if !ok {
 		return ErrTooOld
 	}
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)

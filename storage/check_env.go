@@ -35,7 +35,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 			return s.shardsAround(ctx, window, tenant, metric, missing(missed))
 		},
 		ShardsRow: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) ([]byte, error) {
-			if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+			if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 				return nil, err
 			}
 			return s.shardsValue(ctx, window, tenant, metric, missing(missed))
@@ -44,8 +44,8 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 			return s.standingPlaces(tenantWindow{tenant, window}, shards)
 		},
 		IsGone: func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool {
-			err := s.learnExpiries(ctx, tenantWindow{tenant, s.period.WindowOfSlot(res, slot)})
-			return err != nil || s.isGone(res, slot, tenant, class)
+			err := s.retention.LearnWindow(ctx, tenant, s.period.WindowOfSlot(res, slot))
+			return err != nil || s.retention.IsGone(res, slot, tenant, class)
 		},
 		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
 			missing, err := s.unrolled(ctx, tenant, window)
@@ -93,11 +93,11 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	period := c.s.period
 	start, end := period.WindowSpan(window)
 	first := period.RawWindowAt(start + 1)
-	days := dayLists{s: c.s, tenant: tenant}
+	days := c.s.retention.Days(tenant)
 	var lists []*retention.ClassList
 	var of []int // by window of raw rows
 	for w := first; w <= period.RawWindowAt(end); w++ {
-		l, err := days.at(ctx, period.WindowEnd(w))
+		l, err := days.At(ctx, period.WindowEnd(w))
 		if err != nil {
 			return check.WindowClasses{}, err
 		}

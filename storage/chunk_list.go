@@ -118,7 +118,7 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 
 // byPlace returns where rows of some series may be in a window, and of which of them, in the order of ids.
 func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
-	places, classes := map[format.ClassShard][]string{}, s.standingClasses(in)
+	places, classes := map[format.ClassShard][]string{}, s.retention.Standing(in.tenant, in.window)
 	for _, x := range series {
 		id := x.IDText()
 		for at := range placesIn(classes, x.ID(), shards) {
@@ -136,25 +136,10 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// standingClasses returns the classes whose rows in a window don't count as expired, see learnExpiries: nothing is computed from the others, or removed from
-// them.
-func (s *Store) standingClasses(in tenantWindow) (classes []int64) {
-	var t *tenantHorizons
-	if s.expiring {
-		t = s.horizonMemory.get(in.tenant)
-	}
-	for class := range s.retention.Classes() {
-		if !s.hasExpired(t, in.tenant, class, in.window) {
-			classes = append(classes, class)
-		}
-	}
-	return classes
-}
-
-// standingPlaces is places without those of classes whose rows count as expired.
+// standingPlaces is places without those of classes whose rows no longer stand.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
-		for _, class := range s.standingClasses(in) {
+		for _, class := range s.retention.Standing(in.tenant, in.window) {
 			for shard := range shards {
 				if !yield(format.ClassShardOf(class, shard)) {
 					return
@@ -164,9 +149,9 @@ func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.Cl
 	}
 }
 
-// placesOf yields those in which a series may have rows that don't count as expired.
+// placesOf yields those in which a series may have rows that stand.
 func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
-	return placesIn(s.standingClasses(in), id, shards)
+	return placesIn(s.retention.Standing(in.tenant, in.window), id, shards)
 }
 
 // placesIn yields those in which a series may have rows of some classes.

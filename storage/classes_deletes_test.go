@@ -114,7 +114,7 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 		samples.AppendFloat(at, 0, v)
 	}
 	_, err = r.Import(t.Context(), "t", []ImportedSeries{{waysLabels(1), samples}})
-	require.ErrorIs(t, err, errRawExpired)
+	require.ErrorIs(t, err, errRawGone)
 	r.model.put(1, times, v, r.classOf(1), r.now().UnixMilli(), false, false)
 	r.beat()
 	r.line(words)

@@ -273,7 +273,7 @@ func (r *classesRun) tolerate(what string, err error) bool {
 // classOn returns the class of a series in the day of a time. Once the day has a list, it keeps it.
 func (r *classesRun) classOn(series int, t int64) int64 {
 	window := r.period.RawWindowAt(t)
-	list, fixed, err := r.classesOn(context.Background(), "t", window)
+	list, fixed, err := r.retention.ClassesOn(context.Background(), "t", window)
 	if err != nil {
 		r.fail("reading the classes of a day: %v", err)
 		return 0
@@ -305,7 +305,7 @@ func (r *classesRun) pass(d time.Duration) {
 		_, err := r.Expire(context.Background())
 		r.tolerate("expiring", err)
 		if r.opts.Shared {
-			r.passed.set(r.passed.get() + horizonsFresh + time.Second)
+			r.passed.set(r.passed.get() + 31*time.Second)
 			r.beat()
 		}
 	}

@@ -233,7 +233,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 // TestRowsOfClassesLiveAsLongAsTheyShould looks at the time to live of all that is written.
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
-	ts.expiring = true
+	ts.expireRows()
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
 	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{})
 	ts.openQuerier()

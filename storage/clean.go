@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -73,7 +74,8 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 //
 // A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
 // the deletes that are about it, which goes as an error when all else is done.
-func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
+func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) {
+	defer func() { err = explained("storage: deleted samples still take disk space", err) }()
 	ctx = engine.MakingRoom(ctx)
 	if err := cmp.Or(s.Ready(), s.clock.MayRemove()); err != nil {
 		return err
@@ -137,7 +139,7 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 		c, err := s.newCleaner(ctx, tenant, window, part, at.Class())
-		if errors.Is(err, ErrWindowExpired) {
+		if errors.Is(err, retention.ErrWindowOver) {
 			return nil
 		}
 		if err != nil {
@@ -236,12 +238,10 @@ type cleaner struct {
 	unread unreadDeletes
 }
 
-// newCleaner returns ErrWindowExpired where the rows are about to expire anyway.
+// newCleaner returns retention.ErrWindowOver where the rows are about to vanish anyway.
 func (s *Store) newCleaner(ctx context.Context, tenant string, window int64, part engine.Key, class int64) (*cleaner, error) {
-	expires, err := s.expiryOf(ctx, tenant, class, window)
-	return &cleaner{
-		s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part, Expires: expires},
-	}, err
+	c := &cleaner{s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part}}
+	return c, s.retention.Bound(ctx, &c.batch, tenant, class, window)
 }
 
 // row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and so do the deletes that it isn't

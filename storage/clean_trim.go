@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -163,7 +164,7 @@ func (t *trim) run() error {
 // metrics lists the metrics of the window. Where some series may have only buckets of an hour, though others have those of 5 minutes, it also returns
 // the windows of the former, and lists their metrics, too.
 func (t *trim) metrics() (names []string, hourly []int64, err error) {
-	if t.res == rollup.FiveMinutes && (t.s.retention.Classes() > 1 || t.s.expiring) {
+	if t.res == rollup.FiveMinutes && !t.s.retention.DropsTogether() {
 		for m := range t.missing {
 			if w := t.s.period.WindowOfSlot(rollup.OneHour, m.Slot); !slices.Contains(hourly, w) {
 				hourly = append(hourly, w)
@@ -295,7 +296,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 // partition trims the chunks of one partition.
 func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 	c, err := t.s.newCleaner(t.ctx, t.tenant, t.window, part, at.Class())
-	if errors.Is(err, ErrWindowExpired) {
+	if errors.Is(err, retention.ErrWindowOver) {
 		return nil
 	}
 	if err != nil {
@@ -396,7 +397,7 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	w.remade, w.before = true, t.unmarked
 	x := newRoller(w, t.tenant, slot)
 	x.due, x.unread = due, t.unread
-	classes, _, err := t.s.classesOn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.Raw, slot))
+	classes, _, err := t.s.retention.ClassesOn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.Raw, slot))
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func TestDroppedByAClockAhead(t *testing.T) {
 		require.ErrorIs(t, m.write(r.now(), 2), ErrDroppedAhead)
 		require.NotErrorIs(t, m.write(r.now(), 2), ErrTooOld)
 		require.ErrorIs(t, m.write(r.now().Add(-4*day), 2), ErrTooOld)
-		to, err := m.View().DroppedAhead(t.Context(), "t")
+		to, err := m.Retention().DroppedAhead(t.Context(), "t")
 		require.NoError(t, err)
 		require.True(t, to.After(r.now()))
 		require.NoError(t, m.write(to.Add(time.Minute), 2), "by the time that was expected, or by the clock")

@@ -24,6 +24,9 @@ import (
 // scansEnd is how long the first compaction of a window waits for scans of it that began before.
 const scansEnd = 10 * time.Second
 
+// maxCompactedTenants bounds the cache of compacted windows.
+const maxCompactedTenants = 1 << 16
+
 // compacting remembers which windows are compacted.
 type compacting struct {
 	mu sync.Mutex // of changes
@@ -233,7 +236,7 @@ func (s *Store) recallCompacted(ctx context.Context, tenant string) (compactedTe
 }
 
 func (c *compacting) set(tenant string, done compactedTenant) {
-	if c.of == nil || len(c.of) >= maxHorizonMemory {
+	if c.of == nil || len(c.of) >= maxCompactedTenants {
 		c.of = map[string]compactedTenant{}
 	}
 	c.of[tenant] = done

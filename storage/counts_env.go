@@ -14,7 +14,7 @@ import (
 // Counts counts the series of the store.
 func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
-		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.expiring, Kept: retention.Grace,
+		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
 		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.versionOfMarks, Classes: s.countedClasses, Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
@@ -46,12 +46,12 @@ func (s *Store) mayCount() error {
 // countedClasses returns the classes whose series are counted in a window: those of which rows may be missing, as they are dropped or about to be,
 // are left out whole. others are these, a bit each.
 func (s *Store) countedClasses(ctx context.Context, tenant string, window int64) (counted []int64, others uint64, err error) {
-	t, err := s.horizonsOf(ctx, tenant)
+	t, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
 		return nil, 0, err
 	}
 	for class := range s.retention.Classes() {
-		if s.period.WindowEnd(window) <= t.lacking(class, format.ResolutionOf(window)) {
+		if s.period.WindowEnd(window) <= t.Missing(class, format.ResolutionOf(window)) {
 			others |= 1 << class
 		} else {
 			counted = append(counted, class)

@@ -75,11 +75,11 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	}
 	d, err := s.newDeletion(ctx, tenant, start, end, matchers)
 	if err != nil || d == nil {
-		return err
+		return explained(notDeleted, err)
 	}
 	have, err := s.deletesToName(ctx, tenant)
 	if err != nil {
-		return err
+		return explained(notDeleted, err)
 	}
 	if len(have) >= maxDeletions {
 		return ErrTooManyDeletes

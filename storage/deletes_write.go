@@ -17,23 +17,26 @@ var errDeleting = fmt.Errorf("%w: series are being deleted; try again", engine.E
 // errTaking means that another process may be storing held samples of a replica, which a delete could miss.
 var errTaking = fmt.Errorf("%w: held samples of a replica are being stored; try again", engine.ErrUnavailable)
 
+// notDeleted begins the errors of deletes before their first write.
+const notDeleted = "storage: nothing was deleted"
+
 // carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed here,
 // or whoever stores them finds the delete.
 func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
 	if d.Held, err = s.heldRows().Cuts(ctx, tenant); err != nil {
-		return err
+		return explained(notDeleted, err)
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
 		return fmt.Errorf("%w: samples are held for too many HA replicas of this tenant; try again later", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
 	if err := s.catchUp(ctx); err != nil {
-		return err
+		return explained(notDeleted, err)
 	}
 	if err := s.sealOf(ctx, tenant, d); err != nil {
-		return fmt.Errorf("storage: sealing the samples to delete: %w", err)
+		return explained(notDeleted, fmt.Errorf("storage: sealing the samples to delete: %w", err))
 	}
 	if err := s.clock.MayRemove(); err != nil { // Sealing may have taken long.
 		return fmt.Errorf("storage: nothing was deleted: %w", err)
@@ -59,7 +62,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
 	}}}})
 	if err != nil {
-		return fmt.Errorf("storage: writing a delete: %w", err)
+		return explained("storage: writing the delete", err)
 	}
 	announced := *d
 	announced.Announced = true
@@ -68,7 +71,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		err = s.peers.mayComeInForce(ctx, tenant, begun)
 	}
 	if err != nil {
-		return s.cancelDelete(tenant, d, fmt.Errorf("storage: announcing a delete: %w", err))
+		return s.cancelDelete(tenant, d, explained("storage: announcing the delete", err))
 	}
 	if err = s.putDelete(ctx, tenant, d); err == nil {
 		err = s.peers.inTime(begun)
@@ -82,9 +85,9 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	case !s.peers.mayCancel():
 		s.opts.Logger.Error("a delete may or may not be applied later; it never affects samples written after the request. Retry it", "tenant", tenant,
 			"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
-		return fmt.Errorf("storage: writing a delete: %w", err)
+		return explained("storage: writing the delete", err)
 	}
-	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
+	return s.cancelDelete(tenant, d, explained("storage: writing the delete", err))
 }
 
 // mayCome reports whether a delete that is announced may come in force at any moment.

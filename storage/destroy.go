@@ -15,12 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Here is all that makes rows go, and nowhere else: a test of the source ensures that. The condition of each:
 //
-//	dropPart      windows     dropped by their horizons, after a week of being hidden: see horizon
+//	dropPart      windows     dropped by their horizons, after a week of being hidden: see package retention
 //	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
 //	unlistStaged  staged      what they list was found empty after they were closed
 //	deleteRows    defined     nothing that is still staged leans on them
@@ -30,7 +31,7 @@ import (
 //	compact       r5m, r1h    chunks that a long chunk stands for, written at once with it
 //	replaceCounts catalog     counts of a window's series in a state in which it isn't any more, when those of its state are written
 //
-// Besides, rows expire by themselves on engines that do so, at the time that is fixed for their window: see window_expiry.go.
+// Besides, rows expire by themselves on engines that do so, at the time that is fixed for their window: see package retention.
 
 // perTenant are the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
@@ -74,7 +75,7 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 
 // dropPart drops one range. gone is true if it was there, and isn't any more, or goes by itself.
 func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
-	if d.class == wholeWindow && !s.expiring { // An import may restore it.
+	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore it.
 		defer s.forgetWindow(d.window)
 	}
 	switch {
@@ -271,8 +272,8 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 		ids[id] = true
 	}
 	window, class, tenant := partition[0].Int, partition[1].Int, partition[2].Text
-	expires, err := s.expiryOf(ctx, tenant, class, window)
-	if errors.Is(err, ErrWindowExpired) {
+	expires, err := s.retention.Expiry(ctx, tenant, class, window)
+	if errors.Is(err, retention.ErrWindowOver) {
 		return nil
 	}
 	if err != nil {

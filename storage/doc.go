@@ -139,7 +139,7 @@
 //   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
 //   - cache: what queries read of sealed windows → meter. meter: bounds the memory of a read → tenant.
-//   - retention: classes of series, and how long rows of them are kept → engine, format, head, membership.
+//   - retention: how long rows are kept: classes of series, expiries of windows, retention boundaries, holes → engine, format, head, membership.
 //   - check: verifies the stored rows → counts, engine, format, head, paged.
 //   - counts: counts series, of the head and of windows that are over → cache, ended, engine, format, head, meter. ended: windows that are over
 //     and wait for work → engine, format.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -56,14 +57,16 @@ func (m *dropMemory) has(at horizonAt, end int64) bool {
 }
 
 // set notes up to where rows of all tenants' classes were dropped.
-func (m *dropMemory) set(of map[string]*tenantHorizons) {
+func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.to = map[horizonAt]int64{}
-	for tenant, t := range of {
-		for i := range t.Horizons {
-			if h := &t.Horizons[i]; h.DroppedMS > never {
-				m.to[horizonAt{tenant, h.Class, h.Resolution}] = h.DroppedMS
+	for tenant, b := range of {
+		for class := range classes {
+			for res := rollup.Raw; res <= rollup.OneHour; res++ {
+				if to := b.Dropped(class, res); to > never {
+					m.to[horizonAt{tenant, class, res}] = to
+				}
 			}
 		}
 	}
@@ -80,24 +83,23 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	of := make(map[string]*tenantHorizons, len(tenants))
-	x := &expiry{rolled: map[tenantWindow]bool{}}
+	of := make(map[string]*retention.Boundaries, len(tenants))
+	x := s.retention.Advance(&hiddenRoller{s: s, rolled: map[tenantWindow]bool{}})
 	var failed error
 	for _, tenant := range tenants {
-		if of[tenant], err = s.advance(ctx, tenant, x); err != nil {
+		if of[tenant], err = x.Tenant(ctx, tenant); err != nil {
 			if of[tenant] == nil || ctx.Err() != nil {
 				return 0, err
 			}
 			failed = errors.Join(failed, err)
 		}
-		failed = errors.Join(failed, s.fixAhead(ctx, tenant))
 	}
 	expired, err := s.expired(ctx, tenants, of)
 	if err != nil {
 		return 0, errors.Join(failed, err)
 	}
 	if len(expired) == 0 {
-		s.gone.set(of)
+		s.gone.set(of, s.retention.Classes())
 		return 0, failed
 	}
 	for i := range s.sealMu {
@@ -108,7 +110,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		return 0, err
 	}
 	for _, tenant := range tenants { // An import may have restored windows.
-		if of[tenant], err = s.horizonsOf(ctx, tenant); err != nil {
+		if of[tenant], err = s.retention.Boundaries(ctx, tenant); err != nil {
 			return 0, errors.Join(failed, err)
 		}
 	}
@@ -126,7 +128,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			s.metrics.droppedWindows.Inc()
 		}
 	}
-	s.gone.set(of)
+	s.gone.set(of, s.retention.Classes())
 	return parts, failed
 }
 
@@ -135,13 +137,13 @@ func (d dropped) compare(o dropped) int {
 }
 
 // expired finds the listed windows that are dropped, by the horizons of their tenants.
-func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*tenantHorizons) (drops, error) {
+func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (drops, error) {
 	d := drops{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		newest := int64(never)
 		for _, tenant := range tenants {
 			for class := range s.retention.Classes() {
-				newest = max(newest, of[tenant].dropped(class, res))
+				newest = max(newest, of[tenant].Dropped(class, res))
 			}
 		}
 		if newest == never {
@@ -154,7 +156,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*te
 				return nil, err
 			}
 			for _, window := range windows {
-				if s.allDropped(of[tenant], window) {
+				if s.retention.AllDropped(of[tenant], window) {
 					d.add(dropped{window, wholeWindow, ""}, tenant)
 				} else {
 					kept[window] = append(kept[window], tenant)
@@ -175,32 +177,14 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*te
 
 func (d drops) add(part dropped, tenant string) { d[part] = append(d[part], tenant) }
 
-// dropped returns up to where rows of a class are dropped, of a resolution.
-func (t *tenantHorizons) dropped(class int64, res rollup.Resolution) int64 {
-	if h := t.of(class, res); h != nil {
-		return h.DroppedMS
-	}
-	return never
-}
-
-// allDropped reports whether the rows of all classes are dropped from a window.
-func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
-	for class := range s.retention.Classes() {
-		if s.period.WindowEnd(window) > t.dropped(class, format.ResolutionOf(window)) {
-			return false
-		}
-	}
-	return true
-}
-
 // expiredClasses adds the classes that are dropped from a window that some tenants keep, unless they were before: for all of them at once where
 // it is.
-func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*tenantHorizons, d drops) {
+func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*retention.Boundaries, d drops) {
 	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
 	for class := range s.retention.Classes() {
 		var from, due []string
 		for _, tenant := range tenants {
-			if end > of[tenant].dropped(class, res) {
+			if end > of[tenant].Dropped(class, res) {
 				continue
 			}
 			from = append(from, tenant)

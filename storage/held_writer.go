@@ -166,7 +166,7 @@ func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
 	if s == nil || k.hidden[ref-1].Hides(at) {
 		return ha.Drop
 	}
-	if old, _, err := k.w.batch.isTooOld(s, at); err == nil && old { // If its class can't be read, the seal finds out.
+	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old { // If its class can't be read, the seal finds out.
 		return ha.Drop
 	}
 	return k.row.Of(at)

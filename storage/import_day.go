@@ -86,11 +86,11 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// errRawExpired means that the raw rows of an import expired before deletes were applied to its rollups. Repeated, the import adds to rollups only.
-var errRawExpired = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
+// errRawGone means that the raw rows of an import vanished before deletes were applied to its rollups. Repeated, the import adds to rollups only.
+var errRawGone = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
 
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
-// name the deletes that precede them. After they have expired, applying a delete removes the imported samples from the rollups.
+// name the deletes that precede them. After they vanished, applying a delete removes the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
 	if d.late || len(d.matching(list)) == 0 {
 		return nil
@@ -99,8 +99,8 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 	if _, err := d.s.rollWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(rollup.Raw, slot), func() {}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.isGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
-		return errRawExpired
+	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.retention.IsGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
+		return errRawGone
 	}
 	return nil
 }
@@ -201,99 +201,38 @@ func (d *importDay) lock() (unlock func()) {
 // byAge separates series whose raw window stands from those for which it may be gone, and leaves out those for which
 // that of 5m rollups may be.
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
-	slot := d.s.period.SlotOf(d.start + 1)
-	if takes, err := d.classify(slot); err != nil || !takes {
+	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
+	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
+		for _, c := range d.list {
+			if !yield(c.series) {
+				return
+			}
+		}
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	for _, c := range d.list {
-		if err := d.s.fixSlot(d.ctx, d.tenant.Name(), c.class, slot); err != nil {
-			return nil, nil, err
+		placement := retention.NoRows
+		if list != nil { // Otherwise no rows come of the day.
+			c.class = list.Of(c.series)
+			if placement, err = d.s.retention.ImportPlacement(d.ctx, tenant, c.class, slot); err != nil {
+				return nil, nil, err
+			}
 		}
-		if err := d.s.restoreRollups(d.ctx, slot, d.tenant.Name(), c.class); err != nil {
-			return nil, nil, err
-		}
-		keep := d.s.retention.Keep(d.tenant.Name(), c.class)
-		past := func(res rollup.Resolution) bool {
-			return d.s.isGone(res, slot, d.tenant.Name(), c.class) || !d.s.expiring && d.s.isOutlived(res, slot, keep)
-		}
-		if past(rollup.Raw) && past(rollup.FiveMinutes) { // No horizon moves for what isn't taken.
-			d.stats.Expired += c.samples.Len()
-			continue
-		}
-		withoutRaw, err := d.s.importsWithoutRaw(d.ctx, slot, d.tenant.Name(), c.class)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case !withoutRaw:
+		switch placement {
+		case retention.AllRows:
 			fresh = append(fresh, c)
-		case past(rollup.FiveMinutes): // It has gone just now.
+		case retention.NoRows:
 			d.stats.Expired += c.samples.Len()
+		case retention.OnlyRollupsEarly:
+			d.stats.RawGone += c.samples.Len()
+			fallthrough
 		default:
 			late = append(late, c)
-			if !d.s.isOutlived(rollup.Raw, slot, keep) {
-				d.stats.RawGone += c.samples.Len()
-			}
 		}
 	}
 	return fresh, late, nil
-}
-
-// classify finds the classes of the series. It fixes the day's list of classes, unless no rows come of the day: then takes is false.
-func (d *importDay) classify(slot int64) (takes bool, err error) {
-	tenant := d.tenant.Name()
-	list, fixed, err := d.s.classesOn(d.ctx, tenant, d.s.period.WindowOfSlot(rollup.Raw, slot))
-	if err != nil {
-		return false, err
-	}
-	if !fixed {
-		t, err := d.s.horizonsOf(d.ctx, tenant)
-		if err != nil {
-			return false, err
-		}
-		if err := d.checkInForce(t, list, slot); err != nil {
-			return false, err
-		}
-		if !slices.ContainsFunc(d.list, func(c *importedDay) bool { return d.s.takesNew(t, tenant, list.Of(c.series), slot) }) {
-			for _, c := range d.list {
-				d.stats.Expired += c.samples.Len()
-			}
-			return false, nil
-		}
-		if list, err = d.s.fixClasses(d.ctx, tenant, slot); err != nil {
-			return false, err
-		}
-	}
-	for _, c := range d.list {
-		c.class = list.Of(c.series)
-	}
-	return true, nil
-}
-
-// checkInForce returns an error for series of a day without rows that the classes of this process keep, if these aren't in force yet and those that are don't.
-func (d *importDay) checkInForce(t *tenantHorizons, list *retention.ClassList, slot int64) error {
-	own, from := d.s.retention.NewestList()
-	if own == nil || own == list {
-		return nil
-	}
-	tenant := d.tenant.Name()
-	for _, c := range d.list {
-		if class := own.Of(c.series); d.s.takesNew(t, tenant, class, slot) && !d.s.takesNew(t, tenant, list.Of(c.series), slot) {
-			return fmt.Errorf("%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
-				engine.ErrUnavailable, from.Format(time.RFC3339))
-		}
-	}
-	return nil
-}
-
-// takesNew reports whether the first rows of a class would be stored in the windows of a slot, at raw or 5m.
-func (s *Store) takesNew(t *tenantHorizons, tenant string, class, slot int64) bool {
-	keep := s.retention.Keep(tenant, class)
-	return slices.ContainsFunc([]rollup.Resolution{rollup.Raw, rollup.FiveMinutes}, func(res rollup.Resolution) bool {
-		if s.expiring {
-			return !s.isPast(s.wantedExpiry(t, expiryAt{tenant, class, s.period.WindowOfSlot(res, slot)}))
-		}
-		return !s.isOutlived(res, slot, keep) // An import restores dropped windows.
-	})
 }
 
 // seal writes the rows of series that are of one age, but for the marks.
@@ -334,7 +273,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
 	w.namesFirst, w.begun = true, d.begun
 	x := newRoller(w, d.tenant.Name(), slot)
-	x.rawExpired = d.late
+	x.rollupsOnly = d.late
 	return x
 }
 

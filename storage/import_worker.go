@@ -47,7 +47,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			var part chunk.Samples
 			part, rest = cutSamples(rest, y.into[rollup.Raw].end)
 			if w.late {
-				y.expired(&c.collected, &part)
+				y.onlyRollUp(&c.collected, &part)
 			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.ID())); err != nil {
 				return err
 			}

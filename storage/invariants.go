@@ -18,7 +18,10 @@ func (p *sealPass) assertSealed() {
 		sealers[w] = &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
 	}
 	for tenant, metrics := range p.staged() {
-		fresh, _, _ := p.byAge(tenant, metrics)
+		fresh, _, _, err := p.byAge(tenant, metrics)
+		if err != nil {
+			return
+		}
 		for _, m := range fresh {
 			for _, c := range p.seriesOf(m.chunks) {
 				if !sealers[c.work].assertSealed(&c.collected) {

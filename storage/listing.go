@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
@@ -121,15 +122,15 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 }
 
 // stayListed makes sure that a window is listed in which a mark was just written: another process may have unlisted it
-// since it was listed. As long as the mark is there, nobody does; expires is when it expires.
-func (s *Store) stayListed(ctx context.Context, tenant string, window, expires int64) error {
+// since it was listed. As long as the mark is there, nobody does; marks expire as their batch does.
+func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.get(at); ok && until > now {
 		return nil
 	}
 	until := int64(math.MaxInt64)
-	if expires != 0 {
-		until = expires - int64(expiryMargin.Seconds()) // So much clocks may differ.
+	if marks.Expires != 0 {
+		until = marks.Expires - int64(retention.Margin.Seconds()) // So much clocks may differ.
 	}
 	defer s.windows.lock(tenant)()
 	return s.list(ctx, at, until)

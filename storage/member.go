@@ -6,6 +6,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -13,15 +14,18 @@ import (
 var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
 // join makes this process a member of those that use the engine, which the others don't see yet.
-func (s *Store) join() {
+func (s *Store) join(have *settings) {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
 		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
-		State: s.retention.Advertise, Learn: s.retention.LearnAdvertised, Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
+		State:   func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
+		Learn:   func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
+		Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
+	s.retention = retention.New(s.retentionEnv(), have.ClassHistory)
 }
 
 // Member returns this process as one of those that use the store.

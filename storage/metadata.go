@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 const (
@@ -143,8 +144,8 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 			return err
 		}
 		row := metadataRow(k.s.period, n)
-		var err error
-		if row.Expires, err = k.s.sharedExpiry(ctx, n.tenant, n.window); errors.Is(err, ErrWindowExpired) {
+		err := k.s.retention.Bound(ctx, &row, n.tenant, retention.Shared, n.window)
+		if errors.Is(err, retention.ErrWindowOver) {
 			continue
 		}
 		if err != nil {

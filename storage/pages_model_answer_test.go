@@ -70,7 +70,7 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 
 // tell sets up to when the answer may lack rows of a group, in any class that it was in, or leaves a later time that was set.
 func (r *pagesRun) tell(a *pagesAnswer) {
-	list, _, err := r.horizonsNow(context.Background(), "t", -format.MaxTime, format.MaxTime)
+	shown, err := r.retention.Shown(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
 	if err != nil {
 		r.fail("asking for horizons: %v", err)
 		return
@@ -84,7 +84,7 @@ func (r *pagesRun) tell(a *pagesAnswer) {
 			told = [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 		}
 		for class := range classes {
-			for res, at := range list[class].At {
+			for res, at := range shown.Hidden[class].At {
 				if at > -format.MaxTime {
 					told[res] = max(told[res], at)
 				}

@@ -1,22 +1,13 @@
 package storage
 
-import (
-	"context"
-
-	"github.com/cassia-db/cassia/storage/query"
-	"github.com/cassia-db/cassia/storage/retention"
-)
+import "github.com/cassia-db/cassia/storage/query"
 
 // openQuerier opens what answers queries.
 func (s *Store) openQuerier() {
 	s.Querier = query.New(query.Env{
-		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache, Damage: s.damage,
+		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache, Damage: s.damage, Retention: s.retention,
 		Limiter: s.opts.Limiter, QueryBytes: s.opts.QueryBytes, Now: s.opts.Now, MaxAhead: MaxAhead,
 		SeekRows: s.distance().seekRows, GroupRows: s.distance().groupRows, SpannedSeries: s.opts.seams.spannedSeries,
 		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, Windows: s.windowsAround, Shards: s.shardsValue, Unrolled: s.unrolledOf,
-		Retention: s.retention, PastAt: s.wanted, Horizons: s.horizonsNow, Gaps: s.rawGaps,
-		Days: func(tenant string) func(context.Context, int64) (*retention.ClassList, error) {
-			return (&dayLists{s: s, tenant: tenant}).at
-		},
 	})
 }

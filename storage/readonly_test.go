@@ -42,7 +42,7 @@ type told struct {
 	Samples map[string][]sample
 	Check   check.Totals
 	Kept    []WindowInfo
-	Changes []HorizonChange
+	Changes []retention.Change
 }
 
 func (ts *testStore) told() (found told) {
@@ -54,7 +54,7 @@ func (ts *testStore) told() (found told) {
 	require.NoError(ts.t, err)
 	found.Kept, err = ts.WindowInfos(ctx)
 	require.NoError(ts.t, err)
-	found.Changes, err = ts.HorizonChanges(ctx)
+	found.Changes, err = ts.Retention().Changes(ctx)
 	require.NoError(ts.t, err)
 	return found
 }

@@ -21,7 +21,7 @@ const (
 
 // rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
 func (s *Store) rebuild(ctx context.Context) error {
-	if err := s.recallHorizons(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
+	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
 	}
 	if s.follower.mode == followsNothing {

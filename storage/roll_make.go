@@ -48,12 +48,12 @@ const (
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
 	listed := x.listedOf(in, r)
 	found := listed.versions
-	if x.rawExpired || len(found) == 0 && r.chunk == nil {
+	if x.rollupsOnly || len(found) == 0 && r.chunk == nil {
 		return fromRollup
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return fromRollup // Its window has expired just now.
+			return fromRollup // Its window went just now.
 		}
 	}
 	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
@@ -110,7 +110,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup {
-		nothing := !x.rawExpired && r.chunk == nil
+		nothing := !x.rollupsOnly && r.chunk == nil
 		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
@@ -179,7 +179,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return nil
 	}
 	kept, version, err := x.stored(to, r)
-	if x.rawExpired && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
+	if x.rollupsOnly && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
 		kept, err = &rollup.Buckets{}, nil
 	}
 	if err != nil || version == 0 {
@@ -195,7 +195,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		}
 		before := b.Len()
 		extended, left := rollup.Extend(&all, b, &add, to.res.Width())
-		if x.rawExpired && to.res == rollup.FiveMinutes {
+		if x.rollupsOnly && to.res == rollup.FiveMinutes {
 			x.leftOut.Add(int64(left))
 			x.s.metrics.leftOut.Add(float64(left))
 		}

@@ -80,7 +80,7 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 // are gone: of other classes than those whose samples stand, or as rows vanish by themselves.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}
-	if x.s.retention.Classes() == 1 && !x.s.expiring {
+	if x.s.retention.DropsTogether() {
 		return windows
 	}
 	for _, in := range x.slots {

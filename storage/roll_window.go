@@ -19,7 +19,7 @@ import (
 // rollSeries is how many series are rolled up together.
 const rollSeries = 1000
 
-// marksIn reads the marks of a tenant's window of any resolution; none where they count as expired.
+// marksIn reads the marks of a tenant's window of any resolution; none where they no longer stand.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
@@ -27,7 +27,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[f
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
 	found := map[format.CommitKey]bool{}
-	if expired, err := s.sharedExpired(ctx, tenant, window); err != nil || expired {
+	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
@@ -72,11 +72,11 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.Slot)
 			if byWindow[w] == nil {
-				expired, err := s.sharedExpired(ctx, tenant, w)
+				stand, err := s.retention.SharedStand(ctx, tenant, w)
 				if err != nil {
 					return nil, err
 				}
-				if expired { // Raw rows stand longer where the retention was raised: they answer.
+				if !stand { // Raw rows stand longer where the retention was raised: they answer.
 					byWindow[w] = raw
 					continue
 				}
@@ -124,7 +124,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	if x.deleted, err = s.deletesOf(ctx, tenant); err != nil {
 		return 0, err
 	}
-	if x.classes, _, err = s.classesOn(ctx, tenant, window); err != nil {
+	if x.classes, _, err = s.retention.ClassesOn(ctx, tenant, window); err != nil {
 		return 0, err
 	}
 	x.lack(missing)

@@ -33,8 +33,8 @@ type roller struct {
 	series []*collected
 	day    *sealedSlot // a slot of the day
 
-	// rawExpired is true if the window of raw rows has expired: there are only rollups to fill up.
-	rawExpired bool
+	// rollupsOnly is true if the window of raw rows is over: there are only rollups to fill up.
+	rollupsOnly bool
 	// leftOut is the number of samples that only rollups were to be made of, and that were in none: see rollup.Extend.
 	leftOut atomic.Int64
 	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is
@@ -125,7 +125,7 @@ func (x *roller) hourRollup() rollupOf {
 
 // isGone reports whether the rows of a class may be gone from the window that holds the day.
 func (x *roller) isGone(res rollup.Resolution, class int64) bool {
-	return x.s.isGone(res, x.day.slot, x.tenant, class)
+	return x.s.retention.IsGone(res, x.day.slot, x.tenant, class)
 }
 
 // run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.
@@ -202,7 +202,7 @@ func (x *roller) list() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
 	}
-	if x.rawExpired {
+	if x.rollupsOnly {
 		x.listed = nil
 		return nil
 	}

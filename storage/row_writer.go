@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -37,7 +38,7 @@ type rowWriter struct {
 	failed error
 	// expiry is what takes returned last: most rows are of the window and class of the row before.
 	expiry struct {
-		of      expiryAt
+		of      rowsOf
 		expires int64
 		ok      bool
 	}
@@ -57,6 +58,12 @@ type rowWriter struct {
 	places  map[head.Written]*head.Written // where labels were written, which series share
 }
 
+// rowsOf names the rows of a class in a window of a tenant.
+type rowsOf struct {
+	tenant        string
+	class, window int64
+}
+
 // seriesLabels is a series' labels row in a window and shard.
 type seriesLabels struct {
 	series *Series
@@ -71,15 +78,15 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 // takes returns when rows of a series in a window expire. ok is false if the window takes none: rollups of one that has expired are left out, as the raw
 // rows that they would be made of stand longer where the retention was raised; other rows fail the next write.
 func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
-	if !x.s.expiring {
+	if !x.s.retention.Expires() {
 		return 0, true
 	}
-	of := expiryAt{c.series.Tenant(), c.class, window}
+	of := rowsOf{c.series.Tenant(), c.class, window}
 	if last := &x.expiry; last.ok && last.of == of {
 		return last.expires, true
 	}
-	expires, err := x.s.expiryOf(x.ctx, of.tenant, of.class, of.window)
-	if err != nil && (res == rollup.Raw || !errors.Is(err, ErrWindowExpired)) {
+	expires, err := x.s.retention.Expiry(x.ctx, of.tenant, of.class, of.window)
+	if err != nil && (res == rollup.Raw || !errors.Is(err, retention.ErrWindowOver)) {
 		x.failed = cmp.Or(x.failed, err)
 	}
 	x.expiry.of, x.expiry.expires, x.expiry.ok = of, expires, err == nil
@@ -199,9 +206,9 @@ func (n *lastNames) take(l labels.Label) (same, named bool) {
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *rowWriter) names(s *Series, window int64) {
 	tenant := s.Tenant()
-	expires, err := x.s.sharedExpiry(x.ctx, tenant, window)
-	if err != nil {
-		if !errors.Is(err, ErrWindowExpired) {
+	row := engine.Batch{Table: engine.Catalog}
+	if err := x.s.retention.Bound(x.ctx, &row, tenant, retention.Shared, window); err != nil {
+		if !errors.Is(err, retention.ErrWindowOver) {
 			x.failed = cmp.Or(x.failed, err)
 		}
 		return
@@ -209,9 +216,9 @@ func (x *rowWriter) names(s *Series, window int64) {
 	x.last.begin(tenant, window)
 	add := func(kind int64, label, value string) {
 		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
-			x.name(name, engine.Batch{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), Expires: expires, Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1},
-			}}})
+			row.Partition = format.CatalogPartition(window, tenant, kind, label)
+			row.Mutations = []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1}}}
+			x.name(name, row)
 			x.bytes += len(label) + len(value) + 128
 		}
 	}

@@ -190,8 +190,8 @@ func (s *Store) LetGo() int {
 	return s.head.GC()
 }
 
-// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
-func (s *Store) countExpired(w Work, list []*head.Chunk, what string) {
+// countLate counts and logs samples that came too late to be sealed as they are: their window is gone.
+func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 	if len(list) == 0 {
 		return
 	}

@@ -103,41 +103,21 @@ func (p *sealPass) seal() error {
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
 func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	var err error
-	if p.classes, err = p.s.fixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
+	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
 		return err
 	}
-	if err := p.fixExpiries(tenant, metrics); err != nil {
+	fresh, late, gone, err := p.byAge(tenant, metrics)
+	if err != nil {
 		return err
 	}
-	fresh, late, gone := p.byAge(tenant, metrics)
-	p.countExpired(gone, "skipped unsealed samples past the retention of rollups")
-	p.countExpired(late, "found unsealed samples past the raw retention; they are only added to rollups")
+	p.countLate(gone, "skipped unsealed samples past the retention of rollups")
+	p.countLate(late, "found unsealed samples past the raw retention; they are only added to rollups")
 	for i, metrics := range [][]stagedMetric{fresh, late} {
 		if len(metrics) == 0 {
 			continue
 		}
 		if err := newTenantPass(p, tenant, metrics, i == 1).run(); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// fixExpiries fixes those of the windows and classes that the metrics' rows are written in.
-func (p *sealPass) fixExpiries(tenant string, metrics []stagedMetric) error {
-	if !p.s.expiring {
-		_, err := p.s.horizonsOf(p.ctx, tenant)
-		return err
-	}
-	fixed := map[[2]int64]bool{}
-	for _, m := range metrics {
-		for _, st := range m.chunks {
-			if at := [2]int64{p.classOf(st), p.s.period.DayOf(st.At().Slot)}; !fixed[at] {
-				if err := p.s.fixSlot(p.ctx, tenant, at[0], st.At().Slot); err != nil {
-					return err
-				}
-				fixed[at] = true
-			}
 		}
 	}
 	return nil
@@ -210,7 +190,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool
 	w := newRowWriter(p.ctx, p.s, first)
 	w.begun = p.begun
 	t.roller = newRoller(w, tenant, first.Slot)
-	t.roller.rawExpired = late
+	t.roller.rollupsOnly = late
 	for at := range t.cells {
 		t.partitions[at.Slot]++
 		if t.slots[at.Slot] == nil {
@@ -221,7 +201,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool
 }
 
 func (t *tenantPass) run() error {
-	if t.roller.rawExpired {
+	if t.roller.rollupsOnly {
 		end, err := t.s.member.Filling.Begin(t.ctx)
 		if err != nil {
 			return err
@@ -259,7 +239,7 @@ func (t *tenantPass) run() error {
 
 // finest is the resolution of the finest rows that are written.
 func (t *tenantPass) finest() rollup.Resolution {
-	if t.roller.rawExpired {
+	if t.roller.rollupsOnly {
 		return rollup.FiveMinutes
 	}
 	return rollup.Raw
@@ -338,8 +318,8 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 		x := t.slots[c.work.Slot]
 		x.stats = &c.work.stats
 		before := len(x.tasks)
-		if t.roller.rawExpired {
-			x.expired(&c.collected, &samples)
+		if t.roller.rollupsOnly {
+			x.onlyRollUp(&c.collected, &samples)
 		} else if err := x.series(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
 			return err
 		}
@@ -363,7 +343,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 
 // readAhead reads the chunks that some of a metric's series have in the slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
-	if len(t.resealed) == 0 || t.roller.rawExpired {
+	if len(t.resealed) == 0 || t.roller.rollupsOnly {
 		return nil
 	}
 	series := map[int64][]*Series{}
@@ -407,10 +387,9 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 	}
 	window := s.period.WindowOfSlot(res, marks[0].Slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
-	var err error
-	if all.Expires, err = s.sharedExpiry(ctx, tenant, window); err != nil {
-		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to expire need no maintenance.
-		if errors.Is(err, ErrWindowExpired) && (res > rollup.Raw || reason == format.CommitMaintenance) {
+	if err := s.retention.Bound(ctx, &all, tenant, retention.Shared, window); err != nil {
+		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to vanish need no maintenance.
+		if errors.Is(err, retention.ErrWindowOver) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}
 		return err
@@ -421,5 +400,5 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 	if err := s.writeInPieces(ctx, all); err != nil {
 		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)
 	}
-	return s.stayListed(ctx, tenant, window, all.Expires)
+	return s.stayListed(ctx, tenant, window, all)
 }

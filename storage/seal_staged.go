@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/head"
-	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // What a pass seals is a list of head chunks, a pointer each, by metric. Only of the metric that is being sealed there is more: a
@@ -85,7 +85,18 @@ func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series
 
 // byAge separates head chunks whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
 // may be. It reuses the memory of metrics.
-func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, gone []stagedMetric) {
+func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, gone []stagedMetric, err error) {
+	placements := map[[2]int64]retention.Placement{} // by class and slot
+	for _, m := range metrics {
+		for _, st := range m.chunks {
+			at := [2]int64{p.classOf(st), st.At().Slot}
+			if _, known := placements[at]; !known {
+				if placements[at], err = p.s.retention.Placement(p.ctx, tenant, at[0], at[1]); err != nil {
+					return nil, nil, nil, err
+				}
+			}
+		}
+	}
 	add := func(to *[]stagedMetric, m stagedMetric) {
 		if len(m.chunks) > 0 {
 			*to = append(*to, m)
@@ -96,10 +107,10 @@ func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, go
 		lost := old
 		kept := m.chunks[:0]
 		for _, st := range m.chunks {
-			switch class, slot := p.classOf(st), st.At().Slot; {
-			case !p.s.isGone(rollup.Raw, slot, tenant, class):
+			switch placements[[2]int64{p.classOf(st), st.At().Slot}] {
+			case retention.AllRows:
 				kept = append(kept, st)
-			case p.s.isGone(rollup.FiveMinutes, slot, tenant, class):
+			case retention.NoRows:
 				lost.chunks = append(lost.chunks, st)
 			default:
 				old.chunks = append(old.chunks, st)
@@ -110,11 +121,11 @@ func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, go
 		add(&late, old)
 		add(&gone, lost)
 	}
-	return fresh, late, gone
+	return fresh, late, gone, nil
 }
 
-// countExpired counts and logs samples that came too late to be sealed as they are: their window is gone.
-func (p *sealPass) countExpired(metrics []stagedMetric, what string) {
+// countLate counts and logs samples that came too late to be sealed as they are: their window is gone.
+func (p *sealPass) countLate(metrics []stagedMetric, what string) {
 	byWork := map[*sealedWork][]*head.Chunk{}
 	for _, m := range metrics {
 		for _, st := range m.chunks {
@@ -123,7 +134,7 @@ func (p *sealPass) countExpired(metrics []stagedMetric, what string) {
 		}
 	}
 	for _, w := range p.works {
-		p.s.countExpired(w.Work, byWork[w], what)
+		p.s.countLate(w.Work, byWork[w], what)
 	}
 }
 

@@ -143,8 +143,8 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 	return nil
 }
 
-// expired adds a rollup of one series whose raw rows are past their retention; only its buckets that are lacking are used.
-func (x *slotSealer) expired(c *collected, samples *chunk.Samples) {
+// onlyRollUp adds a rollup of one series whose raw rows are past their retention; only its buckets that are lacking are used.
+func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
 		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(samples, 1)})
 	}

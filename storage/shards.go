@@ -68,7 +68,7 @@ func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
 // shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
-	if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return nil, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
@@ -121,7 +121,7 @@ func (s *Store) readShards(ctx context.Context, window int64, tenant, metric str
 
 // shardsAround is readShards; missed is that of shardsValue.
 func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) (int64, error) {
-	if err := s.learnExpiries(ctx, tenantWindow{tenant, window}); err != nil {
+	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return 0, err
 	}
 	value, err := s.shardsValue(ctx, window, tenant, metric, missed)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/retention"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Grace is how long past its retention a window still stands, and so how late sealing may be: what comes when
@@ -76,7 +75,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 
 func (s *Store) staged(w Work, settleMS int64) Staged {
 	out := Staged{
-		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.retention.LongestOfAll()),
+		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.retention.IsOutlived(w.Slot),
 	}
 	out.SinceMS = out.EndMS + settleMS
 	if !w.Since.IsZero() {

@@ -274,18 +274,12 @@ type Store struct {
 	windows   windowList
 	gone      dropMemory
 	rolled    rolledMemory
-	// horizonMemory caches the tenants' horizons.
-	horizonMemory horizonMemory
 	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
 	toldDropped atomic.Bool
-	// expiries caches when the rows of windows expire.
-	expiries expiryMemory
-	// expiring is true if the engine's rows vanish by themselves, at the time that they were written with.
-	expiring bool
-	deletes  deletes
-	peers    deletePeers
-	listed   *stagedList
-	follower *follower
+	deletes     deletes
+	peers       deletePeers
+	listed      *stagedList
+	follower    *follower
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
 	clock  *membership.CheckedClock
@@ -345,7 +339,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)
 	s.prober, _ = engine.As[engine.Prober](eng)
-	s.expiring = expiresRows(eng)
 	s.openRows(&have)
 	s.listed = newStagedList(s)
 	if opts.seams.writer != "" {
@@ -354,8 +347,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
-	s.openRetention(&have)
-	s.join()
+	s.join(&have)
 	s.openQuerier()
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
@@ -378,12 +370,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.rebuildErr = panics.Do("rebuilding the head", func() error { return s.rebuild(s.background) })
 	})
 	return s, nil
-}
-
-// expiresRows reports whether an engine's rows vanish by themselves.
-func expiresRows(eng engine.Engine) bool {
-	e, ok := engine.As[expirer](eng)
-	return ok && e.ExpiresRows()
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.

@@ -26,7 +26,7 @@ const (
 // are deleted with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
 // shows such rows, and they expire.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
-	if !s.expiring {
+	if !s.retention.Expires() {
 		return nil, nil
 	}
 	have, err := s.everyWindow(ctx, tenant, -allWindows, allWindows)
@@ -64,9 +64,9 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 		return nil, err
 	}
 	slices.Sort(found)
-	horizons, err := s.horizonsOf(outer, tenant)
+	horizons, err := s.retention.Boundaries(outer, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(found, func(w int64) bool { return s.allDropped(horizons, w) }), nil
+	return slices.DeleteFunc(found, func(w int64) bool { return s.retention.AllDropped(horizons, w) }), nil
 }

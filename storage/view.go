@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/cache"
@@ -13,11 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/retention"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// dueSlack is how long after its week is over a window may still be there.
-const dueSlack = 24 * time.Hour
 
 // View reads what stands around the samples of a store: settings, tenants, windows, processes, what waits. It changes
 // nothing, and is what package inspect goes by.
@@ -44,8 +39,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	s.listed = newStagedList(s)
 	s.metrics = newMetrics(s, nil)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
-	s.openRetention(&have)
-	s.join()
+	s.join(&have)
 	s.openQuerier()
 	return View{s}, nil
 }
@@ -61,9 +55,6 @@ func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
 // Period returns the periods, as they were read last.
 func (v View) Period() *format.Periods { return v.s.period }
-
-// Classes returns how many classes there may be rows in, with the default one.
-func (v View) Classes() int64 { return v.s.retention.Classes() }
 
 // Tenants is Store.Tenants.
 func (v View) Tenants(ctx context.Context) ([]string, error) { return v.s.Tenants(ctx) }
@@ -83,80 +74,13 @@ func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, e
 	return v.s.hasRows(ctx, tenant, window)
 }
 
-// Expires returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.
-func (v View) Expires(ctx context.Context, window int64, tenant string) (time.Time, error) {
-	at := expiryAt{tenant, sharedClass, window}
-	if v.s.expiring {
-		if row, ok, err := v.s.fixedExpiry(ctx, at); ok || err != nil {
-			return time.Unix(row.Expires, 0), err
-		}
-	}
-	t, err := v.s.horizonsOf(ctx, tenant)
-	return time.Unix(v.s.wantedExpiry(t, at), 0), err
-}
-
-// DueWindow returns a tenant's newest raw window that should have gone by now: it is dropped, or it has been past the
-// retention of every class for a week, and isn't waiting for the end of the week after it was hidden.
-func (v View) DueWindow(ctx context.Context, tenant string) (window int64, ok bool, err error) {
-	t, err := v.s.horizonsOf(ctx, tenant)
-	if err != nil {
-		return 0, false, err
-	}
-	to := int64(format.MaxTime)
-	for class := range v.s.retention.Classes() {
-		to = min(to, v.s.dueUntil(t, tenant, class))
-	}
-	return v.s.period.WindowAt(rollup.Raw, to), to > never, nil
-}
-
-// dueUntil returns until when raw rows of a class should have gone.
-func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
-	due, kept := t.dropped(class, rollup.Raw), s.retention.Keep(tenant, class).Raw
-	if kept == 0 {
-		return due
-	}
-	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+retention.Grace)+1))
-	if h := t.of(class, rollup.Raw); h != nil {
-		for _, step := range h.Steps {
-			if s.clock.SeenMS()-step.SeenMS < (retention.Grace + dueSlack).Milliseconds() {
-				outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
-				break
-			}
-		}
-	}
-	return max(due, outlived)
-}
-
-// DroppedAhead returns up to when raw samples of a tenant were dropped, if only a clock can have done that which was ahead; zero otherwise.
-func (v View) DroppedAhead(ctx context.Context, tenant string) (time.Time, error) {
-	t, err := v.s.horizonsOf(ctx, tenant)
-	if err != nil {
-		return time.Time{}, err
-	}
-	to := int64(never)
-	for class := range v.s.retention.Classes() {
-		to = max(to, v.s.droppedAhead(v.s.opts.Now(), t, class))
-	}
-	return retention.Instant(to), nil
-}
-
 // Deletes returns a tenant's deletes.
 func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	return v.s.deletesOf(ctx, tenant)
 }
 
-// LaterRetentions is Store.LaterRetentions.
-func (v View) LaterRetentions(ctx context.Context) ([]LaterRetention, error) {
-	return v.s.LaterRetentions(ctx)
-}
-
 // Retention is Store.Retention.
 func (v View) Retention() *retention.Keeper { return v.s.retention }
-
-// HiddenByLowering is Store.HiddenByLowering.
-func (v View) HiddenByLowering(ctx context.Context) ([]HorizonChange, error) {
-	return v.s.HiddenByLowering(ctx)
-}
 
 // Waiting is Store.Waiting.
 func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
@@ -32,34 +33,36 @@ func (r *waysRun) noted() {
 	if len(r.raised) == 0 || r.procs[0].Store == nil {
 		return
 	}
-	t, err := r.procs[0].readHorizons(context.Background(), "t", nil)
-	if h := t.of(retention.DefaultClass, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%format.MaxTime, h.KeptMS) {
-		r.raised = nil
+	value, err := r.procs[0].storedBoundaries(context.Background(), "t")
+	var row struct {
+		List []retention.Boundary `json:"horizons"`
+	}
+	if err == nil && json.Unmarshal(value, &row) == nil && len(row.List) > 0 { // The first is of raw rows in the default class.
+		if kept := row.List[0].KeptMS; kept == 0 || kept >= r.longest {
+			r.raised = nil
+		}
 	}
 }
 
 // told returns up to when an answer about a time isn't a resolution's, by the process' horizons.
 func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
-	list, _, err := p.horizonsNow(context.Background(), "t", t, t)
+	shown, err := p.retention.Shown(context.Background(), "t", t, t, false)
 	if err != nil {
 		p.r.fail("asking for horizons: %v", err)
 		return format.MaxTime
 	}
-	return list[0].At[res]
+	return shown.Hidden[0].At[res]
 }
 
 // besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
 // answered by samples from before the last gap.
-func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []query.Span) {
+func (p *waysProcess) besideGaps() (spans []query.Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
-	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
-		p.r.fail("asking for horizons: %v", err)
-	} else if h := t.of(retention.DefaultClass, res); h != nil {
-		p.holes(t, retention.DefaultClass, res, func(from, to int64) bool {
-			edges = append(edges, from, to)
-			return true
-		})
+	holes, err := p.retention.HoleEdges(context.Background(), "t")
+	if err != nil {
+		p.r.fail("asking for holes: %v", err)
 	}
+	edges = append(edges, holes...)
 	slices.Sort(edges)
 	for i, edge := range slices.Compact(edges)[1:] {
 		spans = append(spans, query.Span{MinT: edges[i] + 1, MaxT: edge})

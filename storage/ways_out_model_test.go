@@ -181,7 +181,7 @@ func (m *waysModel) raised(kept, now int64) {
 // gap notes that rows of a time's day may expire by a retention.
 func (m *waysModel) gap(t, kept int64) {
 	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
-	vanish := end + kept + (retention.Grace - expiryMargin).Milliseconds()
+	vanish := end + kept + (retention.Grace - retention.Margin).Milliseconds()
 	if was, ok := m.gaps[end]; ok {
 		vanish = min(vanish, was)
 	}

@@ -293,7 +293,7 @@ func (p *waysProcess) expire(faulty bool) {
 		}
 	}
 	if p.opts.Shared {
-		p.r.pass(horizonsFresh + time.Second)
+		p.r.pass((30 * time.Second) + time.Second)
 	}
 }
 
@@ -427,7 +427,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	}
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
-		for _, span := range p.besideGaps(res) {
+		for _, span := range p.besideGaps() {
 			found, err := p.Select(ctx, query.Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
 				Warn: func(err error) { p.r.fail("a warning: %v", err) }})
 			if err != nil {

@@ -273,7 +273,7 @@ func TestWrongCountsAreFound(t *testing.T) {
 func TestCountsWhereRowsVanish(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 60 * day })
-	ts.expiring = true
+	ts.expireRows()
 	ts.countedDays(10)
 	list := ts.uncounted()
 	require.Len(t, list, 7)

@@ -58,7 +58,7 @@ type labelsByID map[format.SeriesID]labels.Labels
 
 // labelsIn reads the labels of all series of a window, by themselves: each once, of classes whose rows aren't dropped.
 func (s *Store) labelsIn(ctx context.Context, tenant string, window int64) (labelsByID, error) {
-	horizons, err := s.horizonsOf(ctx, tenant)
+	horizons, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Store) labelsIn(ctx context.Context, tenant string, window int64) (labe
 			return nil, err
 		}
 		for at := range format.Places(s.retention.Classes(), shards) {
-			if s.period.WindowEnd(window) <= horizons.lacking(at.Class(), rollup.Raw) {
+			if s.period.WindowEnd(window) <= horizons.Missing(at.Class(), rollup.Raw) {
 				continue
 			}
 			for row, err := range s.rows.Scan(ctx, engine.Range{

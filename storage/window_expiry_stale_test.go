@@ -22,17 +22,16 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	}
 	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
 	r.passes(12*time.Hour, one, other)
-	at := tenantWindow{"t", one.period.WindowAt(rollup.Raw, r.now().UnixMilli())}
-	_, err := one.expiryOf(t.Context(), "t", retention.DefaultClass, at.window)
+	window := one.period.WindowAt(rollup.Raw, r.now().UnixMilli())
+	_, err := one.retention.Expiry(t.Context(), "t", retention.DefaultClass, window)
 	require.NoError(t, err)
-	require.NoError(t, one.learnExpiries(t.Context(), at))
-	expires, err := other.expiryOf(t.Context(), "t", 1, at.window)
+	require.NoError(t, one.retention.LearnWindow(t.Context(), "t", window))
+	expires, err := other.retention.Expiry(t.Context(), "t", 1, window)
 	require.NoError(t, err)
-	r.passes(time.Unix(expires, 0).Sub(r.now())-expiryMargin+time.Hour, one, other)
+	r.passes(time.Unix(expires, 0).Sub(r.now())-retention.Margin+time.Hour, one, other)
 	for i, m := range []*clockMachine{one, other} {
-		require.NoError(t, m.learnExpiries(t.Context(), at))
-		require.True(t, m.hasExpired(m.horizonMemory.get("t"), "t", 1, at.window), "process %d", i)
-		require.False(t, m.hasExpired(m.horizonMemory.get("t"), "t", retention.DefaultClass, at.window), "process %d", i)
+		require.NoError(t, m.retention.LearnWindow(t.Context(), "t", window))
+		require.Equal(t, []int64{retention.DefaultClass}, m.retention.Standing("t", window), "process %d", i)
 	}
 }
 
@@ -57,6 +56,14 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left, "rollups were dropped again")
 		require.Equal(t, 65, m.samplesBetween(from, to))
+		n, warnings := m.bucketsAndWarnings(rollup.OneHour, from.Add(-time.Hour), r.now())
+		require.Greater(t, n, 65+20, "a query over a hole of all resolutions sees both sides of it")
+		require.Len(t, warnings, 1)
+		var hole *retention.HoleError
+		require.ErrorAs(t, warnings[0], &hole)
+		require.Greater(t, hole.From, to.UnixMilli())
+		require.Less(t, hole.From, begin.UnixMilli())
+		require.Less(t, hole.To, r.now().Add(-20*day).UnixMilli())
 		r.passes(130*day, m)
 		require.Zero(t, m.samplesBetween(from, to))
 		for _, res := range rollup.Resolutions {
@@ -87,10 +94,10 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 		require.Equal(t, 5, stats.Expired, "%+v", stats)
 		_, err := m.Expire(t.Context())
 		require.NoError(t, err)
-		list, _, err := m.horizonsNow(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli())
+		shown, err := m.retention.Shown(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli(), false)
 		require.NoError(t, err)
 		for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
-			require.Greater(t, list[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
+			require.Greater(t, shown.Hidden[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)
 		}
 		require.Equal(t, 1, m.bucketsBetween(rollup.OneHour, at.Add(-time.Hour), at.Add(time.Hour)))
 	})

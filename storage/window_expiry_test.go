@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -91,8 +92,16 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 // bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
 func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
 	m.r.t.Helper()
+	n, _ = m.bucketsAndWarnings(res, from, to)
+	return n
+}
+
+// bucketsAndWarnings is bucketsBetween that also returns the query's warnings.
+func (m *clockMachine) bucketsAndWarnings(res rollup.Resolution, from, to time.Time) (n int, warnings []error) {
+	m.r.t.Helper()
 	list, err := m.Select(m.r.t.Context(), query.Query{
 		Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+		Warn: func(err error) { warnings = append(warnings, err) },
 	})
 	require.NoError(m.r.t, err)
 	for i := range list {
@@ -102,17 +111,30 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 			n += int(count)
 		}
 	}
-	return n
+	return n, warnings
+}
+
+// storedExpiry reads the row of an expiry.
+func (s *Store) storedExpiry(ctx context.Context, tenant string, class, window int64) (expires int64, ok bool, err error) {
+	item := engine.Key{engine.Text(fmt.Sprintf("%d/%016x/%d", format.ResolutionOf(window), uint64(window)^1<<63, class))}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("expiry/" + tenant)}, From: item, To: item}) {
+		var value struct{ Expires int64 }
+		if err == nil {
+			err = json.Unmarshal(row.Value, &value)
+		}
+		return value.Expires, true, err
+	}
+	return 0, false, nil
 }
 
 // keptFor returns for how long rows of a window stand after its end.
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
 	window := m.period.WindowAt(res, at.UnixMilli())
-	row, ok, err := m.fixedExpiry(m.r.t.Context(), expiryAt{"t", retention.DefaultClass, window})
+	expires, ok, err := m.storedExpiry(m.r.t.Context(), "t", retention.DefaultClass, window)
 	require.NoError(m.r.t, err)
 	require.True(m.r.t, ok)
-	return time.Unix(row.Expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
+	return time.Unix(expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
 }
 
 // rowsOf counts the rows of a table.
@@ -208,13 +230,13 @@ func TestRaisedThenImported(t *testing.T) {
 			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
-		list, _, err := m.horizonsNow(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli())
+		shown, err := m.retention.Shown(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false)
 		require.NoError(t, err)
 		hole := begin.UnixMilli()
-		require.Greater(t, list[0].At[rollup.Raw], hole, "a query over the hole is told of it")
-		beside, _, err := m.horizonsNow(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli())
+		require.Greater(t, shown.Hidden[0].At[rollup.Raw], hole, "a query over the hole is told of it")
+		beside, err := m.retention.Shown(t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli(), false)
 		require.NoError(t, err)
-		require.Less(t, beside[0].At[rollup.Raw], begin.Add(-100*day).UnixMilli())
+		require.Less(t, beside.Hidden[0].At[rollup.Raw], begin.Add(-100*day).UnixMilli())
 		again := m.brings(begin.Add(time.Hour), 5, day)
 		require.Equal(t, 5, again.RollupsOnly, "samples of dropped or expired windows: %+v", again)
 		require.Equal(t, 5, again.RawGone)
@@ -371,65 +393,30 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	})
 }
 
-// losing is an engine that loses the answer of the next insert of an expiry.
-type losing struct {
-	engine.Engine
-	lost int
-}
-
-// CompareAndSet implements engine.Engine.
-func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
-	ok, found, err := e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
-	if partition[0] == expiryPartition("t")[0] && e.lost > 0 {
-		e.lost--
-		return false, nil, engine.ErrUnavailable
-	}
-	return ok, found, err
-}
-
-// TestExpiryInDoubt loses the answer of an insert: the row is read back, and stays as it is when the retention is raised.
-func TestExpiryInDoubt(t *testing.T) {
-	t.Parallel()
-	ts := openExpiring(t, func(o *Options) { o.Retention = 10 * day })
-	at := expiryAt{"t", retention.DefaultClass, ts.period.RawWindowAt(ts.now.UnixMilli())}
-	eng := &losing{ts.Store.eng, 1}
-	ts.Store.eng = eng
-	row, err := ts.fixExpiry(t.Context(), at)
-	require.NoError(t, err)
-	require.Zero(t, eng.lost)
-	require.Equal(t, ts.period.WindowEnd(at.window)/1000+int64((10*day+retention.Grace).Seconds()), row.Expires)
-	ts.keeping(90*day, 0, 0)
-	again, err := ts.fixExpiry(t.Context(), at)
-	require.NoError(t, err)
-	require.Equal(t, row, again)
-	_, _, err = parseExpiry("t", engine.Row{Clustering: engine.Key{engine.Text("0/1")}})
-	require.ErrorIs(t, err, engine.ErrCorrupt)
-}
-
 // TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry: its rows expire with those, and in the
 // next window they are kept in full.
 func TestExpiryOfANewClass(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 60*day })
 	window := ts.period.RawWindowAt(ts.now.UnixMilli())
-	shared, err := ts.sharedExpiry(t.Context(), "t", window)
+	shared, err := ts.retention.Expiry(t.Context(), "t", retention.Shared, window)
 	require.NoError(t, err)
 	ts.opts.Classes, ts.opts.AddClasses = []retention.Class{classOfJob("audit", "audit", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day})}, true
 	ts.reopen()
-	expires, err := ts.expiryOf(t.Context(), "t", 1, window)
+	expires, err := ts.retention.Expiry(t.Context(), "t", 1, window)
 	require.NoError(t, err)
 	require.Equal(t, shared, expires)
-	expires, err = ts.expiryOf(t.Context(), "t", 1, window+1)
+	expires, err = ts.retention.Expiry(t.Context(), "t", 1, window+1)
 	require.NoError(t, err)
 	require.Equal(t, ts.period.WindowEnd(window+1)/1000+int64((90*day+retention.Grace).Seconds()), expires)
-	later, err := ts.LaterRetentions(t.Context())
+	later, err := ts.retention.LaterRetentions(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, later, "nothing is sealed of the tenant")
 	ts.write("t", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
-	later, err = ts.LaterRetentions(t.Context())
+	later, err = ts.retention.LaterRetentions(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, LaterRetention{
+	require.Equal(t, retention.LaterRetention{
 		Tenant: "t", Class: "audit", Resolution: rollup.Raw, Expire: time.Unix(shared, 0).UTC(), From: time.UnixMilli(ts.period.WindowEnd(window)).UTC(),
 	}, later[0])
 }
@@ -439,7 +426,7 @@ func TestExpiriesAhead(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
 	fixed := func(window int64) bool {
-		_, ok, err := ts.fixedExpiry(t.Context(), expiryAt{"t", retention.DefaultClass, window})
+		_, ok, err := ts.storedExpiry(t.Context(), "t", retention.DefaultClass, window)
 		require.NoError(t, err)
 		return ok
 	}

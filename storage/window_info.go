@@ -48,7 +48,7 @@ func (s *Store) WindowInfos(ctx context.Context) ([]WindowInfo, error) {
 
 // windowInfosOf lists those of a tenant, by resolution and time.
 func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []WindowInfo, err error) {
-	t, err := s.horizonsOf(ctx, tenant)
+	b, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []Window
 		return nil, err
 	}
 	for _, w := range windows {
-		k := s.windowInfo(t, tenant, w)
+		k := s.windowInfo(b, tenant, w)
 		if k.Resolution == rollup.Raw {
 			missing, err := s.unrolled(ctx, tenant, w)
 			if err != nil {
@@ -70,45 +70,9 @@ func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []Window
 	return list, nil
 }
 
-func (s *Store) windowInfo(t *tenantHorizons, tenant string, window int64) WindowInfo {
+func (s *Store) windowInfo(b *retention.Boundaries, tenant string, window int64) WindowInfo {
 	k := WindowInfo{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
-	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
-	for class := range s.retention.Classes() {
-		hidden, goes := s.goes(t, tenant, class, &k)
-		if goes.IsZero() {
-			k.Hidden, k.Goes = hidden, goes
-			break
-		}
-		if hidden.After(k.Hidden) {
-			k.Hidden = hidden
-		}
-		if goes.After(k.Goes) {
-			k.Goes = goes
-		}
-	}
+	k.Start, k.End = time.UnixMilli(s.period.WindowStart(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
+	k.Hidden, k.Goes = s.retention.Lifetime(b, tenant, window)
 	return k
-}
-
-// goes returns when rows of a class are hidden in a window, and when they go; zero: never.
-func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *WindowInfo) (hidden, goes time.Time) {
-	now, kept, h := s.opts.Now().UTC(), s.retention.Keep(tenant, class).Of(k.Resolution), t.of(class, k.Resolution)
-	if kept > 0 {
-		hidden = k.End.Add(kept)
-	}
-	switch {
-	case h != nil && k.End.UnixMilli() <= h.DroppedMS:
-		if kept == 0 || hidden.After(now) {
-			hidden = now
-		}
-		return hidden, now
-	case kept == 0:
-		return time.Time{}, time.Time{}
-	case hidden.After(now):
-		return hidden, hidden.Add(retention.Grace)
-	}
-	since, ok := h.hiddenSince(k.End.UnixMilli())
-	if !ok {
-		return hidden, now.Add(retention.Grace)
-	}
-	return hidden, now.Add(retention.Grace - time.Duration(s.clock.SeenMS()-since)*time.Millisecond)
 }

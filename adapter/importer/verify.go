@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -187,7 +188,7 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 // buckets, and nothing after last.
 type verifiedBounds struct{ rolled, raw, last int64 }
 
-func (v *verifier) boundsOf(h query.Horizons) verifiedBounds {
+func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
 	width := rollup.FiveMinutes.Width()
 	up := func(t int64) int64 { return t - t%width + width }
 	return verifiedBounds{rolled: up(h.At[rollup.FiveMinutes]), raw: up(h.At[rollup.Raw]), last: v.now().Add(storage.MaxAhead).UnixMilli()}

@@ -344,8 +344,22 @@ func TestBelowReserve(t *testing.T) {
 		unsealed = c.tried
 		require.True(t, p.write(1), "there is room again")
 	}
-	free(10)
-	code, text := remove(5)
+	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	require.Equal(t, http.StatusOK, code, text)
+	clean := func(want int) string {
+		code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
+		require.Equal(t, want, code, text)
+		return text
+	}
+	free(40)
+	clean(http.StatusNoContent) // There are no deleted samples.
+	free(300)
+	code, text = remove(4)
+	require.Equal(t, http.StatusNoContent, code, text)
+	free(40)
+	require.Contains(t, clean(http.StatusServiceUnavailable), "deleted samples still take disk space: unavailable: the disk of ")
+	code, text = remove(5)
 	require.Equal(t, http.StatusServiceUnavailable, code, text)
+	require.Contains(t, text, "writing the delete: unavailable: the disk of ")
 	require.Contains(t, text, "are kept in reserve; free disk space")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 )
 
 // addRetention declares a command that shows the effect of a retention, before a server is given it.
@@ -32,7 +33,7 @@ func addRetention(app *kingpin.Application) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
-			changes, err := s.HorizonChanges(ctx)
+			changes, err := s.Retention().Changes(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
@@ -54,7 +55,7 @@ func addRetention(app *kingpin.Application) subcommand {
 
 // writeChanges writes what a server that was started with this retention would hide and show: nothing where it keeps what
 // is shown as it is.
-func writeChanges(w io.Writer, changes []storage.HorizonChange) {
+func writeChanges(w io.Writer, changes []retention.Change) {
 	hides := false
 	for _, c := range changes {
 		hides = hides || !c.Shown
@@ -65,7 +66,7 @@ func writeChanges(w io.Writer, changes []storage.HorizonChange) {
 	}
 }
 
-func changeLine(c *storage.HorizonChange) string {
+func changeLine(c *retention.Change) string {
 	of := fmt.Sprintf("%s of %q", c.Resolution, c.Tenant)
 	if c.Class != "" {
 		of += fmt.Sprintf(", class %q,", c.Class)
@@ -96,7 +97,7 @@ type tally struct {
 
 // hides returns the change that would hide a window of which samples are shown now; nil: none would. A server that is started with the retention
 // deletes the window a week after that start, not at once.
-func hides(changes []storage.HorizonChange, k *storage.WindowInfo) *storage.HorizonChange {
+func hides(changes []retention.Change, k *storage.WindowInfo) *retention.Change {
 	for i := range changes {
 		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution && k.Start.Before(c.To) && k.End.After(c.From) {
 			return c
@@ -106,7 +107,7 @@ func hides(changes []storage.HorizonChange, k *storage.WindowInfo) *storage.Hori
 }
 
 // writeRetention writes a line for each resolution and tenant.
-func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []storage.HorizonChange, now time.Time) error {
+func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []retention.Change, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS")
 	for i := 0; i < len(kept); {
@@ -127,7 +128,7 @@ func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []storage.Ho
 }
 
 // add counts a window, which a change may hide.
-func (t *tally) add(k *storage.WindowInfo, hidden *storage.HorizonChange, now time.Time) {
+func (t *tally) add(k *storage.WindowInfo, hidden *retention.Change, now time.Time) {
 	t.last = *k
 	t.windows++
 	goes := k.Goes
@@ -152,7 +153,7 @@ func (t *tally) add(k *storage.WindowInfo, hidden *storage.HorizonChange, now ti
 }
 
 // writeWindows writes a line for each window.
-func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []storage.HorizonChange, now time.Time) error {
+func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []retention.Change, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tDELETED\t")
 	for i := range kept {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -50,7 +51,7 @@ func TestRetentionTable(t *testing.T) {
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
 
 	// A retention that isn't in force yet hides windows that are shown now, for a week.
-	changes := []storage.HorizonChange{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
+	changes := []retention.Change{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
 	b.Reset()
 	require.NoError(t, writeWindows(&b, kept, changes, now))
 	lines = strings.Split(strings.TrimSpace(b.String()), "\n")

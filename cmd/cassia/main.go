@@ -147,9 +147,12 @@ func parseWith(app *kingpin.Application, commands []subcommand, args []string) (
 	if err != nil {
 		return subcommand{}, cmp.Or(config.WrongValue(app, args), cli.Explain(app, args, err))
 	}
+	if err := config.WrongValue(app, args); err != nil {
+		return subcommand{}, err
+	}
 	for _, c := range app.Model().FlattenedCommands() {
 		if c.FullCommand == name {
-			if err := config.CheckRanges(c.Flags); err != nil {
+			if err := cmp.Or(config.CheckRanges(c.Flags), config.CheckNeeds(app, c, args)); err != nil {
 				return subcommand{}, err
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,61 @@ func needed(c *kingpin.CmdModel) (args []string) {
 	return args
 }
 
+// withNeeds are arguments without which a flag has no effect.
+func withNeeds(c *kingpin.CmdModel, flag string) (args []string) {
+	for _, of := range config.MissingFlags(c, flag) {
+		need := of[0]
+		args = append(args, withNeeds(c, need)...)
+		switch need {
+		case "ha.enabled", "cassandra.tls", "otlp.promote-all-resource-attributes":
+		case "alertmanager.url", "metadata.from":
+			need += "=http://127.0.0.1:1"
+		default:
+			if !strings.Contains(need, "=") {
+				need += "=x"
+			}
+		}
+		args = append(args, "--"+need)
+	}
+	slices.Sort(args)
+	return slices.Compact(args)
+}
+
+// A flag that has no effect without another one is refused in one line that names both.
+func TestFlagsWithoutEffect(t *testing.T) {
+	app, commands := newApplication()
+	tried := 0
+	for _, c := range app.Model().FlattenedCommands() {
+		for _, f := range c.Flags {
+			need := withNeeds(c, f.Name)
+			if len(need) == 0 {
+				continue
+			}
+			tried++
+			value := "=x"
+			if low, _, ok := config.RangeOf(f.Name); ok {
+				value = "=" + low
+			} else if f.Name == "alertmanager.url" {
+				value = "=http://127.0.0.1:1"
+			} else if f.IsBoolFlag() {
+				value = ""
+			}
+			args := append(strings.Fields(c.FullCommand), needed(c)...)
+			_, err := parseWith(app, commands, append(args, append(need, "--"+f.Name+value)...))
+			require.NoError(t, err, "%s --%s", c.FullCommand, f.Name)
+			other := []string(nil)
+			if f.Name == "storage.today" {
+				other = []string{"--storage.engine=cassandra"}
+			}
+			_, err = parseWith(app, commands, append(args, append(other, "--"+f.Name+value)...))
+			require.ErrorContains(t, err, "--"+f.Name+"=", c.FullCommand)
+			require.ErrorContains(t, err, ": has no effect without --", c.FullCommand)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	}
+	require.Greater(t, tried, 30)
+}
+
 // Every flag of every command that is a number, bytes or a duration has a range: whatever its value, it is within the range, or refused in one line that
 // names the flag and the range.
 func TestFlagsHaveRanges(t *testing.T) {
@@ -42,14 +98,22 @@ func TestFlagsHaveRanges(t *testing.T) {
 			}
 			tried[f.Name] = true
 			parsed := func(value string) error {
-				_, err := parseWith(app, commands, append(append(strings.Fields(c.FullCommand), needed(c)...), "--"+f.Name+"="+value))
+				args := append(append(strings.Fields(c.FullCommand), needed(c)...), withNeeds(c, f.Name)...)
+				_, err := parseWith(app, commands, append(args, "--"+f.Name+"="+value))
 				return err
 			}
 			require.NoError(t, parsed(low), "%s --%s=%s", c.FullCommand, f.Name, low)
 			require.NoError(t, parsed(high), "%s --%s=%s", c.FullCommand, f.Name, high)
+			beyond := []string{
+				"99999999999999999999", "-99999999999999999999", "1e30", "-1e30", "1e400", "99999999999999999999GiB", "-99999999999999999999GiB", "9999999999999EiB",
+				"99999999999999999999s", "-99999999999999999999s", "99999999999999999999h", "99999999999999999999y", "NaN", "+Inf", "-Inf",
+			}
+			for _, value := range beyond { // 64 bits
+				require.ErrorContains(t, parsed(value), "--"+f.Name+"="+value+": must be ", "%s --%s=%s", c.FullCommand, f.Name, value)
+			}
 			refused := 0
 			for _, value := range []string{
-				"0", "-1", "1", "1000000", "9223372036854775807", "9223372036854775808", "1e400", "NaN", "+Inf", "", "x", "1.5",
+				"0", "-1", "1", "1000000", "9223372036854775807", "9223372036854775808", "", "x", "1.5",
 				"-1MiB", "1KiB", "7EiB", "8EiB", "16EiB", "99999999999999999999GiB", "0s", "-1s", "1ns", "1ms", "1s", "24h", "1d", "101y", "292y", "293y", "9999999y",
 			} {
 				err := parsed(value)
@@ -57,7 +121,7 @@ func TestFlagsHaveRanges(t *testing.T) {
 					continue
 				}
 				refused++
-				require.Contains(t, err.Error(), "--"+f.Name+"=", c.FullCommand)
+				require.Contains(t, err.Error(), "--"+f.Name+"="+value+": ", c.FullCommand)
 				require.Regexp(t, `must be .* from .* to `, err.Error(), c.FullCommand)
 				require.NotContains(t, err.Error(), "\n")
 			}
@@ -79,7 +143,10 @@ func TestServeAtTheEndsOfRanges(t *testing.T) {
 			args := []string{"--storage.path=" + t.TempDir()}
 			for _, f := range app.GetCommand("serve").Model().Flags {
 				_, _, ranged := config.RangeOf(f.Name)
-				if !ranged || strings.HasPrefix(f.Name, "backup.keep") || name == "smallest" && f.Name == "query.timeout" { // They need a place; it is too short.
+				if !ranged || name == "smallest" && f.Name == "query.timeout" { // It is too short.
+					continue
+				}
+				if len(config.MissingFlags(app.GetCommand("serve").Model(), f.Name)) > 0 {
 					continue
 				}
 				args = append(args, "--"+f.Name+"="+end(f.Name))

@@ -25,6 +25,7 @@ type MetricMetadata struct {
 // words about parts that aren't there.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
+		"/format_query":     a.formatQuery,
 		"/metadata":         a.enter("/metadata", a.metadata),
 		"/status/buildinfo": func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) },
 		"/status/config":    a.config,

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -40,26 +41,24 @@ func LabelsSize(ls labels.Labels) (n int) {
 
 // ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for anything else.
 func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
-	if len(b) == 0 || b[0] != LabelsVersion {
-		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", ErrMalformedLabels)
+	if err := parseLabels(b, metric, builder); err != nil {
+		return labels.EmptyLabels(), err
 	}
-	b = b[1:]
-	builder.Reset()
-	builder.Add(labels.MetricName, metric)
-	for len(b) > 0 {
-		var name, value []byte
-		var err error
-		if name, b, err = CutString(b); err != nil {
-			return labels.EmptyLabels(), err
-		}
-		if value, b, err = CutString(b); err != nil {
-			return labels.EmptyLabels(), err
-		}
-		builder.Add(string(name), string(value))
-	}
-	builder.Sort()
 	return builder.Labels(), nil
 }
+
+// parseLabels makes the builder contain the labels, as parts of b.
+func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error {
+	builder.Reset()
+	builder.Add(labels.MetricName, metric)
+	if err := EachLabel(b, func(name, value []byte) { builder.Add(unsafeString(name), unsafeString(value)) }); err != nil {
+		return err
+	}
+	builder.Sort()
+	return nil
+}
+
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // EachLabel calls label with the names and values of what AppendLabels appended, parts of b, in the order in which they stand. It returns
 // ErrMalformedLabels if b isn't that; label may have been called before.

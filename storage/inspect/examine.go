@@ -72,11 +72,11 @@ type Condition struct {
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
 	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
-	Hidden []storage.HorizonChange
+	Hidden []retention.Change
 	// ClassesFrom is when the retention classes that were configured last are in force; zero: they are.
 	ClassesFrom time.Time
 	// Later are retentions that count in full from later windows on.
-	Later []storage.LaterRetention
+	Later []retention.LaterRetention
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
 	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
@@ -219,17 +219,17 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 
 // hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
 func (x *examiner) hidden(ctx context.Context) (err error) {
-	if x.c.Hidden, err = x.HiddenByLowering(ctx); err != nil {
+	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err
 	}
 	x.c.ClassesFrom = x.View.Retention().ClassesFrom()
-	if x.c.Later, err = x.LaterRetentions(ctx); err != nil {
+	if x.c.Later, err = x.Retention().LaterRetentions(ctx); err != nil {
 		return err
 	}
 	tenants, err := x.Tenants(ctx)
 	for i := 0; i < len(tenants) && err == nil; i++ {
 		var to time.Time
-		if to, err = x.View.DroppedAhead(ctx, tenants[i]); to.After(x.c.DroppedAhead) {
+		if to, err = x.View.Retention().DroppedAhead(ctx, tenants[i]); to.After(x.c.DroppedAhead) {
 			x.c.DroppedAhead = to
 		}
 	}
@@ -351,7 +351,7 @@ func (x *examiner) expired(ctx context.Context) error {
 }
 
 func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool) error {
-	newest, ok, err := x.DueWindow(ctx, tenant)
+	newest, ok, err := x.Retention().DueWindow(ctx, tenant)
 	if err != nil || !ok {
 		return err
 	}
@@ -371,7 +371,7 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		until, err := x.Expires(ctx, w, tenant)
+		until, err := x.Retention().LastExpiry(ctx, tenant, w)
 		if err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ func TestExamineExpired(t *testing.T) {
 	c := r.examine()
 	require.Len(t, c.Expired, 1)
 	window := c.Expired[0].Window
-	until, err := r.View().Expires(t.Context(), window, "a")
+	until, err := r.View().Retention().LastExpiry(t.Context(), "a", window)
 	require.NoError(t, err)
 	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: until, Listed: true, Rows: true}, c.Expired[0])
 	require.True(t, c.Expired[0].Until.Before(r.now))

@@ -103,7 +103,7 @@ func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, 
 		b[t] += n
 		return err
 	}
-	for class := range v.Classes() {
+	for class := range v.Retention().Classes() {
 		for _, t := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
 			if err := add(t, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
 				return false, err

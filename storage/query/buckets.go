@@ -160,7 +160,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || InGap(sel.r.gaps, src.class, end) {
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
 			return true // There are no samples any more.
 		}
 		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.

@@ -19,11 +19,11 @@ func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn fun
 
 // ShownRawWindows lists the windows of raw rows of a tenant that are shown, up to last.
 func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64) ([]int64, error) {
-	hidden, err := q.horizons(ctx, tenant, -format.MaxTime, format.MaxTime)
+	all, err := q.env.Retention.Shown(ctx, tenant, -format.MaxTime, format.MaxTime, false)
 	if err != nil {
 		return nil, err
 	}
-	shown := (&scope{hidden: hidden}).earliest(rollup.Raw)
+	shown := (&scope{hidden: all.Hidden}).earliest(rollup.Raw)
 	return q.KnownWindows(ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note)
 }
 

@@ -31,6 +31,8 @@ type Env struct {
 	Versions engine.Versioned
 	Cache    *cache.Cache
 	Damage   *damage.Log
+	// Retention has the classes, and which of their rows are shown.
+	Retention *retention.Keeper
 	// Limiter holds tenants to their limits; nil: they have none. QueryBytes bounds the encoded bytes that one query may read.
 	Limiter    *tenant.Limiter
 	QueryBytes int64
@@ -56,16 +58,6 @@ type Env struct {
 	Shards func(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error)
 	// Unrolled lists the commit records of a window of raw rows that its rollups lack, without those of deletes.
 	Unrolled func(ctx context.Context, tenant string, window int64, deletes format.Tombstones) ([]format.CommitKey, error)
-
-	// Retention has the classes. PastAt returns the newest timestamp that is past a retention now; 0 is forever.
-	Retention *retention.Keeper
-	PastAt    func(kept time.Duration) int64
-	// Horizons returns those of a tenant's classes, by their numbers, for what asks for the times from minT to maxT, and the later of the clock's times.
-	Horizons func(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, time.Time, error)
-	// Gaps returns those of a tenant's classes, for what goes by them slot by slot, and sets Horizons to those that hold beside gaps.
-	Gaps func(ctx context.Context, tenant string, hidden []Horizons) ([]ClassGap, error)
-	// Days returns what returns the list of classes of the day of a timestamp, for one goroutine at a time.
-	Days func(tenant string) func(ctx context.Context, t int64) (*retention.ClassList, error)
 }
 
 // Querier answers queries of a store.

@@ -117,7 +117,7 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 		}
 		shown := list[:0]
 		for _, e := range list {
-			of, err := f.r.classList(ctx, e.T)
+			of, err := f.r.days.At(ctx, e.T)
 			if err != nil {
 				return err
 			}

@@ -10,20 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Horizons are until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
-// one that touches the query's range of time. A query for a part of that range sees no less.
-type Horizons struct {
-	// Class is its bit in Query.Classes.
-	Class uint64
-	// At are the newest timestamps that aren't shown, by resolution, milliseconds; -MaxTime: all is.
-	At [3]int64
-	// Held is the newest timestamp of which raw rows may be missing: those after it stand, also where At hides them.
-	Held int64
-}
-
 // OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
 // these columns.
-func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []Query) {
+func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
 			older := q
@@ -40,12 +29,13 @@ func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []
 // HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
 // are returned.
-func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]Horizons, error) {
-	all, err := q.horizons(ctx, query.Tenant, query.MinT, query.MaxT)
+func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidden, error) {
+	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 1 || !slices.ContainsFunc(all, func(h Horizons) bool { return query.MinT <= h.At[rollup.Raw] }) {
+	all := shown.Hidden
+	if len(all) == 1 || !slices.ContainsFunc(all, func(h retention.Hidden) bool { return query.MinT <= h.At[rollup.Raw] }) {
 		return all, nil
 	}
 	query.LabelsOnly, query.Limit, query.Sorted, query.Resolution = true, 0, false, rollup.Raw
@@ -56,19 +46,20 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]Horizons, erro
 	if found == 0 {
 		return all[:1], nil
 	}
-	return slices.DeleteFunc(all, func(h Horizons) bool { return h.Class&found == 0 }), nil
+	return slices.DeleteFunc(all, func(h retention.Hidden) bool { return h.Class&found == 0 }), nil
 }
 
 // HorizonsBySeries returns a function that returns the horizons of the class of a tenant's series at a time, milliseconds, for queries of the times from minT
 // to maxT.
-func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (Horizons, error), error) {
-	all, err := q.horizons(ctx, tenant, minT, maxT)
+func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
+	shown, err := q.env.Retention.Shown(ctx, tenant, minT, maxT, false)
 	if err != nil {
 		return nil, err
 	}
-	classList := q.env.Days(tenant)
-	return func(ls labels.Labels, t int64) (Horizons, error) {
-		list, err := classList(ctx, t)
+	all := shown.Hidden
+	days := q.env.Retention.Days(tenant)
+	return func(ls labels.Labels, t int64) (retention.Hidden, error) {
+		list, err := days.At(ctx, t)
 		class := retention.DefaultClass
 		if err == nil {
 			class = int(list.Find(ls))
@@ -82,7 +73,7 @@ func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, max
 
 // classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed
 // ones aren't in all of the classes.
-func (q *Querier) classesOf(ctx context.Context, query Query, all []Horizons) (found uint64, err error) {
+func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hidden) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err
 	}
@@ -109,8 +100,18 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []Horizons) (f
 	return found, err
 }
 
-// horizons returns those of all classes of a tenant, by their numbers, for what asks for the times from minT to maxT.
-func (q *Querier) horizons(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, error) {
-	list, _, err := q.env.Horizons(ctx, tenant, minT, maxT)
-	return list, err
+// BesideGaps cuts a span of time at the edges of holes, for callers that read all samples: a query over a
+// hole has no samples from before its end (decisions/061).
+func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
+	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for _, edge := range edges {
+		if edge >= sp.MinT && edge < sp.MaxT {
+			spans = append(spans, Span{sp.MinT, edge})
+			sp.MinT = edge + 1
+		}
+	}
+	return append(spans, sp), nil
 }

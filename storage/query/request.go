@@ -50,20 +50,14 @@ type request struct {
 	rowReader
 	scope
 	matchers []*labels.Matcher
-	// classList returns the list of classes of the day of a timestamp. It is for one goroutine at a time.
-	classList func(ctx context.Context, t int64) (*retention.ClassList, error)
+	// days has the classes of unsealed series.
+	days retention.DayLists
 }
 
 func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
-	hidden, now, err := q.env.Horizons(ctx, query.Tenant, query.MinT, query.MaxT)
+	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps)
 	if err != nil {
 		return nil, err
-	}
-	var gaps []ClassGap
-	if query.Resolution != rollup.Raw || query.overGaps {
-		if gaps, err = q.env.Gaps(ctx, query.Tenant, hidden); err != nil {
-			return nil, err
-		}
 	}
 	if query.LabelsOnly {
 		query.Resolution = rollup.OneHour
@@ -71,10 +65,10 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: rowReader{Querier: q, tenant: query.Tenant, warn: query.Warn, use: q.env.Limiter.Use(ctx, query.Tenant)},
 		scope: scope{
-			hidden: hidden, gaps: gaps, classes: query.Classes,
+			hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes,
 			maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: query.Matchers, classList: q.env.Days(query.Tenant),
+		matchers: query.Matchers, days: shown.Days,
 	}
 	r.of = &r.rowReader
 	if r.classes == 0 {
@@ -82,8 +76,13 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	}
 	r.budget = meter.ReadBudget{Limit: q.env.QueryBytes, Use: r.use}
 	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
+	if query.Resolution == rollup.OneHour {
+		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
+			r.tell(e)
+		}
+	}
 	if query.LabelsOnly {
-		r.shorten(now.Add(r.env.MaxAhead).UnixMilli())
+		r.shorten(shown.Later.Add(r.env.MaxAhead).UnixMilli())
 	}
 	return r, nil
 }

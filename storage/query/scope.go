@@ -1,9 +1,6 @@
 package query
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -12,10 +9,10 @@ import (
 // scope is what a query may see of what it asked for.
 type scope struct {
 	of *rowReader
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
-	// rows may have vanished, in a query for buckets: there each slot is answered from samples or from rollups.
-	hidden  []Horizons
-	gaps    []ClassGap
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
+	// may be missing, and in a query for buckets raw rows: there each slot is answered from samples or from rollups.
+	hidden  []retention.Hidden
+	gaps    retention.Gaps
 	classes uint64
 	// minT and maxT bound the times, milliseconds; nothing is seen if minT > maxT.
 	minT, maxT int64
@@ -28,7 +25,7 @@ func (r *scope) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.of.env.PastAt(r.of.env.Retention.Keep(r.of.tenant, class).Of(res)) // It was added meanwhile.
+	return r.of.env.Retention.Past(r.of.tenant, class, res) // It was added meanwhile.
 }
 
 // earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
@@ -50,8 +47,8 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 
 // shows reports whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.of.env.Period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
-		(format.ResolutionOf(window) != rollup.Raw || !InGap(r.gaps, class, r.of.env.Period.WindowEnd(window)))
+	res, end := format.ResolutionOf(window), r.of.env.Period.WindowEnd(window)
+	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
 }
 
 // lacksRaw reports whether samples of some class may be lacking in a slot.
@@ -59,8 +56,7 @@ func (r *scope) lacksRaw(slot int64) bool {
 	if r.of.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
 	}
-	end := r.of.env.Period.SlotEnd(slot)
-	return slices.ContainsFunc(r.gaps, func(g ClassGap) bool { return InGap(r.gaps, g.Class, end) })
+	return r.gaps.HoldAny(r.of.env.Period.SlotEnd(slot))
 }
 
 // visible returns those of the positions whose series are in a class of which the window shows anything.
@@ -102,30 +98,4 @@ func (r *scope) sourceOf(w windowMetric, at format.ClassShard) source {
 func (r *scope) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)
-}
-
-// ClassGap is a range of time (from, to] of a class, of which raw rows may be missing.
-type ClassGap struct{ Class, From, To int64 }
-
-// InGap reports whether a time of a class is in one of the gaps.
-func InGap(gaps []ClassGap, class, t int64) bool {
-	return slices.ContainsFunc(gaps, func(g ClassGap) bool { return g.Class == class && t > g.From && t <= g.To })
-}
-
-// outsideGaps returns what of the times from minT to maxT is in none of the gaps of a class.
-func outsideGaps(gaps []ClassGap, class, minT, maxT int64) (spans []Span) {
-	gaps = slices.SortedFunc(slices.Values(gaps), func(a, b ClassGap) int { return cmp.Compare(a.From, b.From) })
-	for _, g := range gaps {
-		if g.Class != class || g.To < minT {
-			continue
-		}
-		if to := min(g.From, maxT); minT <= to {
-			spans = append(spans, Span{minT, to})
-		}
-		minT = g.To + 1
-	}
-	if minT <= maxT {
-		spans = append(spans, Span{minT, maxT})
-	}
-	return spans
 }

@@ -136,6 +136,7 @@ type seriesLoad struct {
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
+	memory  format.LabelMemory
 	text    []byte
 }
 
@@ -188,7 +189,7 @@ func (l *seriesLoad) add(row engine.Row) error {
 func (l *seriesLoad) addLabels(series string, value []byte) error {
 	var id format.SeriesID
 	copy(id[:], series)
-	ls, err := format.ParseLabels(value, l.metric, &l.builder)
+	ls, err := l.memory.Parse(value, l.metric, &l.builder)
 	if err == nil {
 		l.text = format.AppendSeriesSet(l.text[:0], ls)
 		if format.SeriesIDOfSet(l.text) != id {

@@ -54,11 +54,11 @@ func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) 
 			return nil, err
 		}
 		for _, w := range windows {
-			horizons, err := q.horizons(ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w))
+			shown, err := q.env.Retention.Shown(ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w), false)
 			if err != nil {
 				return nil, err
 			}
-			for _, h := range horizons {
+			for _, h := range shown.Hidden {
 				if sp := (Span{max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}

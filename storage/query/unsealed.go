@@ -33,13 +33,13 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 		return o.unsealed.Read(minT, maxT, into)
 	}
 	for _, d := range o.days {
-		for _, span := range outsideGaps(r.gaps, d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
+		for from, to := range r.gaps.Outside(d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
 			var all chunk.Samples
-			if err := o.unsealed.Read(span.MinT, span.MaxT, &all); err != nil {
+			if err := o.unsealed.Read(from, to, &all); err != nil {
 				return err
 			}
 			all.Normalize()
-			all.Clip(span.MinT, span.MaxT)
+			all.Clip(from, to)
 			into.AppendAll(&all)
 		}
 	}
@@ -92,11 +92,11 @@ var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultCl
 
 // openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
 func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
-	if r.env.Retention.Classes() == 1 {
+	if len(r.hidden) == 1 {
 		return anyDay, nil
 	}
 	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {
-		list, err := r.classList(ctx, first)
+		list, err := r.days.At(ctx, first)
 		if err != nil {
 			return nil, err
 		}
@@ -112,13 +112,13 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 // showStanding lowers the horizons of raw samples, as far as all raw rows stand, to the beginning of the oldest slot whose rollups may not answer
 // for it: they have unsealed samples only when these are sealed, and they may have been made without a delete. Other slots stay answered from rollups.
 func (r *request) showStanding(list []openSeries) {
-	show := func(h *Horizons, first int64) {
-		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Held, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))
+	show := func(h *retention.Hidden, first int64) {
+		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))
 	}
 	for i := range r.hidden {
 		h := &r.hidden[i]
 		for _, d := range r.deletes {
-			if first := max(d.Start, h.Held+1); first <= min(d.End, h.At[rollup.Raw]) {
+			if first := max(d.Start, h.Missing+1); first <= min(d.End, h.At[rollup.Raw]) {
 				show(h, first)
 			}
 		}
@@ -129,7 +129,7 @@ func (r *request) showStanding(list []openSeries) {
 				continue
 			}
 			h := &r.hidden[d.class]
-			from, to := max(r.minT, h.Held+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
+			from, to := max(r.minT, h.Missing+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
 			if from > to {
 				continue
 			}

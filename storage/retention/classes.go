@@ -31,8 +31,8 @@ const (
 	DefaultClass = 0
 	// MaxClasses is how many classes there can be besides the default one.
 	MaxClasses = 7
-	// MaxKnownClasses bounds how many names of classes a store can ever have had, for each has a number forever. Readers look into all of them.
-	MaxKnownClasses = 31
+	// maxKnownClasses bounds how many names of classes a store can ever have had, for each has a number forever. Readers look into all of them.
+	maxKnownClasses = 31
 )
 
 // KnownClass is a class that rows may be in. Its number is its position among them, from 1 on.

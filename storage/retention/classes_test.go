@@ -8,7 +8,7 @@ import (
 )
 
 func TestNamesOfClassesAreBounded(t *testing.T) {
-	known := make([]KnownClass, MaxKnownClasses)
+	known := make([]KnownClass, maxKnownClasses)
 	for i := range known {
 		known[i].Name = strings.Repeat("x", i+1)
 	}

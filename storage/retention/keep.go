@@ -59,19 +59,19 @@ func (k Keep) longest(other Keep) Keep {
 
 // words returns the text of the retentions.
 func (k Keep) words() string {
-	return fmt.Sprintf("raw %s, 5m %s, 1h %s", InWords(k.Raw), InWords(k.FiveMinutes), InWords(k.OneHour))
+	return fmt.Sprintf("raw %s, 5m %s, 1h %s", inWords(k.Raw), inWords(k.FiveMinutes), inWords(k.OneHour))
 }
 
-// InWords returns the text of a retention.
-func InWords(kept time.Duration) string {
+// inWords returns the text of a retention.
+func inWords(kept time.Duration) string {
 	if kept == 0 {
 		return "forever"
 	}
 	return kept.String()
 }
 
-// Outlived reports whether a window's end, the retention and the grace have passed.
-func (k Keep) Outlived(p *format.Periods, window int64, now time.Time) bool {
+// outlived reports whether a window's end, the retention and the grace have passed.
+func (k Keep) outlived(p *format.Periods, window int64, now time.Time) bool {
 	kept := k.Of(format.ResolutionOf(window))
 	return kept != 0 && p.WindowEnd(window) <= PastAt(now, kept+Grace)
 }
@@ -90,8 +90,8 @@ var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, R
 // Imports reports whether Import stores a sample of a series that is kept so long as a raw sample, and whether it adds the sample to rollups: of a sample
 // that is past both, it stores nothing. t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
 func (k Keep) Imports(t int64, now time.Time) (raw, rollups bool) {
-	raw = !k.Outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), now)
-	return raw, raw || !k.Outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), now)
+	raw = !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), now)
+	return raw, raw || !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), now)
 }
 
 // KeptMS is a Keep as it is stored, in milliseconds.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // Configured is what a process is configured to keep.
@@ -39,17 +41,31 @@ func (c *Configured) Check(slot time.Duration) error {
 // Env is what a Keeper needs of its store.
 type Env struct {
 	Engine     engine.Engine
+	Period     *format.Periods
+	Clock      *membership.CheckedClock
 	Configured Configured
 	// AddsClasses is true if this process adds its classes to the store.
 	AddsClasses bool
-	Now         func() time.Time
-	Logger      *slog.Logger
+	// Shared is true if other processes may use the store, and Expires if rows expire by themselves, at the time that they were written with.
+	Shared, Expires bool
+	Now             func() time.Time
+	Logger          *slog.Logger
 	// Refresh reads the settings again, and calls Learn.
 	Refresh func(context.Context) error
 	// Advertised calls f with what each of the other processes advertises.
 	Advertised func(ctx context.Context, f func(writer string, value []byte)) error
 	// Corrupt counts and logs a row of a table that can't be read.
 	Corrupt func(*engine.Table, error)
+	// Tenants lists the tenants that have rows, and Windows the windows from first to last in which a tenant may have rows, in order.
+	Tenants func(context.Context) ([]string, error)
+	Windows func(ctx context.Context, tenant string, first, last int64) ([]int64, error)
+	// Stands reports whether there may be rows in any of these windows. Where that can't be read, it returns an error.
+	Stands func(ctx context.Context, tenant string, first, last int64) (bool, error)
+	// Written reports whether this process has written to a window, and Holds whether the head holds samples of slots from one to another.
+	Written func(tenant string, window int64) bool
+	Holds   func(from, to int64) bool
+	// Samples estimates how many raw samples a class has in some windows; -1: it can't be estimated.
+	Samples func(ctx context.Context, tenant string, class int64, windows []int64) (int64, error)
 }
 
 // Keeper has the retention classes of a store, and how long each keeps its rows. A class is the same for all tenants; a tenant's own retention is that of its
@@ -63,6 +79,9 @@ type Keeper struct {
 	lists   listMemory
 	ownList *ClassList
 	logged  atomic.Pointer[ListFrom]
+	// boundaries caches the tenants' boundaries, and expiries when rows of windows expire.
+	boundaries boundaryMemory
+	expiries   expiryMemory
 }
 
 // New returns a keeper of a store with a history of classes.
@@ -79,6 +98,12 @@ func (k *Keeper) Learn(history ClassHistory) {
 	k.logLists()
 }
 
+// Expires reports whether rows expire by themselves.
+func (k *Keeper) Expires() bool { return k.env.Expires }
+
+// DropsTogether reports whether all rows of a tenant in a window go together: there is one class, and none expires by itself.
+func (k *Keeper) DropsTogether() bool { return k.Classes() == 1 && !k.env.Expires }
+
 // Classes returns how many classes there may be rows in, with the default one.
 func (k *Keeper) Classes() int64 { return int64(len(k.history.Load().Classes)) + 1 }
 
@@ -90,8 +115,8 @@ func (k *Keeper) ClassNames() (names []string) {
 	return names
 }
 
-// NameOf returns the name of a class; empty for the default one.
-func (k *Keeper) NameOf(class int64) string {
+// nameOf returns the name of a class; empty for the default one.
+func (k *Keeper) nameOf(class int64) string {
 	if known := k.history.Load().Classes; class != DefaultClass && class <= int64(len(known)) {
 		return known[class-1].Name
 	}
@@ -101,7 +126,7 @@ func (k *Keeper) NameOf(class int64) string {
 // Keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to. Of a class that isn't configured any more, this
 // process keeps them as long as it was configured last, or as the default one if that is longer.
 func (k *Keeper) Keep(tenant string, class int64) Keep {
-	all, name := *k.advertised.Load(), k.NameOf(class)
+	all, name := *k.advertised.Load(), k.nameOf(class)
 	keep := all[0].of(tenant, name)
 	if _, configured := all[0].Classes[name]; name != "" && !configured {
 		keep = keep.longest(k.history.Load().Classes[class-1].keep())
@@ -121,8 +146,8 @@ func (k *Keeper) Longest(tenant string) Keep {
 	return keep
 }
 
-// LongestOfAll returns how long anything of any tenant is kept.
-func (k *Keeper) LongestOfAll() Keep {
+// longestOfAll returns how long anything of any tenant is kept.
+func (k *Keeper) longestOfAll() Keep {
 	keep := k.Longest("")
 	for _, a := range *k.advertised.Load() {
 		for name := range a.Tenants {

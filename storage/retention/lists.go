@@ -45,8 +45,8 @@ type ListFrom struct {
 
 // Check returns an error for a history that has more classes than there can be.
 func (h *ClassHistory) Check() error {
-	if len(h.Classes) > MaxKnownClasses {
-		return fmt.Errorf("it contains %d retention classes; the maximum is %d", len(h.Classes), MaxKnownClasses)
+	if len(h.Classes) > maxKnownClasses {
+		return fmt.Errorf("it contains %d retention classes; the maximum is %d", len(h.Classes), maxKnownClasses)
 	}
 	return nil
 }
@@ -105,8 +105,8 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 		}
 		h.Classes[at].KeptMS = stored(c.Keep)
 	}
-	if len(h.Classes) > MaxKnownClasses {
-		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(h.Classes), MaxKnownClasses)
+	if len(h.Classes) > maxKnownClasses {
+		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(h.Classes), maxKnownClasses)
 	}
 	return nil
 }
@@ -147,8 +147,8 @@ type listedClass struct {
 	match [][]*labels.Matcher
 }
 
-// NoClasses is the list without classes, which isn't stored.
-var NoClasses = &ClassList{}
+// noClasses is the list without classes, which isn't stored.
+var noClasses = &ClassList{}
 
 // ID returns the hash of the list.
 func (l *ClassList) ID() string { return l.id }
@@ -278,7 +278,7 @@ func (m *listMemory) set(l *ClassList) *ClassList {
 // List reads a list of classes.
 func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
 	if id == "" {
-		return NoClasses, nil
+		return noClasses, nil
 	}
 	if l := k.lists.get(id); l != nil {
 		return l, nil
@@ -314,15 +314,6 @@ func (k *Keeper) Open(ctx context.Context) error {
 		k.logLists()
 	}
 	return err
-}
-
-// NewestList returns the list of this process' classes, and from when it is in force; nil: it adds none, or another one was added later.
-func (k *Keeper) NewestList() (*ClassList, time.Time) {
-	last := k.history.Load().newest()
-	if k.ownList == nil || last.ID != k.ownList.id {
-		return nil, time.Time{}
-	}
-	return k.ownList, Instant(last.FromMS)
 }
 
 // logLists logs when this process' classes are in force, if that has changed.

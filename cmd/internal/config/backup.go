@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -34,9 +33,6 @@ func (c *Config) checkBackup() error {
 	}
 	err := b.Place.Validate()
 	if b.Place.At == "" {
-		if b.Place.KeyFile != "" || !b.Place.Keep.All() {
-			return errors.New("--backup.key-file and the --backup.keep flags need --backup.to")
-		}
 		return nil
 	}
 	if c.Kind != EnginePebble {

@@ -16,8 +16,6 @@ func TestBackupFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--backup.every=soon": {"--backup.to=backups", "--backup.every=soon"},
 		"from 1m to 1y":       {"--backup.to=backups", "--backup.every=59s"},
-		"need --backup.to":    {"--backup.keep=3"},
-		"--backup.key-file and the --backup.keep flags need --backup.to":                                     {"--backup.key-file=key"},
 		"applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot": {"--backup.to=backups", "--storage.engine=cassandra", "--cassandra.hosts=h"},
 		"the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted":           {"--backup.to=backups", "--backup.key-file=key"},
 		"--backup.to=s3://": {"--backup.to=s3://"},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -63,9 +62,6 @@ func (c *Config) checkMetadata() error {
 	m := &c.Metadata
 	m.Sources = m.sources
 	if len(m.Sources) == 0 {
-		if m.HTTPConfigFile != "" {
-			return errors.New("--" + MetadataConfigFlag + " needs --metadata.from")
-		}
 		return nil
 	}
 	if c.Target != "all" && c.Target != "write" {

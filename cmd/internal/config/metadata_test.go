@@ -21,7 +21,6 @@ func TestMetadataFlags(t *testing.T) {
 		"--metadata.from=prometheus:9090":                                              "--metadata.from: must be a URL such as",
 		"--metadata.from=a/b=http://ops:secret@x":                                      "--metadata.from: ",
 		"--metadata.from=http://ops:secret@[":                                          "must be a URL such as",
-		"--metadata.http.config.file=x":                                                "needs --metadata.from",
 		"--metadata.from=http://ops:secret@a --target=read --storage.engine=cassandra": "doesn't receive samples; set it on a process with all or write",
 	} {
 		_, _, err := parseRules(t, strings.Fields(flags)...)

@@ -89,7 +89,8 @@ func CheckRanges(flags []*kingpin.FlagModel) error {
 	return nil
 }
 
-// WrongValue returns an error that names the first flag among the arguments whose value can't be read, and its range; nil: there is none.
+// WrongValue returns an error that names the first flag among the arguments whose value can't be read or is out of its range, and the range, with
+// the value as it was typed: a number beyond 64 bits becomes another one when it is parsed. nil: there is none.
 func WrongValue(app *kingpin.Application, args []string) error {
 	context, _ := app.ParseContext(args)
 	if context == nil {
@@ -101,7 +102,16 @@ func WrongValue(app *kingpin.Application, args []string) error {
 			continue
 		}
 		r, ok := ranges[f.Model().Name]
-		if ok && f.Model().Value.Set(*e.Value) != nil {
+		if !ok {
+			continue
+		}
+		set := f.Model().Value
+		err := set.Set(*e.Value)
+		v, read := r.value(set)
+		if typed, err := strconv.ParseFloat(*e.Value, 64); err == nil && r.kind == counted {
+			v = typed
+		}
+		if unreadable := r.kind == lasting && !read && *e.Value != ""; err != nil || unreadable || read && !r.has(v) {
 			return flagError(f.Model().Name, *e.Value, r.mustBe())
 		}
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -142,7 +142,7 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 	day := func(n int) time.Time { return noon.AddDate(0, 0, n) }
 	c := condition(func(c *inspect.Condition) {
 		for range 12 {
-			c.Hidden = append(c.Hidden, storage.HorizonChange{
+			c.Hidden = append(c.Hidden, retention.Change{
 				Tenant: "a", Class: "audit", Resolution: rollup.Raw, From: day(-60), To: day(-30), Was: 90 * 24 * time.Hour, Goes: day(5),
 			})
 		}

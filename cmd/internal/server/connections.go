@@ -87,10 +87,14 @@ const (
 )
 
 func limitConnections(l net.Listener, limit, spare int, evictions prometheus.Counter, log *slog.Logger) *connections {
-	return &connections{
+	all := &connections{
 		Listener: l, limit: limit, spareLimit: spare, evictions: evictions, log: log, closed: make(chan struct{}),
 		open: map[*connection]struct{}{}, spare: map[*connection]struct{}{}, clients: map[string]int{},
 	}
+	if s, ok := l.(*spareHandle); ok {
+		s.closeIdle = all.releaseHandle
+	}
+	return all
 }
 
 // Accept implements net.Listener.
@@ -127,7 +131,7 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 		if wait = minSpareWait - now.Sub(since); wait > 0 {
 			return wait
 		}
-		l.evict(oldest, now)
+		l.evict(oldest, now, tooMany)
 	}
 	l.spare[c] = struct{}{}
 	c.isSpare.Store(true)
@@ -141,7 +145,7 @@ func (l *connections) place(c *connection, now time.Time) bool {
 		if victim == nil {
 			return false
 		}
-		l.evict(victim, now)
+		l.evict(victim, now, tooMany)
 	}
 	l.open[c] = struct{}{}
 	l.clients[c.client]++
@@ -197,6 +201,19 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 	return found, found.waited >= minWait
 }
 
+// releaseHandle closes a connection that may make room, for the sake of its file handle, or returns false.
+func (l *connections) releaseHandle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	victim := l.victim(now)
+	if victim == nil {
+		return false
+	}
+	l.evict(victim, now, "no file handles are left: idle connections are closed for new ones; raise the limit of open files (ulimit -n)")
+	return true
+}
+
 // oldestSpare returns the spare connection that makes room for a new one, one without a request if there is any, and since when it has its
 // place.
 func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
@@ -212,15 +229,18 @@ func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	return oldest, since
 }
 
-func (l *connections) evict(c *connection, now time.Time) {
+// tooMany is logged where new connections take the places of others.
+const tooMany = "too many connections: the slowest are closed for new ones; check which client opens too many"
+
+// evict closes a connection; why is logged.
+func (l *connections) evict(c *connection, now time.Time, why string) {
 	l.remove(c)
 	_ = c.Conn.Close()
 	l.evicted++
 	l.evictions.Inc()
 	if now.Sub(l.logged) >= logInterval {
 		l.logged = now
-		l.log.Warn("too many connections: the slowest are closed for new ones; check which client opens too many",
-			"connections", len(l.open), "client", c.client, "evicted_since_start", l.evicted)
+		l.log.Warn(why, "connections", len(l.open), "client", c.client, "evicted_since_start", l.evicted)
 	}
 }
 
@@ -307,6 +327,9 @@ func marking(prefix string, next http.Handler) http.Handler {
 		e := ExchangeOf(r)
 		c.begin(e)
 		defer c.end(e)
+		if _, ok := c.Conn.(*spareConnection); ok { // Others wait for its file handle.
+			w.Header().Set("Connection", "close")
+		}
 		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.promote(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")

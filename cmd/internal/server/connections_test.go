@@ -210,7 +210,7 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 			got := l.victim(time.Now())
 			require.Equal(t, want.client, got.client)
 			require.Same(t, want, got)
-			l.evict(got, time.Now())
+			l.evict(got, time.Now(), tooMany)
 		}
 		require.Nil(t, l.victim(time.Now()), "one is fast, one computes, one is new")
 		require.EqualValues(t, 7, l.evicted)

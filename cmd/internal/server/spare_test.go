@@ -16,38 +16,59 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutFileHandles asks a server whose process can't open any more files.
+// TestAnswersWithoutFileHandles asks a server whose process can't open any more files, beside idle connections that have most of the file
+// handles. Whenever one is released, other parts of the process take it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {
 		serveWithoutHandles()
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAnswersWithoutFileHandles$")
-	cmd.Env = append(os.Environ(), role+"=1")
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	defer func() {
-		require.NoError(t, in.Close())
-		require.NoError(t, cmd.Wait())
-	}()
-	address, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	for range 5 {
-		answer, err := client.Get("http://" + strings.TrimSpace(address))
-		require.NoError(t, err)
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, "well", string(text))
+	for _, idle := range []int{0, 10} {
+		t.Run(fmt.Sprint(idle, " idle connections"), func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestAnswersWithoutFileHandles$")
+			cmd.Env = append(os.Environ(), role+"=1")
+			in, err := cmd.StdinPipe()
+			require.NoError(t, err)
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			defer func() {
+				require.NoError(t, in.Close())
+				require.NoError(t, cmd.Wait())
+			}()
+			lines := bufio.NewReader(out)
+			line := func() string {
+				text, err := lines.ReadString('\n')
+				require.NoError(t, err)
+				return strings.TrimSpace(text)
+			}
+			address := line()
+			ask := func(client *http.Client) {
+				t.Helper()
+				answer, err := client.Get("http://" + address)
+				require.NoError(t, err)
+				text, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, "well", string(text))
+			}
+			for range idle {
+				transport := &http.Transport{}
+				defer transport.CloseIdleConnections()
+				ask(&http.Client{Transport: transport})
+			}
+			for range idle + 5 {
+				_, err := io.WriteString(in, "fill\n")
+				require.NoError(t, err)
+				require.Equal(t, "full", line())
+				ask(&http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}})
+			}
+		})
 	}
 }
 
-// serveWithoutHandles prints its address, and answers until its input ends.
+// serveWithoutHandles prints its address, takes all file handles for each line of its input, and answers until its input ends.
 func serveWithoutHandles() {
 	limit := syscall.Rlimit{Cur: 64, Max: 64}
 	must := func(err error) {
@@ -60,15 +81,18 @@ func serveWithoutHandles() {
 		noMetrics(), slog.New(slog.DiscardHandler))
 	must(err)
 	go func() { _ = s.servers[0].Serve(s.listeners[0]) }()
-	var open []*os.File
-	for err == nil {
-		var f *os.File
-		if f, err = os.Open(os.DevNull); err == nil {
-			open = append(open, f)
-		}
-	}
 	fmt.Println(s.Addresses()[0])
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	var open []*os.File
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		time.Sleep(100 * time.Millisecond) // The connection of the last request is closed by then.
+		for err = nil; err == nil; {
+			var f *os.File
+			if f, err = os.Open(os.DevNull); err == nil {
+				open = append(open, f)
+			}
+		}
+		fmt.Println("full")
+	}
 	for _, f := range open {
 		must(f.Close())
 	}

@@ -1,10 +1,12 @@
 package tidy
 
+import ()
+
 // unseenErrors are errors that no user meets by this text, by the reason.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
-		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "storage.errHorizonsChanged", "query.errDamagedList", "storage.ErrNoQueries",
+		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
 		"promql.errHistograms", "query.errIndexBetter", "query.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
 	},
@@ -26,7 +28,7 @@ var unseenErrors = map[string][]string{
 		"ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
-		"engine.ErrExpired", "storage.ErrWindowExpired",
+		"engine.ErrExpired", "retention.ErrWindowOver",
 	},
 }
 
@@ -42,6 +44,7 @@ var saidOf = map[string]string{
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
 	"ha.NameError":                     "## Reasons for rejected samples",
+	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
 	"pebble.badBlockError":             "stored data is damaged", // Which the engine puts before.
@@ -73,6 +76,7 @@ var saidOf = map[string]string{
 	"remotewrite.errTooManyLabels":     "`too_many_labels`",
 	"storage.ErrTooManyDeletes":        "deletes are waiting to be cleaned, which is the maximum; clean tombstones first",
 	"tenant.LimitError":                "limit … `of tenant`",
+	"storage.explainedError":           "503 `nothing was deleted`",
 }
 
 // unseen returns the reasons by name.

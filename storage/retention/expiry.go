@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
-	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -38,29 +37,35 @@ import (
 // The shared row of a raw window also has the window's list of classes, on all engines. See decisions/062.
 
 const (
-	// sharedClass stands for the rows that classes share.
-	sharedClass = -1
-	// expiryMargin is how long before its expiry a window takes no rows any more, and counts as expired: rows that are sent until then have a time to
+	// Shared stands for the rows that classes share: names, commit records, metadata.
+	Shared = -1
+	// Margin is how long before its expiry a window takes no rows any more, and counts as expired: rows that are sent until then have a time to
 	// live, and nobody reads a window of which some rows have expired by a node's clock and others haven't.
-	expiryMargin = 24 * time.Hour
+	Margin = 24 * time.Hour
 	// maxExpiries bounds the cached expiries; when full, all are released.
 	maxExpiries = 1 << 16
-	// expiriesFresh is how old a tenant's list of expiries may be. An expiry that was fixed since is at least a day longer than expiryMargin
+	// expiriesFresh is how old a tenant's list of expiries may be. An expiry that was fixed since is at least a day longer than Margin
 	// away, or is of a window that its retention hides.
 	expiriesFresh = time.Hour
 )
 
 // expiryFloors are the shortest times from a window's end to its expiry, by resolution: a retention mistyped at the turn of a window, or in the first
 // minutes of a store, must not cost a month of rollups.
-var expiryFloors = [resolutions]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
+var expiryFloors = [rollup.OneHour + 1]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
 
-// ErrWindowExpired means that a window takes no rows: those that it has expire within a day, or have expired.
-var ErrWindowExpired = errors.New("storage: the window has expired")
+// ErrWindowOver means that a window takes no rows: those that it has expire within a day, or have expired.
+var ErrWindowOver = errors.New("storage: the window has expired")
 
 // expiryAt names the rows of a class in a window of a tenant.
 type expiryAt struct {
 	tenant        string
 	class, window int64
+}
+
+// windowOf names a window of a tenant.
+type windowOf struct {
+	tenant string
+	window int64
 }
 
 // expiryRow is the value of the row of an expiry.
@@ -76,7 +81,7 @@ type expiryMemory struct {
 	mu sync.Mutex
 	of map[expiryAt]expiryRow
 	// learned is when the expiries of windows were read: one that isn't in of was fixed later, if it is at all.
-	learned map[tenantWindow]time.Time
+	learned map[windowOf]time.Time
 }
 
 func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
@@ -86,7 +91,7 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-func (m *expiryMemory) hasLearned(in tenantWindow) bool {
+func (m *expiryMemory) hasLearned(in windowOf) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.learned[in]
@@ -95,14 +100,14 @@ func (m *expiryMemory) hasLearned(in tenantWindow) bool {
 
 // isFresh reports whether reading the expiries of a window again would show nothing that matters: those of all classes are known, or were read
 // within expiriesFresh.
-func (m *expiryMemory) isFresh(in tenantWindow, classes int64, now time.Time) bool {
+func (m *expiryMemory) isFresh(in windowOf, classes int64, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	read, ok := m.learned[in]
 	if !ok || membership.Elapsed(read, now) < expiriesFresh {
 		return ok
 	}
-	for class := int64(sharedClass); class < classes; class++ {
+	for class := int64(Shared); class < classes; class++ {
 		if _, ok := m.of[expiryAt{in.tenant, class, in.window}]; !ok {
 			return false
 		}
@@ -118,7 +123,7 @@ func (m *expiryMemory) set(at expiryAt, row expiryRow) {
 }
 
 // learn caches all expiries of a window, which were read now.
-func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]expiryRow, now time.Time) {
+func (m *expiryMemory) learn(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bound()
@@ -128,7 +133,7 @@ func (m *expiryMemory) learn(in tenantWindow, found map[expiryAt]expiryRow, now 
 
 func (m *expiryMemory) bound() {
 	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
-		m.of, m.learned = map[expiryAt]expiryRow{}, map[tenantWindow]time.Time{}
+		m.of, m.learned = map[expiryAt]expiryRow{}, map[windowOf]time.Time{}
 	}
 }
 
@@ -166,59 +171,58 @@ func earlier(a, b int64) int64 {
 }
 
 // isPast reports whether rows that expire then count as expired.
-func (s *Store) isPast(expires int64) bool { return expires != 0 && s.pastUntil() >= expires }
+func (k *Keeper) isPast(expires int64) bool { return expires != 0 && k.pastUntil() >= expires }
 
 // pastUntil returns the last expiry, seconds since 1970, of rows that count as expired.
-func (s *Store) pastUntil() int64 { return s.clock.EngineTime().Add(expiryMargin).Unix() }
+func (k *Keeper) pastUntil() int64 { return k.env.Clock.EngineTime().Add(Margin).Unix() }
 
 // wantedExpiry returns when rows of a class in a window would expire if that were fixed now: by the longest retention that processes advertise
 // and that the boundary keeps, in the week after it was lowered also by the one before.
-func (s *Store) wantedExpiry(t *tenantHorizons, at expiryAt) int64 {
-	if at.class == sharedClass {
-		last := s.wantedExpiry(t, expiryAt{at.tenant, retention.DefaultClass, at.window})
-		for class := int64(1); class < s.retention.Classes() && last != 0; class++ {
-			if expires := s.wantedExpiry(t, expiryAt{at.tenant, class, at.window}); expires == 0 || expires > last {
+func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
+	if at.class == Shared {
+		last := k.wantedExpiry(t, expiryAt{at.tenant, DefaultClass, at.window})
+		for class := int64(1); class < k.Classes() && last != 0; class++ {
+			if expires := k.wantedExpiry(t, expiryAt{at.tenant, class, at.window}); expires == 0 || expires > last {
 				last = expires
 			}
 		}
 		return last
 	}
 	res := format.ResolutionOf(at.window)
-	keptMS := s.retention.Keep(at.tenant, at.class).Of(res).Milliseconds()
-	if t != nil {
-		if h := t.of(at.class, res); h != nil {
-			keptMS = h.living(keptMS, s.clock.SeenKept())
-		}
+	keptMS := k.Keep(at.tenant, at.class).Of(res).Milliseconds()
+	if h := t.get(at.class, res); h != nil {
+		keptMS = h.living(keptMS, k.env.Clock.SeenKept())
 	}
 	if keptMS == 0 {
 		return 0
 	}
-	return (s.period.WindowEnd(at.window) + max(keptMS+retention.Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
+	return (k.env.Period.WindowEnd(at.window) + max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
 }
 
 // fixedExpiry returns when the rows of a class in a window expire; ok is false if that isn't fixed.
-func (s *Store) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok bool, err error) {
-	if row, ok = s.expiries.get(at); ok {
+func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok bool, err error) {
+	if row, ok = k.expiries.get(at); ok {
 		return row, true, nil
 	}
-	if err := s.readExpiriesOf(ctx, tenantWindow{at.tenant, at.window}); err != nil {
+	if err := k.readExpiriesOf(ctx, windowOf{at.tenant, at.window}); err != nil {
 		return row, false, err
 	}
-	row, ok = s.expiries.get(at)
+	row, ok = k.expiries.get(at)
 	return row, ok, nil
 }
 
-// learnExpiries reads the expiries of a window, so that hasExpired is exact: also for windows that are hidden, which a longer retention may show again.
-func (s *Store) learnExpiries(ctx context.Context, in tenantWindow) error {
-	if !s.expiring || s.expiries.isFresh(in, s.retention.Classes(), s.opts.Now()) {
+// LearnWindow reads the expiries of a window, so that Standing is exact: also for windows that are hidden, which a longer retention may show again.
+func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) error {
+	in := windowOf{tenant, window}
+	if !k.env.Expires || k.expiries.isFresh(in, k.Classes(), k.env.Now()) {
 		return nil
 	}
-	return s.readExpiriesOf(ctx, in)
+	return k.readExpiriesOf(ctx, in)
 }
 
-func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
-	found, prefix, now := map[expiryAt]expiryRow{}, expiryPrefix(in.window), s.opts.Now()
-	for row, err := range s.eng.Scan(ctx, engine.Range{
+func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
+	found, prefix, now := map[expiryAt]expiryRow{}, expiryPrefix(in.window), k.env.Now()
+	for row, err := range k.env.Engine.Scan(ctx, engine.Range{
 		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
 	}) {
 		var at expiryAt
@@ -231,17 +235,17 @@ func (s *Store) readExpiriesOf(ctx context.Context, in tenantWindow) error {
 		}
 		found[at] = value
 	}
-	s.expiries.learn(in, found, now)
+	k.expiries.learn(in, found, now)
 	return nil
 }
 
 // fixExpiry is fixedExpiry that fixes it where it isn't. An insert whose outcome is unknown is repeated, which reads the inserted one.
-func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
-	row, ok, err := s.fixedExpiry(ctx, at)
+func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
+	row, ok, err := k.fixedExpiry(ctx, at)
 	if ok || err != nil {
 		return row, err
 	}
-	if row, err = s.newExpiry(ctx, at); err != nil {
+	if row, err = k.newExpiry(ctx, at); err != nil {
 		return row, err
 	}
 	value, err := json.Marshal(row)
@@ -250,11 +254,11 @@ func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
 	}
 	var found []byte
 	for try := 1; ; try++ {
-		ok, found, err = s.eng.CompareAndSet(ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value)
+		ok, found, err = k.env.Engine.CompareAndSet(ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value)
 		if err == nil {
 			break
 		}
-		if try == advanceTries || ctx.Err() != nil {
+		if try == changeTries || ctx.Err() != nil {
 			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
 		}
 	}
@@ -263,90 +267,121 @@ func (s *Store) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
 			return row, err
 		}
 	}
-	s.expiries.set(at, row)
+	k.expiries.set(at, row)
 	return row, nil
 }
 
 // newExpiry returns the row of an expiry that isn't fixed.
-func (s *Store) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err error) {
-	if at.class == sharedClass && format.ResolutionOf(at.window) == rollup.Raw {
-		row.Classes = s.listFor(at.window)
+func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err error) {
+	if at.class == Shared && format.ResolutionOf(at.window) == rollup.Raw {
+		row.Classes = k.listFor(at.window)
 	}
-	if !s.expiring {
+	if !k.env.Expires {
 		return row, nil
 	}
-	t, err := s.boundariesToKeep(ctx, at.tenant)
+	t, err := k.complete(ctx, at.tenant)
 	if err != nil {
 		return row, err
 	}
-	if row.Expires = s.wantedExpiry(t, at); row.Expires != 0 && s.clock.EngineTime().Add(2*expiryMargin).Unix() >= row.Expires {
-		row.Expires = min(row.Expires, s.clock.EngineTime().Unix()) // Others' lists needn't have it: it takes no rows.
+	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 && k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
+		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix()) // Others' lists needn't have it: it takes no rows.
 	}
 	return row, nil
 }
 
-// sharedExpiry returns when the rows that classes share in a window expire, seconds since 1970; 0: never. ErrWindowExpired: the window takes none.
-func (s *Store) sharedExpiry(ctx context.Context, tenant string, window int64) (int64, error) {
-	if !s.expiring {
+// Expiry returns when rows of a class in a window expire, seconds since 1970, and fixes that if it isn't; 0: never. ErrWindowOver: the window takes none.
+func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64) (int64, error) {
+	if !k.env.Expires {
 		return 0, nil
 	}
-	shared, err := s.fixExpiry(ctx, expiryAt{tenant, sharedClass, window})
-	return s.notPast(tenant, window, shared.Expires, err)
-}
-
-// expiryOf is sharedExpiry of the rows of a class.
-func (s *Store) expiryOf(ctx context.Context, tenant string, class, window int64) (int64, error) {
-	if !s.expiring {
-		return 0, nil
-	}
-	shared, err := s.fixExpiry(ctx, expiryAt{tenant, sharedClass, window})
+	shared, err := k.fixExpiry(ctx, expiryAt{tenant, Shared, window})
 	if err != nil {
 		return 0, err
 	}
-	own, err := s.fixExpiry(ctx, expiryAt{tenant, class, window})
-	return s.notPast(tenant, window, earlier(own.Expires, shared.Expires), err)
-}
-
-func (s *Store) notPast(tenant string, window, expires int64, err error) (int64, error) {
-	if err == nil && s.isPast(expires) {
-		err = fmt.Errorf("%w: window %d of tenant %q", ErrWindowExpired, window, tenant)
+	own, err := k.fixExpiry(ctx, expiryAt{tenant, class, window})
+	expires := earlier(own.Expires, shared.Expires)
+	if err == nil && k.isPast(expires) {
+		err = fmt.Errorf("%w: window %d of tenant %q", ErrWindowOver, window, tenant)
 	}
 	return expires, err
 }
 
-// fixSlot fixes the expiries of a class in the windows of all resolutions that hold a slot, so that isGone reads no rows. Those of raw are fixed also
+// fixSlot fixes the expiries of a class in the windows of all resolutions that hold a slot, so that IsGone reads no rows. Those of raw are fixed also
 // where only rollups are written: then they say that there is no raw.
-func (s *Store) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
-	if !s.expiring {
-		_, err := s.horizonsOf(ctx, tenant)
+func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
+	if !k.env.Expires {
+		_, err := k.Boundaries(ctx, tenant)
 		return err
 	}
 	for res := rollup.OneHour + 1; res > rollup.Raw; res-- {
-		if _, err := s.expiryOf(ctx, tenant, class, s.period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowExpired) {
+		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowOver) {
 			return err
 		}
 	}
 	return nil
 }
 
-// sharedExpired reports whether the rows that classes share in a window count as expired.
-func (s *Store) sharedExpired(ctx context.Context, tenant string, window int64) (bool, error) {
-	if !s.expiring {
-		return false, nil
+// Bound sets when the rows of a batch expire: those of a class in a window, as Expiry returns it.
+func (k *Keeper) Bound(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
+	b.Expires, err = k.Expiry(ctx, tenant, class, window)
+	return err
+}
+
+// SharedStand reports whether the rows that classes share in a window don't count as expired.
+func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (bool, error) {
+	if !k.env.Expires {
+		return true, nil
 	}
-	shared, ok, err := s.fixedExpiry(ctx, expiryAt{tenant, sharedClass, window})
-	return ok && s.isPast(shared.Expires), err
+	shared, ok, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
+	return !ok || !k.isPast(shared.Expires), err
+}
+
+// LastExpiry returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.
+func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (time.Time, error) {
+	at := expiryAt{tenant, Shared, window}
+	if k.env.Expires {
+		if row, ok, err := k.fixedExpiry(ctx, at); ok || err != nil {
+			return time.Unix(row.Expires, 0), err
+		}
+	}
+	b, err := k.Boundaries(ctx, tenant)
+	return time.Unix(k.wantedExpiry(b, at), 0), err
+}
+
+// Standing returns the classes whose rows in a window don't count as expired, see LearnWindow: nothing is computed from the others, or removed from them.
+func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
+	var b *Boundaries
+	if k.env.Expires {
+		b = k.boundaries.get(tenant)
+	}
+	for class := range k.Classes() {
+		if !k.hasExpired(b, tenant, class, window) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
+}
+
+// IsGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this process has read: see Boundaries,
+// Placement.
+func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
+	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.get(tenant)
+	if k.env.Expires {
+		return k.hasExpired(b, tenant, class, window)
+	}
+	h := b.get(class, res)
+	return h != nil && h.lacks(k.env.Period.WindowEnd(window))
 }
 
 // hasExpired reports whether the rows of a class in a window count as expired, as far as this process has read.
-func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64) bool {
-	if !s.expiring {
+func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) bool {
+	if !k.env.Expires {
 		return false
 	}
-	shared, _ := s.expiries.get(expiryAt{tenant, sharedClass, window})
-	own, known := s.expiries.get(expiryAt{tenant, class, window})
-	if !known && s.expiries.hasLearned(tenantWindow{tenant, window}) {
-		return s.isPast(shared.Expires) // Its rows come later, if at all.
+	shared, _ := k.expiries.get(expiryAt{tenant, Shared, window})
+	own, known := k.expiries.get(expiryAt{tenant, class, window})
+	if !known && k.expiries.hasLearned(windowOf{tenant, window}) {
+		return k.isPast(shared.Expires) // Its rows come later, if at all.
 	}
 	last := own.Expires
 	if !known && t != nil {
@@ -356,9 +391,9 @@ func (s *Store) hasExpired(t *tenantHorizons, tenant string, class, window int64
 		}
 	}
 	if !known {
-		last = s.wantedExpiry(t, expiryAt{tenant, class, window})
+		last = k.wantedExpiry(t, expiryAt{tenant, class, window})
 	}
-	return s.isPast(earlier(last, shared.Expires))
+	return k.isPast(earlier(last, shared.Expires))
 }
 
 // windowClass names the rows of a class in a window.
@@ -366,36 +401,41 @@ type windowClass struct{ window, class int64 }
 
 // firstListed returns the first window of a class of which the fixed expiry may matter: all that its boundary shows, and those before that would still
 // stand if their expiry were fixed now. The others count as expired, see hasExpired.
-func (s *Store) firstListed(t *tenantHorizons, tenant string, class int64, res rollup.Resolution) int64 {
-	h := t.of(class, res)
-	if h == nil || h.HiddenMS == never {
+func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
+	h := t.Of(class, res)
+	if h == nil || h.HiddenMS == Never {
 		return format.FirstWindow(res)
 	}
-	for first := s.period.WindowAt(res, h.HiddenMS+1); ; first-- {
-		switch expires := s.wantedExpiry(t, expiryAt{tenant, class, first - 1}); {
+	for first := k.env.Period.WindowAt(res, h.HiddenMS+1); ; first-- {
+		switch expires := k.wantedExpiry(t, expiryAt{tenant, class, first - 1}); {
 		case expires == 0:
 			return format.FirstWindow(res)
-		case s.isPast(expires):
+		case k.isPast(expires):
 			return first
 		}
 	}
 }
 
-// readExpiries reads the expiries of a tenant that may matter, see firstListed.
-func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizons) error {
-	if !s.expiring {
+// listExpiries reads the expiries of a tenant that may matter, see firstListed, or takes those that were read within the last hour beside the same
+// boundaries; known are those, nil: there are none.
+func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
+	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
+		t.fixed, t.firstExpiry, t.listed = known.fixed, known.firstExpiry, known.listed
 		return nil
 	}
-	t.fixed, t.firstExpiry, t.listed = nil, 0, s.opts.Now()
+	if !k.env.Expires {
+		return nil
+	}
+	t.listed = k.env.Now()
 	found := map[windowClass]int64{}
-	var from [resolutions][]int64 // the first windows of the classes
+	var from [rollup.OneHour + 1][]int64 // the first windows of the classes
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		first := int64(math.MaxInt64)
-		for class := range s.retention.Classes() {
-			from[res] = append(from[res], s.firstListed(t, tenant, class, res))
+		for class := range k.Classes() {
+			from[res] = append(from[res], k.firstListed(t, tenant, class, res))
 			first = min(first, from[res][class])
 		}
-		for row, err := range s.eng.Scan(ctx, engine.Range{
+		for row, err := range k.env.Engine.Scan(ctx, engine.Range{
 			Table: engine.Store, Partition: expiryPartition(tenant),
 			From: engine.Key{engine.Text(expiryPrefix(first))}, To: engine.Key{engine.Text(fmt.Sprintf("%d0", res))},
 		}) {
@@ -404,37 +444,28 @@ func (s *Store) readExpiries(ctx context.Context, tenant string, t *tenantHorizo
 			}
 			at, value, err := parseExpiry(tenant, row)
 			if err != nil {
-				s.damage.Corrupt(engine.Store, err)
+				k.env.Corrupt(engine.Store, err)
 				continue
 			}
-			if now := s.opts.Now().UnixMilli(); s.period.WindowEnd(at.window) > now { // It is written most.
-				s.expiries.set(at, value)
+			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // It is written most.
+				k.expiries.set(at, value)
 			}
 			found[windowClass{at.window, at.class}] = value.Expires
 		}
 	}
 	for of, expires := range found {
-		if of.class == sharedClass {
+		if of.class == Shared {
 			continue
 		}
 		if first := from[format.ResolutionOf(of.window)]; of.class >= int64(len(first)) || of.window < first[of.class] {
 			continue
 		}
-		expires = earlier(expires, found[windowClass{of.window, sharedClass}])
+		expires = earlier(expires, found[windowClass{of.window, Shared}])
 		t.fixed = append(t.fixed, fixedExpiry{of, expires})
 		t.firstExpiry = earlier(t.firstExpiry, expires)
 	}
 	slices.SortFunc(t.fixed, func(a, b fixedExpiry) int { return cmp.Compare(a.window, b.window) })
 	return nil
-}
-
-// takeExpiries takes the expiries that were read before, or reads them: after an hour, or where the boundaries have changed.
-func (s *Store) takeExpiries(ctx context.Context, tenant string, t, known *tenantHorizons) error {
-	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, s.opts.Now()) < expiriesFresh {
-		t.fixed, t.firstExpiry, t.listed = known.fixed, known.firstExpiry, known.listed
-		return nil
-	}
-	return s.readExpiries(ctx, tenant, t)
 }
 
 // fixedExpiry is when the rows of a class in a window expire, at the latest with those that classes share.
@@ -445,22 +476,22 @@ type fixedExpiry struct {
 
 // fixAhead fixes the expiries of the windows that begin within a day, so that the turn of a day costs no inserts: each tenant at an hour of its own, if this
 // process has written to its present window. Of classes it takes those that have an expiry there.
-func (s *Store) fixAhead(ctx context.Context, tenant string) error {
-	if !s.expiring || s.clock.MayRemove() != nil {
+func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
+	if !k.env.Expires || k.env.Clock.MayRemove() != nil {
 		return nil
 	}
-	now := s.clock.EngineTime()
+	now := k.env.Clock.EngineTime()
 	lead := time.Hour + time.Duration(xxhash.Sum64String(tenant)%uint64(22*time.Hour))
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		window, next := s.period.WindowAt(res, now.UnixMilli()), s.period.WindowAt(res, now.Add(lead).UnixMilli())
-		if _, ok := s.windows.get(tenantWindow{tenant, window}); next == window || !ok {
+		window, next := k.env.Period.WindowAt(res, now.UnixMilli()), k.env.Period.WindowAt(res, now.Add(lead).UnixMilli())
+		if next == window || !k.env.Written(tenant, window) {
 			continue
 		}
-		for class := int64(sharedClass); class < s.retention.Classes(); class++ {
-			if _, ok := s.expiries.get(expiryAt{tenant, class, window}); !ok {
+		for class := int64(Shared); class < k.Classes(); class++ {
+			if _, ok := k.expiries.get(expiryAt{tenant, class, window}); !ok {
 				continue
 			}
-			if _, err := s.fixExpiry(ctx, expiryAt{tenant, class, next}); err != nil {
+			if _, err := k.fixExpiry(ctx, expiryAt{tenant, class, next}); err != nil {
 				return err
 			}
 		}

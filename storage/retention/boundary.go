@@ -1,4 +1,4 @@
-package storage
+package retention
 
 import (
 	"cmp"
@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// horizon is up to when rows of a tenant's class are hidden, and gone, at a resolution. It is stored, and so the same for
+// boundary is up to when rows of a tenant's class are hidden, and gone, at a resolution. It is stored, and so the same for
 // every process and after every restart; flags only set its target.
 //
 //	dropped ≤ lacking        hidden                    now - retention
@@ -21,9 +19,9 @@ import (
 //	               retention      of one more window
 //	               shows them
 //
-// All three are ends of windows, milliseconds, up to which it is so; never: nothing is. Where rows expire by themselves, lacking stays never, and dropped is
+// All three are ends of windows, milliseconds, up to which it is so; Never: nothing is. Where rows expire by themselves, lacking stays Never, and dropped is
 // only up to where the windows of steps were looked through.
-type horizon struct {
+type Boundary struct {
 	Class      int64             `json:"class"`
 	Resolution rollup.Resolution `json:"resolution"`
 	// HiddenMS goes back when the retention is raised, but never before LackingMS.
@@ -33,7 +31,7 @@ type horizon struct {
 	// DroppedMS goes back with LackingMS: rows are dropped wherever they are found.
 	DroppedMS int64 `json:"dropped_ms"`
 	// Holes are ranges after LackingMS of which rows may be missing as well: an import has brought back what lies between, see restore. They are used where
-	// rows don't expire by themselves; elsewhere expiries tell, see window_expiry.go.
+	// rows don't expire by themselves; elsewhere expiries tell, see expiry.go.
 	Holes []hole `json:"holes,omitempty"`
 	// KeptMS is the retention that it goes by; 0: forever. BeforeMS is the longest that was in force in the week before SinceMS, of observed uptime, when it
 	// was lowered last; SinceMS is 0 if it wasn't.
@@ -65,19 +63,14 @@ type keptBefore struct {
 }
 
 const (
-	// never is the horizon of rows that are all there.
-	never = -format.MaxTime
-	// maxSteps bounds the steps of a horizon. A week has eight ends of days.
+	// maxSteps bounds the steps of a boundary. A week has eight ends of days.
 	maxSteps = 32
-	// maxHoles bounds the holes of a horizon.
+	// maxHoles bounds the holes of a boundary.
 	maxHoles = 32
 )
 
-// aim hides up to target, or shows again what lies after it.
-func (h *horizon) aim(target, seenMS int64) { h.aimLowered(target, seenMS, nil) }
-
-// aimLowered is aim where a retention was lowered.
-func (h *horizon) aimLowered(target, seenMS int64, was *keptBefore) {
+// aim hides up to target, or shows again what lies after it. was is there where the retention was lowered.
+func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
 		if target > h.stepped(i) { // What stays hidden has been since that step.
 			h.Steps[i].ToMS = target
@@ -97,7 +90,7 @@ func (h *horizon) aimLowered(target, seenMS int64, was *keptBefore) {
 
 // hiddenSince returns how much time the store had seen when a window with this end was hidden; ok is false if it isn't, or
 // is dropped.
-func (h *horizon) hiddenSince(end int64) (seenMS int64, ok bool) {
+func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	if h == nil || end <= h.DroppedMS {
 		return 0, false
 	}
@@ -109,7 +102,7 @@ func (h *horizon) hiddenSince(end int64) (seenMS int64, ok bool) {
 }
 
 // stepped returns where the first n steps lead.
-func (h *horizon) stepped(n int) int64 {
+func (h *Boundary) stepped(n int) int64 {
 	if n == 0 {
 		return h.DroppedMS
 	}
@@ -117,10 +110,10 @@ func (h *horizon) stepped(n int) int64 {
 }
 
 // due returns up to where rows may be dropped: they have been hidden for a week of time that the store has seen.
-func (h *horizon) due(seenMS int64) int64 {
+func (h *Boundary) due(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
-		if seenMS-s.SeenMS >= retention.Grace.Milliseconds() {
+		if seenMS-s.SeenMS >= Grace.Milliseconds() {
 			to = max(to, s.ToMS)
 		}
 	}
@@ -128,7 +121,7 @@ func (h *horizon) due(seenMS int64) int64 {
 }
 
 // drop notes that rows up to a time are dropped from now on. Where they expire by themselves, expiries alone decide which rows are lacking.
-func (h *horizon) drop(to int64, expiring bool) {
+func (h *Boundary) drop(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
 	if !expiring {
 		h.lack(h.DroppedMS)
@@ -137,7 +130,7 @@ func (h *horizon) drop(to int64, expiring bool) {
 }
 
 // lack notes that rows up to a time may be missing.
-func (h *horizon) lack(to int64) {
+func (h *Boundary) lack(to int64) {
 	h.LackingMS = max(h.LackingMS, to)
 	for len(h.Holes) > 0 && h.Holes[0].FromMS <= h.LackingMS {
 		h.LackingMS = max(h.LackingMS, h.Holes[0].ToMS)
@@ -147,12 +140,12 @@ func (h *horizon) lack(to int64) {
 }
 
 // lacks reports whether rows of the window with this end may be missing.
-func (h *horizon) lacks(end int64) bool {
+func (h *Boundary) lacks(end int64) bool {
 	return end <= h.LackingMS || slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
 // restore notes that a window, of which rows may be missing, is about to get rows again. It returns false if there would be too many holes.
-func (h *horizon) restore(start, end int64) bool {
+func (h *Boundary) restore(start, end int64) bool {
 	holes := h.Holes
 	if end <= h.LackingMS {
 		holes = append([]hole{{start, h.LackingMS}}, holes...)
@@ -178,15 +171,12 @@ func (h *horizon) restore(start, end int64) bool {
 	return true
 }
 
-// longerKept reports whether one retention in milliseconds is longer than another; 0 is forever.
-func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
-
 // keep notes that it goes by another retention from now on.
-func (h *horizon) keep(keptMS, seenMS int64) {
+func (h *Boundary) keep(keptMS, seenMS int64) {
 	if h.KeptMS == keptMS {
 		return
 	}
-	if before := h.living(h.KeptMS, seenMS); longerKept(before, keptMS) {
+	if before := h.living(h.KeptMS, seenMS); shorter(keptMS, before) {
 		h.BeforeMS, h.SinceMS = before, max(seenMS, 1)
 	} else {
 		h.BeforeMS, h.SinceMS = 0, 0
@@ -194,80 +184,75 @@ func (h *horizon) keep(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// living returns the longest of a retention, of that which the horizon goes by, which may not have been lowered yet, and, for a week of observed uptime after
+// living returns the longest of a retention, of that which the boundary goes by, which may not have been lowered yet, and, for a week of observed uptime after
 // it was lowered, of the one before.
-func (h *horizon) living(keptMS, seenMS int64) int64 {
-	if longerKept(h.KeptMS, keptMS) {
+func (h *Boundary) living(keptMS, seenMS int64) int64 {
+	if shorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS
 	}
-	if h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seenMS-h.SinceMS < retention.Grace.Milliseconds() {
+	if h.SinceMS > 0 && shorter(keptMS, h.BeforeMS) && seenMS-h.SinceMS < Grace.Milliseconds() {
 		keptMS = h.BeforeMS
 	}
 	return keptMS
 }
 
-// horizonRow holds the horizons of a tenant, in the order of classes and resolutions.
-type horizonRow struct {
-	Horizons []horizon `json:"horizons"`
+// boundaryRow holds the boundaries of a tenant, in the order of classes and resolutions.
+type boundaryRow struct {
+	List []Boundary `json:"horizons"`
 }
 
-func (r *horizonRow) find(class int64, res rollup.Resolution) (int, bool) {
-	return slices.BinarySearchFunc(r.Horizons, horizon{Class: class, Resolution: res}, func(a, b horizon) int {
+func (r *boundaryRow) find(class int64, res rollup.Resolution) (int, bool) {
+	return slices.BinarySearchFunc(r.List, Boundary{Class: class, Resolution: res}, func(a, b Boundary) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Resolution, b.Resolution))
 	})
 }
 
-// of returns the horizon of a class, nil if none is stored.
-func (r *horizonRow) of(class int64, res rollup.Resolution) *horizon {
+// Of returns the boundary of a class, nil if none is stored.
+func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 	if i, ok := r.find(class, res); ok {
-		return &r.Horizons[i]
+		return &r.List[i]
 	}
 	return nil
 }
 
-// at returns the horizon of a class to change it.
-func (r *horizonRow) at(class int64, res rollup.Resolution) *horizon {
+// at returns the boundary of a class to change it.
+func (r *boundaryRow) at(class int64, res rollup.Resolution) *Boundary {
 	i, ok := r.find(class, res)
 	if !ok {
-		r.Horizons = slices.Insert(r.Horizons, i, horizon{Class: class, Resolution: res, HiddenMS: never, LackingMS: never, DroppedMS: never})
+		r.List = slices.Insert(r.List, i, Boundary{Class: class, Resolution: res, HiddenMS: Never, LackingMS: Never, DroppedMS: Never})
 	}
-	return &r.Horizons[i]
+	return &r.List[i]
 }
 
-func (r *horizonRow) clone() horizonRow {
-	out := horizonRow{Horizons: slices.Clone(r.Horizons)}
-	for i := range out.Horizons {
-		out.Horizons[i].Steps = slices.Clone(out.Horizons[i].Steps)
-		out.Horizons[i].Holes = slices.Clone(out.Horizons[i].Holes)
+func (r *boundaryRow) clone() *boundaryRow {
+	out := &boundaryRow{List: slices.Clone(r.List)}
+	for i := range out.List {
+		out.List[i].Steps = slices.Clone(out.List[i].Steps)
+		out.List[i].Holes = slices.Clone(out.List[i].Holes)
 	}
 	return out
 }
 
-func (r *horizonRow) equal(other *horizonRow) bool {
-	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
+func (r *boundaryRow) equal(other *boundaryRow) bool {
+	return slices.EqualFunc(r.List, other.List, func(a, b Boundary) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
 			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
 			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Holes, b.Holes)
 	})
 }
 
-// parseHorizons reads the value of a tenant's row. Whoever took a row that it can't read for none would show rows that are
+// parseBoundaries reads the value of a tenant's row. Whoever took a row that it can't read for none would show rows that are
 // gone, and might hide or drop anew.
-func parseHorizons(value []byte) (r horizonRow, err error) {
+func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: %w", err)
 	}
-	for i := range r.Horizons {
-		h := &r.Horizons[i]
+	for i := range r.List {
+		h := &r.List[i]
 		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS || h.LackingMS > h.HiddenMS ||
-			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > retention.MaxKnownClasses {
+			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
 			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)
 		}
 	}
 	return r, nil
-}
-
-// keptMS returns how long rows of a horizon's class and resolution are to be kept, milliseconds; 0: for ever.
-func (s *Store) keptMS(tenant string, h *horizon) int64 {
-	return s.retention.Keep(tenant, h.Class).Of(h.Resolution).Milliseconds()
 }

@@ -1,0 +1,54 @@
+package format
+
+import (
+	"unsafe"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// labelBlock is the size of a block of a LabelMemory, in bytes.
+const labelBlock = 16 << 10
+
+// LabelMemory stores the labels of many series in blocks of bytes, for the garbage collector marks and frees a block as cheaply as the labels of
+// one series. Labels from it keep their whole block in memory, so it is for labels that are released together. The zero value is
+// empty. It isn't safe for concurrent use; the labels are.
+type LabelMemory struct {
+	block   []byte
+	scratch labels.Labels
+}
+
+// Parse is ParseLabels with the labels in the memory.
+func (m *LabelMemory) Parse(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
+	if err := parseLabels(b, metric, builder); err != nil {
+		return labels.EmptyLabels(), err
+	}
+	return m.Labels(builder), nil
+}
+
+// Labels returns the labels that were added to a builder, sorted, in the memory.
+func (m *LabelMemory) Labels(builder *labels.ScratchBuilder) labels.Labels {
+	builder.Overwrite(&m.scratch)
+	data := *encodingOf(&m.scratch)
+	switch {
+	case data == "":
+		return labels.EmptyLabels()
+	case len(data) > labelBlock/8:
+		return builder.Labels()
+	case len(data) > cap(m.block)-len(m.block):
+		m.block = make([]byte, 0, labelBlock)
+	}
+	start := len(m.block)
+	m.block = append(m.block, data...)
+	var ls labels.Labels
+	*encodingOf(&ls) = unsafeString(m.block[start:])
+	return ls
+}
+
+// encodingOf returns the only field of labels, a string that encodes all of them.
+func encodingOf(ls *labels.Labels) *string { return (*string)(unsafe.Pointer(ls)) }
+
+// Labels have other fields in builds with the tags slicelabels or dedupelabels, which must not compile.
+var (
+	_ [unsafe.Sizeof(labels.Labels{}) - unsafe.Sizeof("")]struct{}
+	_ [unsafe.Sizeof("") - unsafe.Sizeof(labels.Labels{})]struct{}
+)

@@ -1,0 +1,79 @@
+package retention
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// filesOf parses the files of the store's packages that match a pattern, without tests.
+func filesOf(t *testing.T, patterns ...string) map[string]*ast.File {
+	files := map[string]*ast.File{}
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			f, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+			require.NoError(t, err)
+			files[path] = f
+		}
+	}
+	return files
+}
+
+// TestCallsOfASelection counts the calls of this package in the code of a selection, by the names of exported methods.
+func TestCallsOfASelection(t *testing.T) {
+	methods := []string{"Days", "At"}
+	for m := range reflect.TypeFor[*Keeper]().Methods() {
+		methods = append(methods, m.Name)
+	}
+	var calls []string
+	for _, f := range filesOf(t, "../select*.go", "../sealed*.go", "../request.go", "../scope.go", "../query/select*.go", "../query/sealed*.go", "../query/request.go", "../query/scope.go") {
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(methods, sel.Sel.Name) {
+				return true
+			}
+			if of, ok := sel.X.(*ast.SelectorExpr); ok && slices.Contains([]string{"retention", "days", "env"}, strings.ToLower(of.Sel.Name)) {
+				calls = append(calls, sel.Sel.Name)
+			}
+			return true
+		})
+	}
+	require.Contains(t, calls, "Shown")
+	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
+}
+
+// TestFilesThatKnowExpiries counts the files of the store that read or set when rows of windows expire. Others call Bound, Standing or Placement.
+func TestFilesThatKnowExpiries(t *testing.T) {
+	names := []string{"Expiry", "Expires", "Expiring", "ExpiresRows", "Margin", "LastExpiry"}
+	known := map[string]bool{}
+	for path, f := range filesOf(t, "../*.go", "../query/*.go") {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && slices.Contains(names, id.Name) {
+				known[path] = true
+			}
+			return true
+		})
+	}
+	require.Contains(t, known, "../row_writer.go")
+	require.LessOrEqual(t, len(known), 10, "have package retention decide by the expiries of windows: %v", slices.Sorted(maps.Keys(known)))
+}

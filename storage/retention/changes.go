@@ -1,0 +1,265 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Change is what a retention hides of a tenant's class at a resolution, or shows again.
+type Change struct {
+	Tenant, Class string
+	Resolution    rollup.Resolution
+	// Was and Is are the retention before, as far as it is stored, and now; 0: forever.
+	Was, Is time.Duration
+	// Shown is true if it shows samples after From, up to To, and false if it hides them. From is zero where they are all up to To.
+	Shown    bool
+	From, To time.Time
+	// Samples is about how many raw samples it hides; -1: not counted.
+	Samples int64
+	// Goes is when rows that it hides are dropped, if the retention stays so. Gone is up to when rows are gone forever; zero: none is.
+	Goes, Gone time.Time
+}
+
+// Changes returns the ranges that the retention which the store was opened with will hide, or show again. It changes
+// nothing.
+func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
+	return k.ofTenants(ctx, func(tenant string, b *Boundaries) []Change {
+		next := b.clone()
+		k.aim(tenant, next, func(_ *Boundary, target int64) int64 { return target })
+		return k.changes(ctx, tenant, &b.boundaryRow, next, func(was *Boundary, is *Boundary) bool { return was == nil || isChanged(was, is) })
+	})
+}
+
+// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and not dropped. Samples aren't counted, and
+// ranges without windows are left out.
+func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
+	return k.ofTenants(ctx, func(tenant string, b *Boundaries) (list []Change) {
+		for i := range b.List {
+			h := &b.List[i]
+			for _, step := range h.Steps {
+				if step.Was != nil && step.ToMS > h.LackingMS {
+					c := k.newChange(tenant, h, step.Was.KeptMS, step.Was.HiddenMS, step.ToMS)
+					c.Goes = k.goes(step.SeenMS)
+					list = append(list, c)
+				}
+			}
+		}
+		return list
+	})
+}
+
+// ofTenants lists the changes that find returns for tenants, from the first window that each applies to; those without windows are left out.
+func (k *Keeper) ofTenants(ctx context.Context, find func(tenant string, b *Boundaries) []Change) (list []Change, err error) {
+	tenants, err := k.env.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		b, err := k.Boundaries(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range find(tenant, b) {
+			from := format.FirstWindow(c.Resolution)
+			if c.From.Before(c.Gone) {
+				c.From = c.Gone
+			}
+			if !c.From.IsZero() {
+				from = k.env.Period.WindowAt(c.Resolution, c.From.UnixMilli()+1)
+			}
+			windows, err := k.env.Windows(ctx, tenant, from, k.env.Period.WindowAt(c.Resolution, c.To.UnixMilli()))
+			if err != nil {
+				return nil, err
+			}
+			if len(windows) > 0 {
+				c.From = Instant(k.env.Period.WindowStart(windows[0]))
+				list = append(list, c)
+			}
+		}
+	}
+	return list, nil
+}
+
+// newChange returns a change of a boundary between two ends of windows, by a retention in place of the one before.
+func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Change {
+	return Change{
+		Tenant: tenant, Class: k.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
+		Was: time.Duration(wasMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
+		From: Instant(from), To: Instant(to), Gone: Instant(h.LackingMS),
+	}
+}
+
+// goes returns when rows are dropped that were hidden when the store's observed uptime was seenMS.
+func (k *Keeper) goes(seenMS int64) time.Time {
+	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.SeenMS()-seenMS)*time.Millisecond)
+}
+
+// changes compares those boundaries that count, and leaves out changes that hide nothing.
+func (k *Keeper) changes(ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool) (list []Change) {
+	for i := range next.List {
+		h := &next.List[i]
+		was := before.Of(h.Class, h.Resolution)
+		if !counts(was, h) {
+			continue
+		}
+		was = cmp.Or(was, &Boundary{HiddenMS: Never, KeptMS: h.KeptMS}) // How long it was kept isn't known.
+		if was.HiddenMS == h.HiddenMS {
+			continue
+		}
+		c := k.newChange(tenant, h, was.KeptMS, min(was.HiddenMS, h.HiddenMS), max(was.HiddenMS, h.HiddenMS))
+		if c.Shown = h.HiddenMS < was.HiddenMS; !c.Shown {
+			since, ok := h.hiddenSince(h.HiddenMS)
+			if !ok {
+				since = k.env.Clock.SeenMS()
+			}
+			c.Goes = k.goes(since)
+			if n, err := k.samplesIn(ctx, tenant, h, was.HiddenMS); err == nil {
+				c.Samples = n
+			}
+			if c.Samples == 0 {
+				continue // As at the first start with a retention, where nothing is that old.
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// samplesIn estimates how many raw samples a boundary hides after a time; -1: it can't be estimated, as of rollups.
+func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
+	windows, err := k.env.Windows(ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS))
+	switch {
+	case err != nil || len(windows) == 0:
+		return 0, err
+	case h.Resolution != rollup.Raw:
+		return -1, nil
+	default:
+		return k.env.Samples(ctx, tenant, h.Class, windows)
+	}
+}
+
+// maxLoggedChanges bounds what one Expire logs of changed retentions.
+const maxLoggedChanges = 50
+
+// logChanged logs what a changed retention has hidden, or shown again, and which rows a longer one doesn't keep.
+func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next *boundaryRow) {
+	for i := range next.List {
+		if was := before.Of(next.List[i].Class, next.List[i].Resolution); was != nil {
+			x.logRaised(tenant, was, &next.List[i])
+		}
+	}
+	if x.logged >= maxLoggedChanges {
+		return
+	}
+	for _, c := range x.k.changes(ctx, tenant, before, next, func(was, is *Boundary) bool { return was != nil && isChanged(was, is) }) {
+		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
+		if c.Was != c.Is { // Otherwise logRaised logs it.
+			about = append(about, "was", inWords(c.Was))
+		}
+		about = append(about, "is", inWords(c.Is))
+		if c.Shown {
+			x.log(slog.LevelInfo, "a longer retention shows hidden samples again", append(about, "after", c.From, "until", c.To)...)
+			continue
+		}
+		if c.Samples >= 0 {
+			about = append(about, "samples (estimate)", c.Samples)
+		}
+		x.log(slog.LevelWarn, "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
+			append(about, "after", c.From, "until", c.To, "deleted from", c.Goes)...)
+	}
+}
+
+// isChanged reports whether a boundary hides more because its retention was lowered, or shows something again. Others go on by day and week,
+// also one that was raised: samples that passed the retention since the last look are hidden, as ever.
+func isChanged(was, is *Boundary) bool {
+	return is.HiddenMS < was.HiddenMS || shorter(is.KeptMS, was.KeptMS)
+}
+
+// logRaised logs from when a longer retention counts in full, where rows expire by themselves.
+func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
+	k := x.k
+	if !k.env.Expires || !shorter(was.KeptMS, h.KeptMS) {
+		return
+	}
+	window := k.env.Period.WindowAt(h.Resolution, k.env.Now().UnixMilli())
+	for fixed := true; fixed; { // Those of later ones may be fixed ahead.
+		window++
+		_, fixed = k.expiries.get(expiryAt{tenant, Shared, window})
+	}
+	x.log(slog.LevelInfo, "a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
+		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(time.Duration(was.KeptMS)*time.Millisecond),
+		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", Instant(k.env.Period.WindowStart(window)))
+}
+
+// log logs a change, up to a bound.
+func (x *Advancing) log(level slog.Level, msg string, args ...any) {
+	switch x.logged++; {
+	case x.logged <= maxLoggedChanges:
+		x.k.env.Logger.Log(context.Background(), level, msg, args...)
+	case x.logged == maxLoggedChanges+1:
+		x.k.env.Logger.Warn("the new retention has more effects than are logged; run cassia retention to list them")
+	}
+}
+
+// LaterRetention is a retention that the windows which have rows now are too short for: it counts in full from a later window on.
+type LaterRetention struct {
+	Tenant, Class string
+	Resolution    rollup.Resolution
+	// Expire is when the present window's rows expire, From the end of the last window with rows that expire too early.
+	Expire, From time.Time
+}
+
+// LaterRetentions returns the retentions that were raised, or are those of new classes, and don't count in full yet.
+func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, err error) {
+	if !k.env.Expires {
+		return nil, nil
+	}
+	tenants, err := k.env.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		b, err := k.Boundaries(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for class := range k.Classes() {
+			for res := rollup.Raw; res <= rollup.OneHour; res++ {
+				later, err := k.laterRetention(ctx, b, tenant, class, res)
+				if err != nil {
+					return nil, err
+				}
+				if !later.From.IsZero() {
+					list = append(list, later)
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// laterRetention returns the one of a class at a resolution; From is zero if it counts in full.
+func (k *Keeper) laterRetention(ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution) (LaterRetention, error) {
+	later := LaterRetention{Tenant: tenant, Class: k.nameOf(class), Resolution: res}
+	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Some may be fixed ahead.
+		at := expiryAt{tenant, class, window}
+		shared, ok, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
+		if err != nil {
+			return later, err
+		}
+		own, _, err := k.fixedExpiry(ctx, at)
+		fixed := earlier(own.Expires, shared.Expires)
+		if wanted := k.wantedExpiry(b, at); err != nil || !ok || fixed == 0 || wanted != 0 && wanted <= fixed {
+			return later, err
+		}
+		if later.From.IsZero() {
+			later.Expire = time.Unix(fixed, 0).UTC()
+		}
+		later.From = Instant(k.env.Period.WindowEnd(window))
+	}
+}

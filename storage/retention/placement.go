@@ -1,0 +1,205 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Placement is which rows samples of a class in a slot are stored in.
+type Placement uint8
+
+const (
+	// AllRows are raw rows, and rollups of them.
+	AllRows Placement = iota
+	// OnlyRollups take samples whose raw window is gone, or is hidden by its retention.
+	OnlyRollups
+	// OnlyRollupsEarly is OnlyRollups within the retention of raw samples: there are rollups of their day without raw rows, or the day's rows have expired.
+	OnlyRollupsEarly
+	// NoRows take samples whose window of 5m rollups is gone.
+	NoRows
+)
+
+// Placement fixes the expiries of a class in the windows that hold a slot, and returns which rows samples that are sealed now are stored in.
+func (k *Keeper) Placement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
+	switch err := k.fixSlot(ctx, tenant, class, slot); {
+	case err != nil:
+		return NoRows, err
+	case !k.IsGone(rollup.Raw, slot, tenant, class):
+		return AllRows, nil
+	case k.IsGone(rollup.FiveMinutes, slot, tenant, class):
+		return NoRows, nil
+	default:
+		return OnlyRollups, nil
+	}
+}
+
+// ImportPlacement is Placement for an import, which may restore windows.
+func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
+	if err := k.fixSlot(ctx, tenant, class, slot); err != nil {
+		return NoRows, err
+	}
+	keep := k.Keep(tenant, class)
+	if err := k.restoreRollups(ctx, tenant, class, slot, keep); err != nil {
+		return NoRows, err
+	}
+	past := func(res rollup.Resolution) bool {
+		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
+	}
+	if past(rollup.Raw) && past(rollup.FiveMinutes) { // No boundary moves for samples that aren't stored.
+		return NoRows, nil
+	}
+	withoutRaw, err := k.importsWithoutRaw(ctx, tenant, class, slot, keep)
+	switch {
+	case err != nil:
+		return NoRows, err
+	case !withoutRaw:
+		return AllRows, nil
+	case past(rollup.FiveMinutes): // It has gone just now.
+		return NoRows, nil
+	case !k.isOutlived(rollup.Raw, slot, keep):
+		return OnlyRollupsEarly, nil
+	default:
+		return OnlyRollups, nil
+	}
+}
+
+// importsWithoutRaw reports whether an import makes only rollups of a slot: its raw window has expired, or its retention hides it. Where rows
+// don't expire by themselves, a window that the retention shows again takes raw rows if it has no rows at all: one that has rollups
+// would show the imported samples, and hide that others are missing. One that the retention hides gets none: then it is
+// stored that they are missing, so that a longer retention doesn't look for them; where older raw rows of the tenant stand, or older samples wait to be
+// sealed, those of the slot are made as well, and are dropped with them.
+func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
+	window := k.env.Period.WindowOfSlot(rollup.Raw, slot)
+	if k.env.Expires {
+		_, err := k.Expiry(ctx, tenant, class, window)
+		if errors.Is(err, ErrWindowOver) {
+			return true, nil
+		}
+		return false, err
+	}
+	if _, err := k.complete(ctx, tenant); err != nil {
+		return false, err
+	}
+	start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
+	_, err = k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
+		hidden := k.isOutlived(rollup.Raw, slot, keep)
+		h := before.Of(class, rollup.Raw)
+		missing := h != nil && h.lacks(end)
+		without = missing && hidden
+		switch {
+		case missing == hidden:
+			return nil, nil
+		case hidden:
+			shown := before.Missing(class, rollup.Raw) + 1
+			older, err := k.env.Stands(ctx, tenant, k.env.Period.WindowAt(rollup.Raw, shown), window)
+			if err != nil || older || k.env.Holds(k.env.Period.SlotOf(shown), slot) {
+				return nil, err
+			}
+			without = true
+			next := before.clone()
+			next.at(class, rollup.Raw).lack(end)
+			return next, nil
+		}
+		without = true
+		if k.lacksRollups(before, class, slot) { // They would be dropped, and made again.
+			return nil, nil
+		}
+		if rolled, err := k.wasRolledUp(ctx, tenant, window); err != nil || rolled {
+			return nil, err
+		}
+		next := before.clone()
+		h = next.Of(class, rollup.Raw)
+		k.aimLonger(tenant, h)
+		if !h.restore(start, end) {
+			return nil, nil
+		}
+		without = false
+		return next, nil
+	})
+	return without && err == nil, err
+}
+
+// lacksRollups reports whether rollups of the windows that hold a slot may be missing.
+func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
+	for _, res := range rollup.Resolutions {
+		if h := b.Of(class, res); h != nil && h.lacks(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
+			return true
+		}
+	}
+	return false
+}
+
+// restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
+// dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
+func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Keep) error {
+	if k.env.Expires || k.isOutlived(rollup.FiveMinutes, slot, keep) {
+		return nil
+	}
+	_, err := k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
+		if !k.lacksRollups(before, class, slot) {
+			return nil, nil
+		}
+		next := before.clone()
+		for _, res := range rollup.Resolutions {
+			window := k.env.Period.WindowOfSlot(res, slot)
+			start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
+			h := next.Of(class, res)
+			if h == nil || !h.lacks(end) {
+				continue
+			}
+			if rolled, err := k.hasMarks(ctx, tenant, res, start, end); err != nil || rolled {
+				return nil, err
+			}
+			if k.aimLonger(tenant, h); !h.restore(start, end) {
+				return nil, nil
+			}
+		}
+		return next, nil
+	})
+	return err
+}
+
+// wasRolledUp reports whether a raw window has, or is about to get, rollups.
+func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
+	start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
+	if k.env.Holds(k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)) {
+		return true, nil
+	}
+	return k.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
+}
+
+// hasMarks reports whether slots from one time to another have commit records of a resolution or a coarser one.
+func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
+	from, to := k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)
+	for ; res <= rollup.OneHour; res++ {
+		for window := k.env.Period.WindowOfSlot(res, from); window <= k.env.Period.WindowOfSlot(res, to); window++ {
+			for _, err := range k.env.Engine.Scan(ctx, engine.Range{
+				Table: engine.Sealed, Partition: format.SealedPartition(window, tenant),
+				From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
+			}) {
+				if err != nil {
+					return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+				}
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// aimLonger has a boundary go by a longer retention that Expire hasn't applied yet.
+func (k *Keeper) aimLonger(tenant string, h *Boundary) {
+	keptMS := k.keptMS(tenant, h.Class, h.Resolution)
+	if !shorter(h.KeptMS, keptMS) {
+		return
+	}
+	seen := k.env.Clock.SeenMS()
+	now, _ := k.env.Clock.Times()
+	h.keep(keptMS, seen)
+	h.aim(min(k.target(now, h.Resolution, h.KeptMS), h.HiddenMS), seen, nil)
+}

@@ -1,0 +1,152 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// hiddenRoller makes the rollups of raw windows before one Expire hides or drops them. rolled are the windows whose rollups are there.
+type hiddenRoller struct {
+	s      *Store
+	rolled map[tenantWindow]bool
+}
+
+// RollHidden makes the rollups of the raw windows that are to be hidden, and of the one after them, of which the clock hides more and
+// more, and returns up to where they may be hidden. While a delete isn't cleaned it also makes those of windows that are hidden: they may have got
+// samples since, which are only shown when rollups know of the delete.
+func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (int64, error) {
+	if target == retention.Never {
+		return target, nil
+	}
+	s, from := x.s, min(hidden, target)
+	ds, err := s.deletesOf(ctx, tenant)
+	switch {
+	case err != nil:
+		return from, err
+	case len(ds) == 0:
+		s.rolled.replace(tenant, class, nil)
+		if target <= hidden {
+			return target, nil
+		}
+	default:
+		if err := x.rollAgain(ctx, tenant, class, missing, from, ds); err != nil {
+			return from, err
+		}
+	}
+	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, target+1))
+	to, err := x.RollUntil(ctx, tenant, from, next)
+	return min(to, target), err
+}
+
+// rollAgain makes the rollups of hidden windows that lack some, up to a time, but for those to which nothing was written since it found nothing missing.
+func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones) error {
+	s := x.s
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, missing+1), s.period.WindowAt(rollup.Raw, to))
+	if err != nil {
+		return err
+	}
+	before, now := s.rolled.get(tenant, class), make(map[int64]uint64, len(windows))
+	for _, w := range windows {
+		stamp, ok := s.stampOfMarks(tenant, w, ds)
+		if known, is := before[w]; !ok || !is || known != stamp {
+			if err := x.rollFirst(ctx, w, tenant); err != nil {
+				return err
+			}
+		}
+		if ok { // Of the marks before: those that were written just now are looked at once more.
+			now[w] = stamp
+		}
+	}
+	s.rolled.replace(tenant, class, now)
+	return nil
+}
+
+// RollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
+func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
+	s := x.s
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
+	if err != nil {
+		return from, err
+	}
+	for _, w := range windows {
+		if err := x.rollFirst(ctx, w, tenant); err != nil {
+			return max(from, s.period.WindowStart(w)), err
+		}
+	}
+	return to, nil
+}
+
+// rollFirst makes the rollups of a raw window that they lack.
+func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant string) error {
+	at := tenantWindow{tenant, window}
+	if x.rolled[at] {
+		return nil
+	}
+	if _, err := x.s.rollWindow(ctx, tenant, window, func() {}); err != nil {
+		return fmt.Errorf("storage: window %d of tenant %q is kept, because its rollups could not be created: %w", window, tenant, err)
+	}
+	x.rolled[at] = true
+	return nil
+}
+
+// rolledMemory holds the hidden windows of the tenants that have uncleaned deletes, with a stamp of their marks and of the deletes when nothing was missing
+// of their rollups: an Expire a minute later reads no marks of them.
+type rolledMemory struct {
+	mu sync.Mutex
+	of map[rolledOf]map[int64]uint64
+}
+
+type rolledOf struct {
+	tenant string
+	class  int64
+}
+
+func (m *rolledMemory) get(tenant string, class int64) map[int64]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[rolledOf{tenant, class}]
+}
+
+// replace remembers other windows; nil: none.
+func (m *rolledMemory) replace(tenant string, class int64, windows map[int64]uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case windows == nil:
+		delete(m.of, rolledOf{tenant, class})
+	case m.of == nil:
+		m.of = map[rolledOf]map[int64]uint64{{tenant, class}: windows}
+	default:
+		m.of[rolledOf{tenant, class}] = windows
+	}
+}
+
+// stampOfMarks returns a number that changes when marks of a raw window, or of its rollups, are written, or with the deletes; ok is false if that
+// isn't known.
+func (s *Store) stampOfMarks(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
+	if s.versions == nil {
+		return 0, false
+	}
+	var b []byte
+	start, _ := s.period.WindowSpan(window)
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		version, ok := s.versions.Version(engine.Sealed, format.SealedPartition(s.period.WindowAt(res, start+1), tenant))
+		if !ok {
+			return 0, false
+		}
+		b = binary.LittleEndian.AppendUint64(b, version)
+	}
+	for _, d := range ds {
+		b = append(b, d.ID...)
+	}
+	return xxhash.Sum64(b), true
+}

@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// maxCounted is how many chunks aboutSamples looks at.
+const maxCounted = 10_000
+
+// aboutSamples estimates how many raw samples there are of a class in some windows: from the newest window,
+// of which it counts the first chunks, by the number of metrics and of sealed slots. -1: it can't be estimated.
+func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
+	newest := windows[len(windows)-1]
+	samples, err := s.samplesIn(ctx, tenant, class, newest)
+	if err != nil || samples == 0 {
+		return -1, err
+	}
+	of, err := s.slotsSealed(ctx, tenant, newest)
+	if err != nil || of == 0 {
+		return -1, err
+	}
+	total := int64(0)
+	const asked = 400 // of windows
+	for _, w := range windows[max(0, len(windows)-asked):] {
+		n, err := s.slotsSealed(ctx, tenant, w)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	total = total * int64(len(windows)) / int64(min(len(windows), asked))
+	return int64(float64(samples) / float64(of) * float64(total)), nil
+}
+
+// slotsSealed counts the slots that are sealed of a window.
+func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (int64, error) {
+	marks, err := s.marksIn(ctx, tenant, window)
+	slots := map[int64]bool{}
+	for m := range marks {
+		slots[m.Slot] = true
+	}
+	return int64(len(slots)), err
+}
+
+// samplesIn is about how many raw samples there are of a class in a window.
+func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int64) (samples int64, err error) {
+	metrics, err := s.metricsIn(ctx, tenant, window)
+	if err != nil {
+		return 0, err
+	}
+	shards, err := s.shardsIn(ctx, window, tenant)
+	if err != nil {
+		return 0, err
+	}
+	chunks := 0
+	for i, metric := range metrics {
+		for at := range format.Places(s.retention.Classes(), shards.of(metric)) {
+			if at.Class() != class {
+				continue
+			}
+			for row, err := range s.rows.ScanReadable(ctx, engine.Range{
+				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
+			}, anyUnread) {
+				if err != nil {
+					return 0, fmt.Errorf("storage: counting samples of metric %q: %w", metric, err)
+				}
+				chunks++
+				if c, err := format.ParseRawChunk(row.Value); err == nil && c.Data != nil {
+					if info, err := chunk.Header(c.Data); err == nil {
+						samples += int64(info.Count)
+					}
+				}
+			}
+		}
+		if chunks >= maxCounted {
+			return samples * int64(len(metrics)) / int64(i+1), nil
+		}
+	}
+	return samples, nil
+}
