@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -126,7 +127,7 @@ func TestRestoredAfterAFastClock(t *testing.T) {
 	stats := m.brings(first, 5, time.Minute)
 	require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
 	require.Equal(t, 5, m.samplesBetween(first, first.Add(time.Hour)))
-	names, err := m.LabelValues(t.Context(), labels.MetricName, Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
+	names, err := m.LabelValues(t.Context(), labels.MetricName, query.Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"m"}, names)
 	_, err = m.Check(t.Context(), func(problem string) { t.Error(problem) })
