@@ -18,6 +18,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -40,7 +41,7 @@ func (c counting) Commit(ctx context.Context) error {
 }
 
 func count(t *testing.T, s *storage.Store, tenant, metric string) (series, samples int) {
-	found, err := s.Select(t.Context(), storage.Query{
+	found, err := s.Select(t.Context(), query.Query{
 		Tenant: tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -182,7 +183,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		}
 		// Where it is past its retention, raw rows go when the grace is over.
 		lag := l.lag
-		if u.EndMS <= l.store.Horizon(rollup.Raw) {
+		if u.EndMS <= l.store.Retention().Past("", retention.DefaultClass, rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
 		l.worker.work(ctx, fmt.Sprintf("creating the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, u, pause) })

@@ -12,6 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
@@ -80,8 +82,8 @@ func (s *changedClass) day(keep retention.Keep) {
 
 // held returns how many samples a resolution has of each day.
 func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
-	list, err := s.Select(s.t.Context(), storage.Query{
-		Tenant: "default", MinT: -storage.MaxTime, MaxT: storage.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+	list, err := s.Select(s.t.Context(), query.Query{
+		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "c")},
 	})
 	require.NoError(s.t, err)
@@ -100,7 +102,7 @@ func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 			continue
 		}
 		var b rollup.Buckets
-		require.NoError(s.t, x.Buckets(&b, &storage.BucketBuffers{}))
+		require.NoError(s.t, x.Buckets(&b, &query.BucketBuffers{}))
 		for i, end := range b.End {
 			add(end, int(b.Count[i]))
 		}

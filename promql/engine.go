@@ -165,7 +165,7 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 		if stmt, ok := inner.Statement().(*parser.EvalStmt); ok {
 			limited.ordered = !e.opts.NoOrder && hasLimitK(stmt.Expr)
 		}
-		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
+		return &plannedQuery{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
 		exact: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
@@ -179,5 +179,5 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 	if !ok {
 		return nil, fmt.Errorf("promql: unsupported statement type %T", inner.Statement())
 	}
-	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p}, nil
+	return &plannedQuery{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // steps are n moments at equal distances, milliseconds. With an @ modifier all are the same: step is 0.
@@ -79,8 +80,8 @@ func (p *fragment) readFrom() int64 {
 
 // open finds the fragment's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
 // until the last of them was read.
-func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*storage.SelectedSeries, error) {
-	return store.Select(ctx, storage.Query{
+func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*query.SelectedSeries, error) {
+	return store.Select(ctx, query.Query{
 		Tenant: of, MinT: p.readFrom(), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,
 	})
@@ -114,7 +115,7 @@ func (p *fragment) unique(series []foundSeries) bool {
 // implementation a way in which samples are kept.
 type fragmentReader interface {
 	// read computes the values of a series at every step into out, which is empty.
-	read(s *storage.SelectedSeries, out *values) error
+	read(s *query.SelectedSeries, out *values) error
 	// notes returns the annotations that came up, and samples how many samples were decoded.
 	notes() annotations.Annotations
 	samples() int64

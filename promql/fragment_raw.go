@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // rawReader computes a fragment's values from samples: it lays all samples of a series out once, and hands
@@ -121,7 +121,7 @@ func hasStarts(s *chunk.Samples) bool {
 var errJumps = fmt.Errorf("%w: native histograms are read only in part, and the step is wider than the range", errLeave)
 
 // read implements fragmentReader.
-func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
+func (r *rawReader) read(s *query.SelectedSeries, out *values) error {
 	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
 }
 

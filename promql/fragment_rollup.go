@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -30,7 +31,7 @@ type rollupReader struct {
 	pieces     rollup.Buckets  // buckets, cut by edges
 	whole      *rollup.Buckets // those of a series with all columns
 	own        rollup.Buckets  // these, where they are read apart
-	ownBuffers storage.BucketBuffers
+	ownBuffers query.BucketBuffers
 	answers    bucketfn.Result
 	// aside are values from samples, made those from samples that are made of buckets.
 	aside, made values
@@ -63,7 +64,7 @@ func (r *rollupReader) samples() int64 { return r.decoded + r.raw.samples() }
 func (r *rollupReader) loaded() int64 { return r.decoded + r.asked }
 
 // read implements fragmentReader.
-func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
+func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if err := s.Buckets(&r.buckets, &r.buffers); err != nil {
 		return asPrometheus(err)
 	}
@@ -127,7 +128,7 @@ func (r *rollupReader) sampled(step int32) bool {
 // askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept, and else from those that
 // buckets make.
 func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
-	s, err := r.segment.samples.of(series, func() ([]*storage.SelectedSeries, error) {
+	s, err := r.segment.samples.of(series, func() ([]*query.SelectedSeries, error) {
 		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
 	})
 	if err != nil {
@@ -183,7 +184,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	}
 	r.whole = &r.own
 	r.own.Reset()
-	s, err := r.segment.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
+	s, err := r.segment.whole.of(series, func() ([]*query.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
 	if err != nil || s == nil {
 		return false, asPrometheus(err)
 	}

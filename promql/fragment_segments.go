@@ -10,6 +10,8 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -40,11 +42,11 @@ type segment struct {
 // lookup finds series that only few of a segment's need, once one does.
 type lookup struct {
 	mu    sync.Mutex
-	found map[uint64]*storage.SelectedSeries
+	found map[uint64]*query.SelectedSeries
 }
 
 // of returns the series of these labels, nil if open, which is called once, doesn't find it.
-func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries, error)) (*storage.SelectedSeries, error) {
+func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, error)) (*query.SelectedSeries, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.found == nil {
@@ -52,7 +54,7 @@ func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries
 		if err != nil {
 			return nil, err
 		}
-		l.found = make(map[uint64]*storage.SelectedSeries, len(list))
+		l.found = make(map[uint64]*query.SelectedSeries, len(list))
 		for _, s := range list {
 			l.found[s.Labels.Hash()] = s
 		}
@@ -66,7 +68,7 @@ func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries
 // foundSeries is a series of a fragment, with where it was found in each segment; nil: nowhere.
 type foundSeries struct {
 	labels   labels.Labels
-	segments []*storage.SelectedSeries
+	segments []*query.SelectedSeries
 }
 
 // resolve chooses what the fragment's steps are answered from, for a tenant.
@@ -77,7 +79,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		Recent: store.Recent(),
 	}
 	// Segments read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
-	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
+	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
 	}
@@ -110,7 +112,7 @@ func setHorizons(r *resolution.Request, horizons []retention.Hidden) {
 		var kept [3]int64
 		for res, t := range h.At {
 			kept[res] = math.MinInt64
-			if t > -storage.MaxTime {
+			if t > -format.MaxTime {
 				kept[res] = t + 1
 			}
 			r.Horizon[res] = max(r.Horizon[res], kept[res])
@@ -123,7 +125,7 @@ func setHorizons(r *resolution.Request, horizons []retention.Hidden) {
 
 // latest returns the newest timestamp that some class no longer keeps at a resolution.
 func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
-	t := int64(-storage.MaxTime)
+	t := int64(-format.MaxTime)
 	for _, h := range horizons {
 		t = max(t, h.At[res])
 	}
@@ -143,7 +145,7 @@ func (p *fragment) cut(s resolution.Segment) *fragment {
 }
 
 // open finds the segment's series.
-func (l *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+func (l *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*query.SelectedSeries, error) {
 	switch {
 	case l.Resolution == rollup.Raw:
 		return l.fragment.open(ctx, store, l.tenant, warn)
@@ -155,7 +157,7 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
 	from, to := l.span()
-	return store.Select(ctx, storage.Query{
+	return store.Select(ctx, query.Query{
 		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
 		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
 	})
@@ -178,17 +180,17 @@ func (l *segment) span() (from, to int64) {
 
 // openWhole finds the segment's series with all that samples can be made of, also for those of their buckets that windows cut, but
 // at the edges given.
-func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*storage.SelectedSeries, error) {
+func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*query.SelectedSeries, error) {
 	from, _ := l.fragment.window(0)
 	_, to := l.fragment.window(l.edges.n - 1)
-	return store.Select(ctx, storage.Query{
+	return store.Select(ctx, query.Query{
 		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
 		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
 	})
 }
 
 // gather puts the series of the segments together, in the order in which they were found.
-func gather(lists [][]*storage.SelectedSeries) []foundSeries {
+func gather(lists [][]*query.SelectedSeries) []foundSeries {
 	if len(lists) == 1 {
 		all := make([]foundSeries, len(lists[0]))
 		for i, s := range lists[0] {
@@ -206,7 +208,7 @@ func gather(lists [][]*storage.SelectedSeries) []foundSeries {
 			if !ok {
 				i = len(all)
 				at[string(key)] = i
-				all = append(all, foundSeries{labels: s.Labels, segments: make([]*storage.SelectedSeries, len(lists))})
+				all = append(all, foundSeries{labels: s.Labels, segments: make([]*query.SelectedSeries, len(lists))})
 			}
 			all[i].segments[segment] = s
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // checkRange returns a *tenant.LimitError if the query looks further back than one of its tenants may.
-func (q *query) checkRange(ctx context.Context) error {
+func (q *plannedQuery) checkRange(ctx context.Context) error {
 	if q.limiter == nil {
 		return nil
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/promql/resolution"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -85,15 +86,15 @@ func equalName(matchers []*labels.Matcher) string {
 }
 
 // selectNamed finds the series of a rollup's name. It is asked where no series has the name itself.
-func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promstorage.SelectHints) ([]sourceSeries, error) {
+func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstorage.SelectHints) ([]sourceSeries, error) {
 	name, step := equalName(q.Matchers), stepIn(hints)
 	metric, a := r.names.of(name)
 	how := resolvingOf(ctx)
 	if a == nil || how.mode == resolution.ModeRaw {
 		return nil, nil
 	}
-	real, err := r.store.Select(ctx, storage.Query{
-		Tenant: q.Tenant, MinT: -storage.MaxTime, MaxT: storage.MaxTime, LabelsOnly: true, Limit: 1, Warn: q.Warn,
+	real, err := r.store.Select(ctx, query.Query{
+		Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true, Limit: 1, Warn: q.Warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	})
 	if err != nil || len(real) > 0 { // It may be at other times, or with other labels: the name is taken.
@@ -138,7 +139,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 
 // sparse reports whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
 // and finds none there.
-func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
+func sparse(q query.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
 	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() && hints.Range == 0 {
 		return false
@@ -147,9 +148,9 @@ func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
 }
 
 // appendNamed appends the values of buckets as samples. Whole buckets only: one that ends later is to come.
-func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, until int64) error {
+func (a *aggregate) appendNamed(into *chunk.Samples, s *query.SelectedSeries, until int64) error {
 	var b rollup.Buckets
-	var buffers storage.BucketBuffers
+	var buffers query.BucketBuffers
 	if err := s.Buckets(&b, &buffers); err != nil {
 		return err
 	}

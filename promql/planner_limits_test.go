@@ -150,7 +150,7 @@ func TestPlannedQueriesAreCancelled(t *testing.T) {
 	defer e.Close()
 	synctest.Test(t, func(t *testing.T) {
 		for _, timeout := range []bool{false, true} {
-			q := &query{Query: &stuckQuery{}, engine: e, plan: &plan{}}
+			q := &plannedQuery{Query: &stuckQuery{}, engine: e, plan: &plan{}}
 			done := make(chan error)
 			go func() { done <- q.Exec(t.Context()).Err }()
 			synctest.Wait()

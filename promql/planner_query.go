@@ -11,9 +11,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// query adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
+// plannedQuery adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
 // samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
-type query struct {
+type plannedQuery struct {
 	promengine.Query
 	engine  *Engine
 	limiter *tenant.Limiter
@@ -25,7 +25,7 @@ type query struct {
 }
 
 // Exec implements promql.Query.
-func (q *query) Exec(ctx context.Context) *promengine.Result {
+func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	q.canBeCanceled(cancel) // Before it is seen to be active.
@@ -68,7 +68,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 
 // evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
 // places come to be beyond what may be unread.
-func (q *query) evaluate(ctx context.Context) *promengine.Result {
+func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)
 	if q.plan != nil && result.Err == nil {
@@ -84,7 +84,7 @@ func (q *query) evaluate(ctx context.Context) *promengine.Result {
 }
 
 // count counts a result that isn't an error, unless it is too large.
-func (q *query) count(ctx context.Context, result *promengine.Result) {
+func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
 	if result.Err != nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (q *query) count(ctx context.Context, result *promengine.Result) {
 // MostOfMemory is which part of the memory one answer may take.
 const MostOfMemory = 4
 
-func (q *query) canBeCanceled(cancel context.CancelFunc) {
+func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.cancel = cancel
@@ -111,7 +111,7 @@ func (q *query) canBeCanceled(cancel context.CancelFunc) {
 
 // Cancel implements promql.Query. It does nothing before Exec. That of the evaluator's query isn't called: it races with its Exec, whose
 // context ends with this one's.
-func (q *query) Cancel() {
+func (q *plannedQuery) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.cancel != nil {
@@ -120,7 +120,7 @@ func (q *query) Cancel() {
 }
 
 // Close implements promql.Query: the result isn't used any more.
-func (q *query) Close() {
+func (q *plannedQuery) Close() {
 	q.Query.Close()
 	q.unread.give()
 }
@@ -128,7 +128,7 @@ func (q *query) Close() {
 // PlanOf returns how the fragments of a query were computed, once it was executed. It is empty if none was found, or
 // the query isn't an Engine's.
 func PlanOf(q promengine.Query) []FragmentStats {
-	ours, ok := q.(*query)
+	ours, ok := q.(*plannedQuery)
 	if !ok || ours.plan == nil {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/promql/resolution"
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -73,7 +73,7 @@ func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*found
 	}
 	for i := range all.series { // Those of a tenant have nothing in the segments of others that follow.
 		s := &all.series[i]
-		s.segments = append(s.segments[:len(s.segments):len(s.segments)], make([]*storage.SelectedSeries, len(all.segments)-len(s.segments))...)
+		s.segments = append(s.segments[:len(s.segments):len(s.segments)], make([]*query.SelectedSeries, len(all.segments)-len(s.segments))...)
 	}
 	return all, nil
 }
@@ -85,7 +85,7 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 	if err != nil {
 		return err
 	}
-	lists := make([][]*storage.SelectedSeries, len(segments))
+	lists := make([][]*query.SelectedSeries, len(segments))
 	for i, l := range segments {
 		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 	}
 	if before := len(into.segments); before > 0 {
 		for i := range series {
-			series[i].segments = append(make([]*storage.SelectedSeries, before, before+len(segments)), series[i].segments...)
+			series[i].segments = append(make([]*query.SelectedSeries, before, before+len(segments)), series[i].segments...)
 		}
 	}
 	if into.series == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -107,8 +108,8 @@ func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorag
 	return values, w.annotations(), asRead(ctx, err)
 }
 
-func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints, matchers []*labels.Matcher) storage.Query {
-	q := storage.Query{Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
+func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints, matchers []*labels.Matcher) query.Query {
+	q := query.Query{Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
 	if hints != nil {
 		q.Limit = hints.Limit
 	}
@@ -133,26 +134,26 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 // find finds the series of the tenant of ctx.
 func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) ([]sourceSeries, error) {
 	mint, maxt := r.rangeOf(hints)
-	query := storage.Query{
+	q := query.Query{
 		Tenant: tenant.From(ctx), MinT: earlier(mint, hintContext), MaxT: maxt,
 		Matchers: matchers, Sorted: sorted, Warn: w.add,
 	}
 	if hints != nil {
-		query.Limit = hints.Limit
+		q.Limit = hints.Limit
 		if hints.Func == "series" { // Only labels are wanted.
-			query.MinT, query.LabelsOnly = mint, true
+			q.MinT, q.LabelsOnly = mint, true
 		}
 		if hints.ShardCount > 0 {
-			query.Limit = 0
+			q.Limit = 0
 		}
 	}
-	use := r.store.Limiter().Use(ctx, query.Tenant)
-	if !w.ofQuery && !query.LabelsOnly { // Queries are looked at as a whole.
+	use := r.store.Limiter().Use(ctx, q.Tenant)
+	if !w.ofQuery && !q.LabelsOnly { // Queries are looked at as a whole.
 		if err := use.Range(time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
-	series, err := r.selected(ctx, query, mint, hints)
+	series, err := r.selected(ctx, q, mint, hints)
 	if err == nil {
 		err = use.Series(len(series))
 	}
@@ -172,7 +173,7 @@ func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
 
 // selected finds the series of a query, or of the rollup that it names, and reports which resolutions they are read from. Its
 // answer is of the times from asked on.
-func (r *reader) selected(ctx context.Context, q storage.Query, asked int64, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
+func (r *reader) selected(ctx context.Context, q query.Query, asked int64, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats
 	if q.LabelsOnly {
 		series, err = r.selectLabels(ctx, q)

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -25,15 +27,17 @@ type keptStore struct {
 	from time.Time
 }
 
-func (s *keptStore) open(raw, fiveMinutes time.Duration) {
+func (s *keptStore) open(raw, fiveMinutes, oneHour time.Duration) {
 	s.Store = storagetest.Start(s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
-		o.Partitions, o.Retention, o.Retention5m = 1, raw, fiveMinutes
+		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 1, raw, fiveMinutes, oneHour
 	})
 }
 
-func (s *keptStore) restart(raw, fiveMinutes time.Duration) {
+func (s *keptStore) restart(raw, fiveMinutes time.Duration) { s.restartAll(raw, fiveMinutes, 0) }
+
+func (s *keptStore) restartAll(raw, fiveMinutes, oneHour time.Duration) {
 	require.NoError(s.t, s.Close())
-	s.open(raw, fiveMinutes)
+	s.open(raw, fiveMinutes, oneHour)
 }
 
 // passes lets time pass, in which the process looks every hour at what it may drop.
@@ -50,16 +54,18 @@ func (s *keptStore) passes(d time.Duration) {
 // newKeptStore imports 20 days of a counter that goes up by 10 every minute, and keeps all of it.
 func newKeptStore(t *testing.T) *keptStore {
 	s := &keptStore{t: t, eng: memory.New(), now: time.Date(2026, 5, 21, 12, 0, 0, 0, time.UTC)}
-	s.open(0, 0)
+	s.open(0, 0, 0)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	s.from = s.now.Add(-20 * testDay)
 	s.importCounter()
 	return s
 }
 
-func (s *keptStore) importCounter() storage.ImportStats {
+func (s *keptStore) importCounter() storage.ImportStats { return s.importDays(s.from, 20) }
+
+func (s *keptStore) importDays(from time.Time, days int) storage.ImportStats {
 	var samples chunk.Samples
-	for at, v := s.from, 0.0; at.Before(s.from.Add(20 * testDay)); at, v = at.Add(time.Minute), v+10 {
+	for at, v := from, 0.0; at.Before(from.Add(time.Duration(days) * testDay)); at, v = at.Add(time.Minute), v+10 {
 		samples.AppendFloat(at.UnixMilli(), 0, v)
 	}
 	stats, err := s.Import(s.t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "c_total"), Samples: &samples}})
@@ -129,6 +135,35 @@ func TestRaisedRetention(t *testing.T) {
 	s.requireAnswers(long)
 }
 
+// TestQueryOverAHole lets samples and all rollups expire, raises the retention, and imports data from before and after: a query over all of it sees both, and
+// a warning names the time range between them.
+func TestQueryOverAHole(t *testing.T) {
+	t.Parallel()
+	s := newKeptStore(t)
+	s.restartAll(testDay, testDay, testDay)
+	s.passes(45 * testDay)
+	s.restartAll(400*testDay, 400*testDay, 400*testDay)
+	before, after := s.now.Truncate(time.Hour).Add(-200*testDay), s.now.Truncate(time.Hour).Add(-5*testDay)
+	for _, days := range []struct {
+		from time.Time
+		n    int
+	}{{before, 10}, {after, 4}} {
+		stats := s.importDays(days.from, days.n)
+		require.Zero(t, stats.Expired+stats.RollupsOnly, "%+v", stats)
+	}
+	v, ok, warnings := s.ask("count_over_time(c_total[300d])", "auto", s.now.Truncate(time.Hour))
+	require.True(t, ok)
+	require.EqualValues(t, 14*1440, v)
+	var hole *retention.HoleError
+	require.ErrorAs(t, errors.Join(warnings...), &hole)
+	require.Greater(t, hole.From, before.Add(10*testDay).UnixMilli())
+	require.Less(t, hole.To, after.UnixMilli())
+	v, ok, warnings = s.ask("count_over_time(c_total[10d])", "auto", before.Add(10*testDay))
+	require.True(t, ok)
+	require.EqualValues(t, 10*1440-1, v, "left-open")
+	require.NotErrorAs(t, errors.Join(warnings...), &hole)
+}
+
 // TestLoweredRetentionIsTakenBack starts once with a retention that is far too low: for a week all of it can be had back.
 func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	t.Parallel()
@@ -189,7 +224,7 @@ func TestImportedWithoutRawSamples(t *testing.T) {
 	s := newKeptStore(t)
 	require.NoError(t, s.Close())
 	s.eng = memory.New()
-	s.open(testDay, 0)
+	s.open(testDay, 0, 0)
 	s.importCounter()
 	s.restart(30*testDay, 0)
 	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -107,7 +108,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	if single && (len(stats) == 0 || stats[0].Refused == "") {
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
-	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
+	rawGone := d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) >= rolledFrom
 	// An answer that is an error has no infos about the samples that the evaluator's own reads lacked.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
@@ -169,7 +170,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	switch {
 	case !short.IsNone() && info == 0 && got.err == "":
 		return "no info of what is missing"
-	case exact && info == 0 && d.store.Horizon(rollup.Raw) < rolledFrom:
+	case exact && info == 0 && d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
 		return want.differsBy(got, d.truths.boundOf(c))
 	case exact && info == 0:

@@ -10,9 +10,9 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/cassia-db/cassia/promql/resolution"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/labelorder"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -29,11 +29,11 @@ import (
 // sourceSeries is a series of a SeriesSet: its raw samples and, for times whose raw samples are gone, its buckets.
 type sourceSeries struct {
 	labels   labels.Labels
-	raw      *storage.SelectedSeries // nil if it has none
+	raw      *query.SelectedSeries // nil if it has none
 	fallback []fallbackSeries
 
 	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
-	named     *storage.SelectedSeries
+	named     *query.SelectedSeries
 	aggregate *aggregate
 	until     int64
 }
@@ -41,7 +41,7 @@ type sourceSeries struct {
 // fallbackSeries are buckets of a series from which samples are made for the times from one to another, both included,
 // milliseconds. Other times weren't asked for, or are answered at a finer resolution.
 type fallbackSeries struct {
-	*storage.SelectedSeries
+	*query.SelectedSeries
 	from, to int64
 }
 
@@ -78,7 +78,7 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 type bucketExpander struct {
 	rollup.Expander
 	buckets rollup.Buckets
-	buffers storage.BucketBuffers
+	buffers query.BucketBuffers
 	samples chunk.Samples
 }
 
@@ -96,7 +96,7 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 
 // selectAll finds the series of a query, with those of times whose raw samples are gone, and reports where they are from. Times
 // before asked, milliseconds, are context: they are no part of the answer, so nothing is reported of them.
-func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
+func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +121,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 	}
 	var segments []SegmentStats
 	var lacks resolution.Shortfall
-	for _, older := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
+	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return nil, nil, err
@@ -158,7 +158,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 }
 
 // inOrderOf returns the series as the query wants them: in order, and not too many.
-func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
+func inOrderOf(q query.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
 		labelorder.Sort(series, func(s sourceSeries) labels.Labels { return s.labels })
 	}
@@ -169,7 +169,7 @@ func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
 }
 
 // segmentOf returns the report of a query for the rollups of its resolution.
-func segmentOf(q storage.Query, series int) SegmentStats {
+func segmentOf(q query.Query, series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
 		Edges: resolution.Aligned.String(), Series: series,
@@ -177,7 +177,7 @@ func segmentOf(q storage.Query, series int) SegmentStats {
 }
 
 // rawSegment returns the report of a query for samples, which are gone up to a time.
-func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
+func rawSegment(q query.Query, horizon int64, series int) SegmentStats {
 	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
 	return segmentOf(q, series)
 }
@@ -185,7 +185,7 @@ func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
 // selectLabels finds the series that a query wants only the labels of, any if there is a limit. Where samples are gone, buckets show
 // which series there were at that time: rows of labels are those of many days. A reading gets the samples, too: Prometheus names the function series in a
 // remote read for its list of series, and a streamed answer leaves out series without chunks.
-func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
+func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSeries, error) {
 	found := labelSeries{ctx: ctx, limit: q.Limit, reading: readingOf(ctx)}
 	if found.reading != nil {
 		found.limit = 0
@@ -197,7 +197,7 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 }
 
 // findLabels finds the series: first the unsealed ones if there is a limit, then those of younger times, then those of buckets.
-func (r *reader) findLabels(ctx context.Context, q storage.Query, found *labelSeries) error {
+func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeries) error {
 	all := q
 	all.Sorted, all.Limit = false, found.limit
 	if found.limit > 0 {
@@ -217,7 +217,7 @@ func (r *reader) findLabels(ctx context.Context, q storage.Query, found *labelSe
 	if found.expands() {
 		columns = rollup.ExpandColumns
 	}
-	olderQueries := storage.OlderQueries(all, horizons, columns)
+	olderQueries := query.OlderQueries(all, horizons, columns)
 	if len(olderQueries) > 0 {
 		found.at = map[string]bool{}
 	}
@@ -254,7 +254,7 @@ type labelSeries struct {
 	at      map[string]bool // the labels of series; nil: no two answers have the same ones
 	key     []byte
 	buckets rollup.Buckets
-	buffers storage.BucketBuffers
+	buffers query.BucketBuffers
 }
 
 func (l *labelSeries) isFull() bool  { return l.limit > 0 && len(l.series) >= l.limit }
@@ -277,7 +277,7 @@ func (l *labelSeries) keep(one sourceSeries) {
 	l.series = append(l.series, one)
 }
 
-func (l *labelSeries) add(list []*storage.SelectedSeries) {
+func (l *labelSeries) add(list []*query.SelectedSeries) {
 	l.series = slices.Grow(l.series, len(list))
 	for _, s := range list {
 		if l.isFull() {
@@ -295,7 +295,7 @@ func (l *labelSeries) add(list []*storage.SelectedSeries) {
 }
 
 // addOlder adds those series that have buckets in the range of the query that found them.
-func (l *labelSeries) addOlder(list []*storage.SelectedSeries, q storage.Query) error {
+func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) error {
 	for i, s := range list {
 		if l.isFull() {
 			return nil

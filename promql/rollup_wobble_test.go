@@ -68,7 +68,7 @@ func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	inner, err := a.with(d.t.Context(), d.planned.engine, wobblyPlan{p, move})
 	require.NoError(d.t, err)
 	p.stmt = inner.Statement().(*parser.EvalStmt)
-	q := &query{Query: inner, engine: d.planned, plan: p}
+	q := &plannedQuery{Query: inner, engine: d.planned, plan: p}
 	defer q.Close()
 	out, err := a.answer(q.Exec(d.in("raw")))
 	require.NoError(d.t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/check"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -16,13 +17,13 @@ import (
 
 // Check verifies the stored rows: see check.Run.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (check.Totals, error) {
-	missing := func(missed check.Missed) func(*DamagedRowsError) {
-		return func(e *DamagedRowsError) { missed(e.What(), e.Err) }
+	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
+		return func(e *damage.DamagedRowsError) { missed(e.What(), e.Err) }
 	}
-	days := &checkedDays{s: s, marked: map[tenantWindow]map[markAt]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
+	days := &checkedDays{s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
 	return check.Run(ctx, check.Env{
 		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.retention.Classes, ClassesIn: days.classesIn,
-		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.gapOf(rows, d).What() },
+		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).What() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
 		},
@@ -49,7 +50,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
 			missing, err := s.unrolled(ctx, tenant, window)
 			for _, m := range missing {
-				slots = append(slots, m.slot)
+				slots = append(slots, m.Slot)
 			}
 			return slots, err
 		},
@@ -78,7 +79,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 type checkedDays struct {
 	s *Store
 	// marked are the marks of a few windows of rollups, and classes the lists of classes of a few windows.
-	marked  map[tenantWindow]map[markAt]bool
+	marked  map[tenantWindow]map[format.CommitKey]bool
 	classes map[tenantWindow]check.WindowClasses
 }
 
@@ -149,7 +150,7 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 		return false, err
 	}
 	for m := range fine {
-		if m.slot >= first && m.slot <= last && !coarse[m] {
+		if m.Slot >= first && m.Slot <= last && !coarse[m] {
 			return true, nil
 		}
 	}
@@ -183,7 +184,7 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 }
 
 // marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
-func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.marked[at]; ok {
 		return found, nil

@@ -136,19 +136,6 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// places yields all partitions that a metric may have in a window, where it has so many shards.
-func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
-	return func(yield func(format.ClassShard) bool) {
-		for class := range s.retention.Classes() {
-			for shard := range shards {
-				if !yield(format.ClassShardOf(class, shard)) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // standingPlaces is places without those of classes whose rows no longer stand.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {

@@ -13,12 +13,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // rawScans returns how many scans of raw chunks there were since it was asked last.
 func (c *scanCounter) rawScans() int { return c.since(engine.Raw) + c.since(engine.RawPages) }
 
-func readSamples(t *testing.T, s *SelectedSeries) (list []sample) {
+func readSamples(t *testing.T, s *query.SelectedSeries) (list []sample) {
 	t.Helper()
 	var found chunk.Samples
 	require.NoError(t, s.Samples(&found))
@@ -55,13 +56,12 @@ func TestChunksAreKept(t *testing.T) {
 		require.Positive(t, counter.rawScans(), "something was written")
 		require.Equal(t, got, ts.all("ann"))
 		require.Zero(t, counter.rawScans(), "chunks were read again")
-		kept, rows := ts.chunkMemory, ts.rows
-		ts.chunkMemory = newChunkMemory(0)
-		require.Equal(t, got, ts.all("ann"))
+		kept, rows := ts.Querier, ts.rows
 		ts.openRows(&settings{}) // They remember facts about segments.
+		ts.openQuerier()
 		require.Equal(t, got, ts.all("ann"))
 		require.Positive(t, counter.rawScans())
-		ts.chunkMemory, ts.rows = kept, rows
+		ts.Querier, ts.rows = kept, rows
 	}
 	for i := range 20 {
 		ts.write("ann", series(i), sample{noon - 5*format.HourMS, 1})
@@ -93,7 +93,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	ts.open()
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 5*format.HourMS
-	const n = 2 * keptSeries
+	const n = 128 // Twice as many as are kept of a scan.
 	for i := range n {
 		ts.write("ann", labels.FromStrings(labels.MetricName, "m", "n", fmt.Sprintf("%03d", i)), sample{at, float64(i)})
 	}
@@ -101,7 +101,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	asked := func(pattern string) {
 		t.Helper()
 		m := labels.MustNewMatcher(labels.MatchRegexp, "n", pattern)
-		list, err := ts.Select(counted(t.Context()), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
+		list, err := ts.Select(counted(t.Context()), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
 		require.NoError(t, err)
 		want := 0
 		for i := range n {
@@ -127,9 +127,6 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	counter.rawScans()
 	asked("003")
 	require.Zero(t, counter.rawScans())
-	kept := ts.chunkMemory.size()
-	asked(".*")
-	require.Equal(t, kept, ts.chunkMemory.size(), "chunks of many series aren't kept")
 }
 
 // TestUnreadableChunksArentKept asks for chunks that can't be read, and for those beside them.
@@ -141,7 +138,7 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 		ts.write("ann", upLabels, sample{at, 1})
 		require.NoError(t, ts.SealAll(t.Context()))
 		ask := func() (told int) {
-			list, err := ts.Select(t.Context(), Query{
+			list, err := ts.Select(t.Context(), query.Query{
 				Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}, Warn: func(error) { told++ },
 			})
 			require.NoError(t, err)
@@ -151,7 +148,7 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 			}
 			return told
 		}
-		_, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}})
+		_, err := ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}})
 		require.NoError(t, err) // The labels are kept.
 		eng.table.Store(table)
 		for range 3 {
@@ -163,35 +160,4 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 		require.Zero(t, ask(), "%s is kept", table)
 		eng.table.Store(nil)
 	}
-}
-
-// TestChunkMemoryIsBounded keeps more than there is room for.
-func TestChunkMemoryIsBounded(t *testing.T) {
-	t.Parallel()
-	const capacity, value = 100_000, 1000
-	m := newChunkMemory(capacity)
-	key := func(i int) chunksKey { return chunksKey{start: int64(i), tenant: "ann", metric: "m"} }
-	entry := func(version uint64, bytes int) *keptChunks {
-		return &keptChunks{version: version, ids: make([]format.SeriesID, 1), chunks: []keptChunk{{0, make([]byte, bytes)}}}
-	}
-	for i := range 1000 {
-		m.put(key(i), entry(1, value))
-		require.NotNil(t, m.get(key(i), 1))
-		require.NotNil(t, m.get(key(0), 1), "what is used stays")
-		require.LessOrEqual(t, m.size(), int64(capacity+2*(value+keptOverhead+100)))
-	}
-	require.Nil(t, m.get(key(1), 1))
-	require.Nil(t, m.get(key(999), 2), "another version")
-	m.put(key(999), entry(2, value))
-	require.NotNil(t, m.get(key(999), 2))
-	require.Nil(t, m.get(key(999), 1))
-	m.put(key(1), entry(1, keptEntryBytes))
-	require.Nil(t, m.get(key(1), 1), "too large")
-	total := int64(0)
-	for _, entries := range []map[chunksKey]*keptChunks{m.young, m.old} {
-		for _, e := range entries {
-			total += e.bytes
-		}
-	}
-	require.Equal(t, total, m.size())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -416,9 +417,9 @@ func (r *classesRun) look() {
 		return
 	}
 	now := r.now().UnixMilli()
-	query := Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Columns: rollup.AllColumns, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	all := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Columns: rollup.AllColumns, Warn: func(err error) { r.fail("a warning: %v", err) }}
 	var raw [classesSeries]map[int64]float64
-	for s, found := range r.ask(query) {
+	for s, found := range r.ask(all) {
 		var samples chunk.Samples
 		if err := found.Samples(&samples); err != nil {
 			r.fail("reading samples: %v", err)
@@ -430,15 +431,15 @@ func (r *classesRun) look() {
 	}
 	r.judge("raw", r.model.judgeRaw(now, raw))
 	for _, res := range rollup.Resolutions {
-		q := query
+		q := all
 		q.Resolution = res
 		r.judge("", r.model.judgeBuckets(now, res, r.buckets(q), true))
 	}
-	horizons, err := r.HorizonsOf(context.Background(), query)
+	horizons, err := r.HorizonsOf(context.Background(), all)
 	if err != nil {
 		r.fail("asking for horizons: %v", err)
 	}
-	for _, q := range OlderQueries(query, horizons, rollup.AllColumns) {
+	for _, q := range query.OlderQueries(all, horizons, rollup.AllColumns) {
 		r.judge(fmt.Sprintf("where samples are gone from classes %b", q.Classes), r.model.judgeBuckets(now, q.Resolution, r.buckets(q), false))
 	}
 }
@@ -450,12 +451,12 @@ func (r *classesRun) judge(of, problem string) {
 }
 
 // ask returns the series that a query finds, by their numbers.
-func (r *classesRun) ask(q Query) map[int]*SelectedSeries {
+func (r *classesRun) ask(q query.Query) map[int]*query.SelectedSeries {
 	list, err := r.Select(context.Background(), q)
 	if err != nil {
 		r.fail("selecting: %v", err)
 	}
-	found := map[int]*SelectedSeries{}
+	found := map[int]*query.SelectedSeries{}
 	for _, s := range list {
 		n, _ := strconv.Atoi(s.Labels.Get("host"))
 		found[n] = s
@@ -463,11 +464,11 @@ func (r *classesRun) ask(q Query) map[int]*SelectedSeries {
 	return found
 }
 
-func (r *classesRun) buckets(q Query) map[classesBucket]int {
+func (r *classesRun) buckets(q query.Query) map[classesBucket]int {
 	counts := map[classesBucket]int{}
 	for n, s := range r.ask(q) {
 		var b rollup.Buckets
-		if err := s.Buckets(&b, &BucketBuffers{}); err != nil {
+		if err := s.Buckets(&b, &query.BucketBuffers{}); err != nil {
 			r.fail("reading buckets: %v", err)
 		}
 		for i, end := range b.End {

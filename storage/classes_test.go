@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -57,7 +58,7 @@ func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenan
 // bucketsOf asks for all buckets of a tenant, and returns the sums of their counts by job.
 func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
 	ts.t.Helper()
-	found, err := ts.Select(ts.t.Context(), Query{
+	found, err := ts.Select(ts.t.Context(), query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Edges: edges,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	})
@@ -65,7 +66,7 @@ func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...in
 	counts := map[string]int{}
 	for _, s := range found {
 		var b rollup.Buckets
-		var buf BucketBuffers
+		var buf query.BucketBuffers
 		require.NoError(ts.t, s.Buckets(&b, &buf))
 		for i, n := range b.Count {
 			require.True(ts.t, i == 0 || b.End[i] > b.End[i-1], "no bucket twice")
@@ -158,7 +159,7 @@ func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 		ts.write("usual", jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
-	q := Query{Tenant: "usual", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
+	q := query.Query{Tenant: "usual", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
 	for _, step := range []struct {
 		days int
 		want []string
@@ -235,6 +236,7 @@ func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts.expireRows()
 	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
 	ts.Store.eng, ts.rows = lives, paged.New(lives, paged.Options{})
+	ts.openQuerier()
 	for _, tenant := range []string{"usual", "brief"} {
 		for _, job := range []string{"web", "ci", "audit"} {
 			ts.write(tenant, jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
@@ -294,7 +296,7 @@ func TestHorizonsOf(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.now = ts.now.Add(3 * day)
 	of := func(tenant, job string, back time.Duration) (classes []uint64) {
-		found, err := ts.HorizonsOf(t.Context(), Query{
+		found, err := ts.HorizonsOf(t.Context(), query.Query{
 			Tenant: tenant, MinT: ts.now.Add(-back).UnixMilli(), MaxT: ts.now.UnixMilli(),
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "job", job)},
 		})

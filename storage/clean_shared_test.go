@@ -14,19 +14,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // counted returns how many samples the buckets of 5 minutes count.
 func (m *clockMachine) counted() (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{
+	list, err := m.Select(m.r.t.Context(), query.Query{
 		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
 	})
 	require.NoError(m.r.t, err)
 	for _, s := range list {
 		var b rollup.Buckets
-		require.NoError(m.r.t, s.Buckets(&b, &BucketBuffers{}))
+		require.NoError(m.r.t, s.Buckets(&b, &query.BucketBuffers{}))
 		for _, count := range b.Count {
 			n += int(count)
 		}

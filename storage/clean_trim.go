@@ -24,7 +24,7 @@ type trim struct {
 	res    rollup.Resolution
 	// waiting are the deletes that chunks were made without, by the chunks' starts; missing are their marks.
 	waiting map[int64]format.Tombstones
-	missing map[markAt]bool
+	missing map[format.CommitKey]bool
 	// listed and marked are of finer windows that were asked for, and their slots that have marks.
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
@@ -62,10 +62,10 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 		return err
 	}
 	for m := range marks {
-		if finer, err := t.hasFiner(m.slot); err != nil {
+		if finer, err := t.hasFiner(m.Slot); err != nil {
 			return err
 		} else if !finer {
-			t.slot(marks, m.slot)
+			t.slot(marks, m.Slot)
 		}
 	}
 	return t.run()
@@ -116,15 +116,15 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Tombstones) *trim {
 	return &trim{
 		s: s, ctx: ctx, tenant: tenant, window: window, res: format.ResolutionOf(window),
-		waiting: map[int64]format.Tombstones{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
+		waiting: map[int64]format.Tombstones{}, missing: map[format.CommitKey]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
 	}
 }
 
 // slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out for them.
-func (t *trim) slot(marks map[markAt]bool, slot int64) {
+func (t *trim) slot(marks map[format.CommitKey]bool, slot int64) {
 	start := t.s.destinationsOf(slot)[t.res].start
 	for _, d := range t.deletes.InSlot(t.s.period, slot) {
-		at := markOf(slot, d)
+		at := d.CommitKey(slot)
 		if marks[at] {
 			continue
 		}
@@ -138,7 +138,7 @@ func (t *trim) slot(marks map[markAt]bool, slot int64) {
 // isMissing reports whether a slot has no mark of a delete.
 func (t *trim) isMissing(d *format.Tombstone) bool {
 	for at := range t.missing {
-		if at.id == d.ID {
+		if at.ID == d.ID {
 			return true
 		}
 	}
@@ -166,7 +166,7 @@ func (t *trim) run() error {
 func (t *trim) metrics() (names []string, hourly []int64, err error) {
 	if t.res == rollup.FiveMinutes && !t.s.retention.DropsTogether() {
 		for m := range t.missing {
-			if w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot); !slices.Contains(hourly, w) {
+			if w := t.s.period.WindowOfSlot(rollup.OneHour, m.Slot); !slices.Contains(hourly, w) {
 				hourly = append(hourly, w)
 			}
 		}
@@ -258,7 +258,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 			return false, err
 		}
 		for m := range found {
-			marks[m.slot] = true
+			marks[m.Slot] = true
 		}
 		t.marked[window] = marks
 	}
@@ -371,11 +371,11 @@ func (t *trim) unmarked() error {
 func (t *trim) hours(metric string, list []collected) error {
 	days := map[int64]map[int64]format.Tombstones{} // their deletes, by slot
 	for m := range t.missing {
-		day := t.s.period.DayOf(m.slot)
+		day := t.s.period.DayOf(m.Slot)
 		if days[day] == nil {
 			days[day] = map[int64]format.Tombstones{}
 		}
-		days[day][m.slot] = append(days[day][m.slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
+		days[day][m.Slot] = append(days[day][m.Slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.ID })...)
 	}
 	for _, due := range days {
 		for part := range slices.Chunk(list, rollSeries) {
@@ -417,17 +417,17 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 func (t *trim) mark() error {
 	for m := range t.missing { // All windows before any mark: one with marks whose finer ones aren't listed has lost those.
 		for res := t.res; res <= rollup.OneHour; res++ {
-			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.WindowOfSlot(res, m.slot)); err != nil {
+			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.WindowOfSlot(res, m.Slot)); err != nil {
 				return err
 			}
 		}
 	}
 	for m := range t.missing {
-		if t.unread[m.id] != nil {
+		if t.unread[m.ID] != nil {
 			continue
 		}
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.mark(t.ctx, t.tenant, res, format.CommitMaintenance, []markAt{m}); err != nil {
+			if err := t.s.mark(t.ctx, t.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
 				return err
 			}
 		}
@@ -451,7 +451,7 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 	}
 	width, p := t.res.Width(), t.s.period
 	gone := func(end int64) bool {
-		return ds.HidesBucket(end, width, func(d *format.Tombstone) bool { return t.missing[markOf(p.SlotOf(end), d)] })
+		return ds.HidesBucket(end, width, func(d *format.Tombstone) bool { return t.missing[d.CommitKey(p.SlotOf(end))] })
 	}
 	if !slices.ContainsFunc(b.End, gone) {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // TestStagedUnderTwoPauses writes samples before and after a pause of six days, is killed within a minute each time, and is started
@@ -75,7 +76,7 @@ func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 
 // shown returns the samples that a query shows of the only series.
 func (m *clockMachine) shown() (map[int64]float64, error) {
-	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
+	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
 	if err != nil {
 		return nil, err
 	}

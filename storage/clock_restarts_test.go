@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -26,16 +27,16 @@ func (m *clockMachine) runFor(d time.Duration) {
 // countedAnywhere returns how many samples a query shows that reads buckets where samples are hidden.
 func (m *clockMachine) countedAnywhere() int {
 	m.r.t.Helper()
-	q := Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
+	q := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
 	horizons, err := m.HorizonsOf(m.r.t.Context(), q)
 	require.NoError(m.r.t, err)
 	n := m.visible()
-	for _, older := range OlderQueries(q, horizons, rollup.ColumnCount) {
+	for _, older := range query.OlderQueries(q, horizons, rollup.ColumnCount) {
 		list, err := m.Select(m.r.t.Context(), older)
 		require.NoError(m.r.t, err)
 		for _, s := range list {
 			var b rollup.Buckets
-			require.NoError(m.r.t, s.Buckets(&b, &BucketBuffers{}))
+			require.NoError(m.r.t, s.Buckets(&b, &query.BucketBuffers{}))
 			for _, count := range b.Count {
 				n += int(count)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // clockedEngine is an engine on another machine, of which the clock is right.
@@ -100,7 +101,7 @@ func ofMetric() []*labels.Matcher {
 // visible returns how many samples a query shows.
 func (m *clockMachine) visible() (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
+	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var samples chunk.Samples

@@ -82,7 +82,7 @@ var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHou
 // compactableOf yields those of a tenant and resolution.
 func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
 	last := s.period.WindowAt(res, s.opts.Now().Add(-ended.After).UnixMilli()) - 1
-	windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), last, s.noteGap)
+	windows, err := s.KnownWindows(ctx, tenant, format.FirstWindow(res), last, s.damage.Note)
 	if err != nil {
 		return false, err
 	}
@@ -114,14 +114,14 @@ func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64)
 	if version, known := s.known.Version(tenant, window, engineVersion); ok && known {
 		return version, nil
 	}
-	m, err := s.scanMarks(ctx, tenant, window, nil)
+	marks, err := s.MarksVersion(ctx, tenant, window)
 	if err != nil {
 		return 0, err
 	}
 	if ok {
-		s.known.SetVersion(tenant, window, engineVersion, m.version)
+		s.known.SetVersion(tenant, window, engineVersion, marks)
 	}
-	return m.version, nil
+	return marks, nil
 }
 
 // Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
@@ -192,7 +192,7 @@ func (s *Store) compactMetric(ctx context.Context, c *ended.OverWindow, metric s
 	if err != nil {
 		return done, err
 	}
-	for at := range s.places(shards) {
+	for at := range format.Places(s.retention.Classes(), shards) {
 		d, err := s.compactPartition(ctx, c.Resolution, format.SeriesPartition(c.Window, c.Tenant, metric, at), between)
 		done.Add(d)
 		if err != nil {
@@ -272,7 +272,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *ended.OverWindow) error {
 		return err
 	}
 	done := maps.Clone(before.windows)
-	listed, err := s.knownWindows(ctx, c.Tenant, -allWindows, allWindows, s.noteGap)
+	listed, err := s.KnownWindows(ctx, c.Tenant, -allWindows, allWindows, s.damage.Note)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (ts *testStore) deletedRows(tenant string) (names []string) {
 				most = slices.Max(append(samples.V, 0))
 			} else {
 				var b rollup.Buckets
-				require.NoError(ts.t, decodeRollup(row.Value, rollup.AllColumns, &b))
+				require.NoError(ts.t, rollup.DecodeStored(row.Value, rollup.AllColumns, &b))
 				most = slices.Max(append(b.Max, 0))
 			}
 			if most >= deletedValue {

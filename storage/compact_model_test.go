@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -73,7 +74,7 @@ func (r *pagesRun) exact(seed uint64) (all []map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 22))
 	now := r.opts.Now().UnixMilli()
 	for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour} {
-		queries := []Query{wholeQuery("t", res)}
+		queries := []query.Query{wholeQuery("t", res)}
 		for range 3 {
 			queries = append(queries, partQuery(rng, "t", res, now-75*format.DayMS, now))
 		}

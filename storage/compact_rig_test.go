@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -44,15 +45,15 @@ func (s *Store) compactAll(ctx context.Context, between func()) (all paged.Compa
 }
 
 // wholeQuery asks a tenant for all that it has at a resolution.
-func wholeQuery(tenant string, res rollup.Resolution) Query {
-	return Query{
+func wholeQuery(tenant string, res rollup.Resolution) query.Query {
+	return query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	}
 }
 
 // partQuery asks for a part of what wholeQuery does: some time between two times with some columns.
-func partQuery(rng *rand.Rand, tenant string, res rollup.Resolution, from, to int64) Query {
+func partQuery(rng *rand.Rand, tenant string, res rollup.Resolution, from, to int64) query.Query {
 	q := wholeQuery(tenant, res)
 	q.MinT = from + rng.Int64N(to-from)
 	q.MaxT = q.MinT + rng.Int64N([]int64{format.HourMS, format.DayMS, 10 * format.DayMS, 60 * format.DayMS}[rng.IntN(4)])
@@ -76,7 +77,7 @@ func partQuery(rng *rand.Rand, tenant string, res rollup.Resolution, from, to in
 }
 
 // answerTo returns what a query gives as text, series by series, each float bit for bit.
-func answerTo(ctx context.Context, s *Store, q Query) (map[string]string, error) {
+func answerTo(ctx context.Context, s *Store, q query.Query) (map[string]string, error) {
 	found, err := s.Select(ctx, q)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func answerTo(ctx context.Context, s *Store, q Query) (map[string]string, error)
 	all := map[string]string{}
 	var samples chunk.Samples
 	var b rollup.Buckets
-	var buf BucketBuffers
+	var buf query.BucketBuffers
 	for _, x := range found {
 		if q.Resolution == rollup.Raw {
 			if err := x.Samples(&samples); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -41,7 +42,7 @@ func TestCountsBesideDamagedLabels(t *testing.T) {
 			for range 2 {
 				var told []string
 				q := counts.SeriesQuery{Tenant: "default", Window: partitions[0].key[0].Int, Metric: metric, Limit: 10}
-				found, err := m.Counts().CountSeries(WithWarnings(t.Context(), func(err error) { told = append(told, err.Error()) }), q)
+				found, err := m.Counts().CountSeries(damage.WithWarnings(t.Context(), func(err error) { told = append(told, err.Error()) }), q)
 				require.NoError(t, err)
 				require.Equal(t, map[string]int64{"": 40, "up": 20, "load": 20}[metric] > found.Series, len(told) > 0, "%s: %v", metric, told)
 				require.Equal(t, metric != "load", len(told) > 0, metric)

@@ -84,6 +84,7 @@ func TestCountSeriesIsBounded(t *testing.T) {
 	churn, _, err := ts.Counts().Churn(t.Context(), "ann", 1)
 	require.NoError(t, err)
 	ts.Store.opts.QueryBytes = 2000
+	ts.openQuerier()
 	_, err = ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m", Limit: 5})
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -149,7 +151,7 @@ func (d *damagedStore) waitNoted(t *testing.T) {
 
 // answers asks for all samples of a tenant. told are the warnings.
 func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample, told []string, err error) {
-	found, err := s.Select(context.Background(), Query{
+	found, err := s.Select(context.Background(), query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		Warn:     func(err error) { told = append(told, err.Error()) },
@@ -375,8 +377,8 @@ func (g *namedGap) names(series string, at int64) bool {
 // others asks for what else queries show: buckets of 5m and 1h, the values of a label, exemplars and metadata.
 func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
 	warn := func(err error) { told = append(told, err.Error()) }
-	ctx := WithWarnings(context.Background(), warn)
-	q := Query{
+	ctx := damage.WithWarnings(context.Background(), warn)
+	q := query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	}
@@ -385,7 +387,7 @@ func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []s
 		if err != nil {
 			return nil, told, err
 		}
-		var buf BucketBuffers
+		var buf query.BucketBuffers
 		for _, series := range found {
 			var b rollup.Buckets
 			if err := series.Buckets(&b, &buf); err != nil {

@@ -259,7 +259,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		id := row.Clustering[0].Text
 		if id == format.ClearanceID { // It comes first.
 			if cleared, err = format.ParseClearance(row.Value); err != nil {
-				s.corrupt(engine.Deletes, fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
+				s.damage.Corrupt(engine.Deletes, fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
 			}
 			continue
 		}
@@ -267,7 +267,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		if i := slices.IndexFunc(known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
 			d = known[i] // Its matchers are compiled.
 		} else if d, err = format.ParseTombstone(strings.Clone(id), row.Value); err != nil {
-			s.corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
+			s.damage.Corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
 			continue
 		}
 		if cleared.Clears(d) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -226,12 +227,12 @@ func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 
 // bucketsOf returns the ends of the buckets of each host.
 func bucketsOf(ts *testStore, res rollup.Resolution) map[string][]int64 {
-	found, err := ts.Select(ts.t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+	found, err := ts.Select(ts.t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}})
 	require.NoError(ts.t, err)
 	ends := map[string][]int64{}
 	var b rollup.Buckets
-	var buf BucketBuffers
+	var buf query.BucketBuffers
 	for _, s := range found {
 		require.NoError(ts.t, s.Buckets(&b, &buf))
 		ends[s.Labels.Get("host")] = append([]int64{}, b.End...)

@@ -1,5 +1,7 @@
 package storage
 
+import "github.com/cassia-db/cassia/storage/query"
+
 // distance is how work is cut for an engine on this machine, or for one that is somewhere else, where it is the way there and back
 // that takes time. A shared engine is far away.
 type distance struct {
@@ -25,7 +27,7 @@ type sealPiece struct{ bytes, series, rollups int }
 
 var (
 	near = distance{rebuildWorkers: 2, listWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
-	far  = distance{rebuildWorkers: 16, listWorkers: 16, rollWorkers: readWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
+	far  = distance{rebuildWorkers: 16, listWorkers: 16, rollWorkers: query.ReadWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
 )
 
 func (s *Store) distance() *distance {

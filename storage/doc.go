@@ -41,7 +41,7 @@
 // matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
 // without samples in the range are skipped, by the spans of their chunks (decisions/063).
 //
-// select.go, select_where.go, sealed_match.go, sealed_series.go, sealed_sought.go, sealed_spans.go, select_fetch.go, select_buckets.go; head/read.go
+// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, fetch.go, buckets.go; head/read.go
 //
 // # The way of a delete
 //
@@ -143,7 +143,9 @@
 //   - check: verifies the stored rows → counts, engine, format, head, paged.
 //   - counts: counts series, of the head and of windows that are over → cache, ended, engine, format, head, meter. ended: windows that are over
 //     and wait for work → engine, format.
+//   - query: finds series, and reads their samples, buckets, exemplars and labels → cache, counts, damage, engine, format, head, index, meter, paged, retention.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
+//   - damage: names rows that can't be read, and counts each once → engine, format.
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,

@@ -90,8 +90,8 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	require.Less(t, ts.askedToExpire(&reads), int64(10))
 
 	// A seal that comes late to a hidden window is rolled up.
-	late := markAt{ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), 0, "0123456789abcdef"}
-	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, format.CommitSeal, []markAt{late}))
+	late := format.CommitKey{Slot: ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), ID: "0123456789abcdef"}
+	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}))
 	require.Positive(t, ts.askedToExpire(&reads))
 	list, err := listed(ts.Unrolled(t.Context(), -1<<60, 1<<60, func() {}))
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -355,7 +356,7 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 			return err
 		}
 		st.Damage()
-		f.s.noteDamage(d.At().Slot, d.At().Partition, r, err)
+		f.s.damage.NoteStaged(damage.StagedAt{Slot: d.At().Slot, Partition: d.At().Partition, Row: r}, err)
 		st.place.took(r.Seq, now)
 		return nil
 	}

@@ -42,7 +42,7 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 				seq, n := binary.Varint(row.Value)
 				partition := row.Clustering[1].Int
 				if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
-					f.s.corrupt(engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer))
+					f.s.damage.Corrupt(engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer))
 					continue
 				}
 				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // TestFollowingManyThatEnded has several processes end one after the other, whose samples are sealed: the next one doesn't
@@ -60,7 +61,7 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	reads.Store(0)
 	for i := range passes {
 		write(writer, now, float64(i))
-		found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: now.UnixMilli(), MaxT: now.UnixMilli()})
+		found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: now.UnixMilli(), MaxT: now.UnixMilli()})
 		require.NoError(t, err)
 		require.Len(t, found, 64)
 		now = now.Add(time.Second)
@@ -73,7 +74,7 @@ func TestFollowingManyThatEnded(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	require.LessOrEqual(t, reads.Load(), 2*2*partitions, "where nobody waits, what isn't there is looked for now and then")
-	found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
+	found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
 	require.NoError(t, err)
 	require.Len(t, found, 64)
 }
@@ -116,7 +117,7 @@ func TestGapsAreLookedForWhereSomebodyWaits(t *testing.T) {
 	require.NoError(t, s.follower.pass(t.Context(), false))
 	require.Equal(t, 2, s.head.CountRows(at))
 
-	found, err := s.Select(t.Context(), Query{Tenant: "default", MaxT: now.UnixMilli()})
+	found, err := s.Select(t.Context(), query.Query{Tenant: "default", MaxT: now.UnixMilli()})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	var samples chunk.Samples

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -12,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // unreadable is an engine of which a table can't be read, while it is set.
@@ -128,39 +131,26 @@ func TestGapsBeyondBounds(t *testing.T) {
 	at := ts.now.UnixMilli() - format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
-	missing := func(i int) *DamagedRowsError {
-		return &DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, kept: true}
+	missing := func(i int) *damage.DamagedRowsError {
+		return &damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, Kept: true}
 	}
-	for i := range maxGaps {
-		ts.noteGap(missing(i))
+	for i := 0; ts.damage.Count() == i; i++ { // Until it holds no more.
+		ts.damage.Note(missing(i))
 	}
-	late := missing(maxGaps)
+	late := missing(-1)
 	late.Tenant = "ann"
-	ts.noteGap(late)
+	ts.damage.Note(late)
 	var told []error
-	_, err := ts.Select(t.Context(), Query{
+	_, err := ts.Select(t.Context(), query.Query{
 		Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal("host", "a")}, Warn: func(err error) { told = append(told, err) },
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, told)
 
-	// The same for a query that meets more than it names one by one.
-	r, err := ts.newRequest(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }})
-	require.NoError(t, err)
-	told = nil
-	for i := range 2 * maxTold {
-		r.tellGap(missing(i))
-	}
-	require.Len(t, told, maxTold+1)
-	require.NotContains(t, told[maxTold].Error(), "metric", "anything may be missing")
-
 	// And for stage rows.
-	for i := range 2 * maxDamage {
-		ts.noteDamage(1, 0, format.StageRow{Writer: "w", Seq: int64(i)}, format.ErrMalformedBlob)
-	}
-	require.Len(t, ts.damage.rows, maxDamage+1, "of one slot one row stands for the rest")
-	ts.noteDamage(ts.period.SlotOf(at), 0, format.StageRow{Writer: "w", Seq: 1}, format.ErrMalformedBlob)
+	ts.damage.NoteStaged(damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
 	told = nil
-	r.tellDamage()
-	require.Len(t, told, 1)
+	_, err = ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }})
+	require.NoError(t, err)
+	require.ErrorContains(t, errors.Join(told...), "skipped the staged row")
 }

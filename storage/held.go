@@ -8,7 +8,7 @@ import (
 )
 
 // heldRows reads the held rows of replicas.
-func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.corrupt} }
+func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.Corrupt} }
 
 // withHeld returns the ids of the deletes that are about rows that are held still.
 func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {

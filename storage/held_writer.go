@@ -19,7 +19,7 @@ import (
 func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error) {
 	return ha.New(ctx, ha.Env{
 		Engine: s.eng, Member: s.member, Writer: s.writer, Host: heldHost{s},
-		Now: s.opts.Now, MaxAhead: MaxAhead, Corrupt: s.corrupt, Logger: s.opts.Logger,
+		Now: s.opts.Now, MaxAhead: MaxAhead, Corrupt: s.damage.Corrupt, Logger: s.opts.Logger,
 	}, o)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -24,7 +25,7 @@ func (ts *testStore) busy() (stop func()) {
 		func() error { return ts.SealAll(ctx) },
 		func() error { _, err := ts.Expire(ctx); return err },
 		func() error {
-			_, err := ts.Select(ctx, Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
+			_, err := ts.Select(ctx, query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
 			return err
 		},
 	} {

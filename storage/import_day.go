@@ -328,10 +328,10 @@ func encodedBytes(samples *chunk.Samples) int64 {
 }
 
 // newMarks draws a mark for each slot and partition.
-func newMarks[T any](cells map[head.SlotPartition]T) []markAt {
-	marks := make([]markAt, 0, len(cells))
+func newMarks[T any](cells map[head.SlotPartition]T) []format.CommitKey {
+	marks := make([]format.CommitKey, 0, len(cells))
 	for at := range cells {
-		marks = append(marks, markAt{at.Slot, at.Partition, newID()})
+		marks = append(marks, format.CommitKey{Slot: at.Slot, Partition: at.Partition, ID: newID()})
 	}
 	return marks
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -67,7 +68,7 @@ func (f *failingImport) list() (list []ImportedSeries) {
 // counts returns how many samples each series shows at a resolution.
 func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	f.t.Helper()
-	found, err := f.Select(f.t.Context(), Query{
+	found, err := f.Select(f.t.Context(), query.Query{
 		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m.")},
 	})
@@ -79,7 +80,7 @@ func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 		if res == rollup.Raw {
 			require.NoError(f.t, s.Samples(&samples))
 		} else {
-			require.NoError(f.t, s.Buckets(&b, &BucketBuffers{}))
+			require.NoError(f.t, s.Buckets(&b, &query.BucketBuffers{}))
 		}
 		count := samples.Len()
 		for _, c := range b.Count {

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -154,7 +155,7 @@ func (ts *testStore) commit(list []ImportedSeries) {
 func (ts *testStore) answers() map[string]string {
 	ts.t.Helper()
 	got := map[string]string{}
-	q := Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
+	q := query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
 	for res := range rollup.Resolution(resolutions) {
 		q.Resolution = res
 		found, err := ts.Select(ts.t.Context(), q)
@@ -171,7 +172,7 @@ func (ts *testStore) answers() map[string]string {
 				continue
 			}
 			var b rollup.Buckets
-			require.NoError(ts.t, s.Buckets(&b, &BucketBuffers{}))
+			require.NoError(ts.t, s.Buckets(&b, &query.BucketBuffers{}))
 			if b.Len() > 0 {
 				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes,
 					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
@@ -312,11 +313,11 @@ func TestImportOfOldHistory(t *testing.T) {
 		require.Equal(t, []int{1, 48, 1, 1, 1}, []int{stats.Samples + stats.Known, stats.RollupsOnly, stats.Expired, stats.Ahead, stats.Refused})
 		require.Len(t, stats.Refusals, 1)
 		require.ErrorContains(t, stats.Refusals[0].Err, ReasonMissingMetricName)
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour, Columns: rollup.AllColumns})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour, Columns: rollup.AllColumns})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var b rollup.Buckets
-		require.NoError(t, found[0].Buckets(&b, &BucketBuffers{}))
+		require.NoError(t, found[0].Buckets(&b, &query.BucketBuffers{}))
 		sum := 0.0
 		for _, x := range b.Sum {
 			sum += x
@@ -402,11 +403,11 @@ func TestImportOfOldHistoryInParts(t *testing.T) {
 	require.Equal(t, 2, bring(70, 80).LeftOut, "between the others")
 
 	for res, want := range map[rollup.Resolution][]uint32{rollup.FiveMinutes: {5, 1, 1}, rollup.OneHour: {7}} {
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: first, MaxT: first + 3_600_000, Resolution: res, Columns: rollup.AllColumns})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: first, MaxT: first + 3_600_000, Resolution: res, Columns: rollup.AllColumns})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var b rollup.Buckets
-		require.NoError(t, found[0].Buckets(&b, &BucketBuffers{}))
+		require.NoError(t, found[0].Buckets(&b, &query.BucketBuffers{}))
 		require.Equal(t, want, b.Count, res)
 		require.Equal(t, []float64{30, 150}, []float64{b.First[0], b.Min[0] + 120})
 	}

@@ -11,10 +11,11 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // texts are what the series that match have.
-func (m *readModel) texts(q Query, of func(ls labels.Labels, add func(string))) []string {
+func (m *readModel) texts(q query.Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {
 		if format.MatchesAll(ls, q.Matchers) {
@@ -81,7 +82,7 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 	}
 	up := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
 	for _, ms := range [][]*labels.Matcher{nil, up} {
-		q := Query{Tenant: "default", MinT: ts.period.SlotEnd(daysAgo(3)), MaxT: ts.period.SlotEnd(daysAgo(2)), Matchers: ms}
+		q := query.Query{Tenant: "default", MinT: ts.period.SlotEnd(daysAgo(3)), MaxT: ts.period.SlotEnd(daysAgo(2)), Matchers: ms}
 		names, err := ts.LabelNames(t.Context(), q)
 		require.NoError(t, err)
 		require.Equal(t, []string{labels.MetricName, "b", "c", "day"}, names)
@@ -120,7 +121,7 @@ func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 			if !sealed {
 				c.want = c.unsealed
 			}
-			q := Query{Tenant: "default", MinT: c.minT, MaxT: c.maxT, LabelsOnly: true, Sorted: true}
+			q := query.Query{Tenant: "default", MinT: c.minT, MaxT: c.maxT, LabelsOnly: true, Sorted: true}
 			values, err := ts.LabelValues(t.Context(), "at", q)
 			require.NoError(t, err)
 			require.Equal(t, c.want, values, "sealed: %t, from midnight on %d to %d ms", sealed, c.minT-midnight, c.maxT-midnight)

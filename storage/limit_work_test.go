@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -54,7 +55,7 @@ func TestLimitBoundsTheWork(t *testing.T) {
 	s := exploded(t, series)
 	big := labels.MustNewMatcher(labels.MatchEqual, "__name__", "big")
 	any := labels.MustNewMatcher(labels.MatchRegexp, "id", "value.*9")
-	all := Query{Tenant: "a", MinT: 0, MaxT: 1 << 40, Limit: limit}
+	all := query.Query{Tenant: "a", MinT: 0, MaxT: 1 << 40, Limit: limit}
 	for _, ms := range [][]*labels.Matcher{nil, {big}, {big, any}, {any}} {
 		q := all
 		q.Matchers = ms
@@ -99,7 +100,7 @@ func TestLimitBoundsTheWork(t *testing.T) {
 // What goes through all series ends with its caller, and counts what it takes.
 func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	s := exploded(t, 50_000)
-	q := Query{Tenant: "a", MinT: 0, MaxT: 1 << 40}
+	q := query.Query{Tenant: "a", MinT: 0, MaxT: 1 << 40}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for about, f := range map[string]func(context.Context) error{
@@ -116,6 +117,7 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 		require.Less(t, bytes, int64(2<<20), about)
 	}
 	s.opts.QueryBytes = 1 << 20
+	s.openQuerier()
 	_, err := s.Select(t.Context(), q)
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	_, err = s.LabelValues(t.Context(), "id", q)
@@ -127,6 +129,7 @@ func TestCardinalityOfAnExplodedMetric(t *testing.T) {
 	const series = 100_000
 	s := exploded(t, series)
 	s.opts.QueryBytes = 1 << 20
+	s.openQuerier()
 	found, err := s.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "a", Unsealed: true, Label: "job", Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, counts.SeriesCounts{

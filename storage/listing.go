@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -176,7 +177,7 @@ func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool,
 
 // windowsOf lists the windows from first to last in which a tenant may have rows, in order.
 func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, s.noteGap)
+	return s.windowsAround(ctx, tenant, first, last, s.damage.Note)
 }
 
 // everyWindow is windowsOf for whoever removes rows: where some can't be read, that is an error.
@@ -185,13 +186,13 @@ func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int6
 }
 
 // windowsAround is windowsOf; missed, if set, is called for rows that can't be read.
-func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
+func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) (windows []int64, err error) {
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
 		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
 	}
 	if missed != nil {
-		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+		rows.Damaged = func(d engine.Damage) { missed(s.damage.GapOf(&rows, d)) }
 	}
 	return s.scanWindows(ctx, rows)
 }

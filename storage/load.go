@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -29,7 +30,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 		}
 		if err := l.blob(ctx, r, row.Value); isUnreadable(err) {
 			l.of.Damage()
-			s.noteDamage(w.Slot, w.Partition, r, err)
+			s.damage.NoteStaged(damage.StagedAt{Slot: w.Slot, Partition: w.Partition, Row: r}, err)
 			continue
 		} else if errors.Is(err, head.ErrUndefined) {
 			continue
@@ -72,7 +73,9 @@ func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 		l.missed = false
 	}
 	at := l.At()
-	err := l.Decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{at.Slot, at.Partition, r}) })
+	err := l.Decode(ctx, l.of, r, b, func() bool {
+		return l.s.unexplained.mayWait(l.s, damage.StagedAt{Slot: at.Slot, Partition: at.Partition, Row: r})
+	})
 	if err != nil {
 		return err
 	}
@@ -93,12 +96,12 @@ func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 // that their commit was never acknowledged.
 type unexplained struct {
 	mu    sync.Mutex
-	since map[damagedRow]time.Time
+	since map[damage.StagedAt]time.Time
 }
 
 // mayWait reports whether what the row leans on may still come.
-func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
-	if !s.opts.Shared || at.row.Writer == s.writer { // A sealer waits for the commits of its own process.
+func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
+	if !s.opts.Shared || at.Row.Writer == s.writer { // A sealer waits for the commits of its own process.
 		return false
 	}
 	now := s.opts.Now()
@@ -108,34 +111,23 @@ func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 	if ok {
 		return now.Sub(since) <= gapLife
 	}
-	maps.DeleteFunc(u.since, func(_ damagedRow, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife })
+	maps.DeleteFunc(u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife })
 	if u.since == nil {
-		u.since = map[damagedRow]time.Time{}
+		u.since = map[damage.StagedAt]time.Time{}
 	}
 	u.since[at] = now
 	return true
-}
-
-// noteDamage names a stage row that can't be read, and counts it once.
-func (s *Store) noteDamage(slot int64, partition int, r format.StageRow, err error) {
-	err = fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
-	if s.damage.add(damagedRow{slot, partition, r}, err) {
-		s.corrupt(engine.Stage, err)
-	}
 }
 
 // stageRange is all of a slot's stage; missed is called before a row if there are rows before it that can't be read.
 func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
 	rows.Damaged = func(d engine.Damage) {
-		at := damagedRow{slot: w.Slot, partition: w.Partition}
+		at := damage.StagedAt{Slot: w.Slot, Partition: w.Partition}
 		if d.After != nil {
-			at.row = format.StageRow{Writer: d.After[0].Text, Seq: d.After[1].Int + 1}
+			at.Row = format.StageRow{Writer: d.After[0].Text, Seq: d.After[1].Int + 1}
 		}
-		e := s.gapOf(&rows, d)
-		if s.damage.add(at, e) {
-			s.corrupt(engine.Stage, e)
-		}
+		s.damage.NoteStagedRows(at, &rows, d)
 		missed()
 	}
 	return rows

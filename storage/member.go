@@ -21,7 +21,7 @@ func (s *Store) join(have *settings) {
 		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
 		State:   func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
 		Learn:   func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
-		Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
+		Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
@@ -169,18 +170,17 @@ func metadataRow(p *format.Periods, n noted) engine.Batch {
 }
 
 // Metadata returns the metadata of a tenant's metrics of the last days, of each the latest first; metric
-// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see WithWarnings.
+// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see damage.WithWarnings.
 func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
 	out := map[string][]format.Metadata{}
 	r := engine.Range{Table: engine.Metadata}
 	warn := func(err error) {
-		if w := warningsOf(ctx); w != nil {
+		if w := damage.Warnings(ctx); w != nil {
 			w(err)
 		}
 	}
 	r.Damaged = func(d engine.Damage) {
-		e := s.gapOf(&r, d)
-		s.noteGap(e)
+		e := s.damage.NoteRows(&r, d)
 		warn(e)
 	}
 	if metric != "" {
@@ -202,7 +202,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 			m, err := format.ParseMetadata(row.Value)
 			if err != nil {
 				err = fmt.Errorf("storage: skipped the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
-				s.corrupt(engine.Metadata, err)
+				s.damage.Corrupt(engine.Metadata, err)
 				warn(err)
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -101,7 +102,7 @@ func (m *cutModel) ending(step int, do func(context.Context) error) error {
 
 // query asks for all samples of some series at a resolution, or all buckets, and reads them until an error comes.
 func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resolution) error {
-	found, err := m.Select(ctx, Query{
+	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.ColumnMax,
 		Matchers: []*labels.Matcher{
 			labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m|n"), labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]"),
@@ -114,9 +115,9 @@ func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resoluti
 }
 
 // querySeries reads a series. Samples that come without an error are all that there are.
-func (m *cutModel) querySeries(s *SelectedSeries, res rollup.Resolution) error {
+func (m *cutModel) querySeries(s *query.SelectedSeries, res rollup.Resolution) error {
 	if res != rollup.Raw {
-		return s.Buckets(&rollup.Buckets{}, &BucketBuffers{})
+		return s.Buckets(&rollup.Buckets{}, &query.BucketBuffers{})
 	}
 	var samples chunk.Samples
 	if err := s.Samples(&samples); err != nil {
@@ -213,7 +214,7 @@ func (m *cutModel) repeated(do func(context.Context) error) {
 
 // queryAny is query while samples are written.
 func (m *cutModel) queryAny(ctx context.Context) error {
-	found, err := m.Select(ctx, Query{
+	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m|n")},
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -174,7 +175,7 @@ func TestLateSamplesBesidePages(t *testing.T) {
 func (m *deleteModel) rollupsAre(t *testing.T) {
 	all := m.all("default")
 	for _, res := range rollup.Resolutions {
-		found, err := m.Select(t.Context(), Query{
+		found, err := m.Select(t.Context(), query.Query{
 			Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		})
@@ -182,7 +183,7 @@ func (m *deleteModel) rollupsAre(t *testing.T) {
 		require.Len(t, found, len(all))
 		for _, s := range found {
 			var got, want rollup.Buckets
-			var buf BucketBuffers
+			var buf query.BucketBuffers
 			require.NoError(t, s.Buckets(&got, &buf))
 			var samples chunk.Samples
 			for _, x := range all[s.Labels.String()] {
@@ -256,7 +257,7 @@ func TestDeleteOfPagesOfRollupsAlone(t *testing.T) {
 	require.Equal(t, [resolutions]int{0, before[1] - 10, before[2] - 10}, m.countEntries("default"))
 	m.check()
 	for _, res := range rollup.Resolutions {
-		found, err := m.Select(t.Context(), Query{
+		found, err := m.Select(t.Context(), query.Query{
 			Tenant: "default", MinT: m.now.Add(-13 * day).UnixMilli(), MaxT: m.now.UnixMilli(), Resolution: res, Columns: rollup.AllColumns,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		})
@@ -264,7 +265,7 @@ func TestDeleteOfPagesOfRollupsAlone(t *testing.T) {
 		n := 0
 		for _, s := range found {
 			var b rollup.Buckets
-			var buf BucketBuffers
+			var buf query.BucketBuffers
 			require.NoError(t, s.Buckets(&b, &buf))
 			if b.Len() > 0 {
 				require.NotEqual(t, "1", s.Labels.Get("group"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -45,7 +46,7 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 	a := &pagesAnswer{raw: map[string]map[int64]float64{}, until: r.opts.Now().Add(MaxAhead).UnixMilli()}
 	r.tell(a)
 	for _, res := range resolutions {
-		found, err := r.Select(ctx, Query{
+		found, err := r.Select(ctx, query.Query{
 			Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 			Warn:     func(err error) { r.fail("a warning: %v", err) },
@@ -93,7 +94,7 @@ func (r *pagesRun) tell(a *pagesAnswer) {
 	}
 }
 
-func (a *pagesAnswer) read(res rollup.Resolution, s *SelectedSeries) error {
+func (a *pagesAnswer) read(res rollup.Resolution, s *query.SelectedSeries) error {
 	name := s.Labels.String()
 	if res == rollup.Raw {
 		var samples chunk.Samples
@@ -110,7 +111,7 @@ func (a *pagesAnswer) read(res rollup.Resolution, s *SelectedSeries) error {
 		a.buckets = map[pagesBucket]bucketFacts{}
 	}
 	var b rollup.Buckets
-	if err := s.Buckets(&b, &BucketBuffers{}); err != nil {
+	if err := s.Buckets(&b, &query.BucketBuffers{}); err != nil {
 		return err
 	}
 	for i, end := range b.End {

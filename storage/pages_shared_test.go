@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -73,7 +74,7 @@ func (r *pagesRig) pages(s *Store, metric string) (n int) {
 // found returns how many series of a metric a process finds with their sample.
 func (r *pagesRig) found(s *Store, metric string) (n int) {
 	r.t.Helper()
-	all, err := s.Select(r.t.Context(), Query{
+	all, err := s.Select(r.t.Context(), query.Query{
 		Tenant: "ann", MaxT: r.now.UnixMilli(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
 	})
 	require.NoError(r.t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -33,7 +34,7 @@ func TestPeriodsOfAStore(t *testing.T) {
 		}
 	}
 	check := func(when string) {
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: begin.Add(-30 * time.Hour).UnixMilli(), MaxT: ts.now.UnixMilli()})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: begin.Add(-30 * time.Hour).UnixMilli(), MaxT: ts.now.UnixMilli()})
 		require.NoError(t, err)
 		require.Len(t, found, len(series), when)
 		for _, s := range found {

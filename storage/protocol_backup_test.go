@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // copy makes a checkpoint of the open engine in a directory that has its number. Before each operation of it, before(n) is called; 0: when
@@ -92,7 +93,7 @@ func (r *protocolRun) backup(ctx context.Context) error {
 
 // judgeCopy compares what a copy holds of a tenant with the model. What it shows needn't stay.
 func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, state string) error {
-	q.query = Query{Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) }}
+	q.query = query.Query{Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) }}
 	before := r.now.Load()
 	var err error
 	if q.selected, err = s.Select(ctx, q.query); err != nil {

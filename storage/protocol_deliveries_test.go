@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -204,7 +205,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 		if ts.opts.Shared && res == rollup.OneHour {
 			continue // Of what its head still has, hours are made of samples, and sums round otherwise.
 		}
-		q := Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true}
+		q := query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true}
 		found, err := ts.Select(ts.t.Context(), q)
 		require.NoError(ts.t, err)
 		require.NotEmpty(ts.t, found)
@@ -213,11 +214,11 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 		require.NoError(ts.t, err)
 		require.Len(ts.t, raw, len(found))
 		var b, want, hours rollup.Buckets
-		var buf BucketBuffers
+		var buf query.BucketBuffers
 		for i, s := range found {
-			for _, src := range s.sel.sources {
+			for _, window := range s.Windows() {
 				if !ts.opts.Shared { // Another one's head may still have what this one has sealed.
-					require.Equal(ts.t, res, format.ResolutionOf(src.window.window), "all is sealed and rolled up")
+					require.Equal(ts.t, res, format.ResolutionOf(window), "all is sealed and rolled up")
 				}
 			}
 			require.NoError(ts.t, s.Buckets(&b, &buf))
@@ -240,7 +241,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 
 // answer reads all that a tenant has, and calls it ann.
 func (ts *testStore) answer(tenant string) map[protocolSeries]*chunk.Samples {
-	found, err := ts.Select(ts.t.Context(), Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	found, err := ts.Select(ts.t.Context(), query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	require.NoError(ts.t, err)
 	out := map[protocolSeries]*chunk.Samples{}
 	for _, s := range found {

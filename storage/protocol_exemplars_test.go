@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // protocolExemplar is an exemplar of a series in a history: eN is one with the value N and the trace N.
@@ -56,7 +57,7 @@ func (m *protocolModel) exemplarStays(begun int, e protocolExemplar) {
 }
 
 // queryExemplars compares the exemplars of a query's range with the model.
-func (r *protocolRun) queryExemplars(q Query) {
+func (r *protocolRun) queryExemplars(q query.Query) {
 	r.model.mu.Lock()
 	needs := maps.Clone(r.model.exemplars.sure)
 	r.model.mu.Unlock()

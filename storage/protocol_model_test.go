@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
@@ -315,7 +316,7 @@ func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
 func showTime(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.000") }
 
 // visible is what an answer must show, whenever between before and after the clock was read.
-func (r *protocolRun) visible(q Query, before, after int64) visible {
+func (r *protocolRun) visible(q query.Query, before, after int64) visible {
 	v := visible{minT: q.MinT, maxT: min(q.MaxT, before+MaxAhead.Milliseconds(), after+MaxAhead.Milliseconds())}
 	if retention := r.opts.Retention.Milliseconds(); retention > 0 {
 		v.minT = max(v.minT, before-retention+1, after-retention+1)

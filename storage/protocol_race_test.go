@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -132,7 +133,7 @@ func (r *concurrentRun) write(rng *rand.Rand) {
 func (r *concurrentRun) read(rng *rand.Rand) {
 	needs := r.model.needs("ann")
 	end := r.now.Load()
-	q := Query{Tenant: "ann", MinT: end - rng.Int64N(25*format.DayMS), MaxT: end}
+	q := query.Query{Tenant: "ann", MinT: end - rng.Int64N(25*format.DayMS), MaxT: end}
 	q.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
 	if rng.IntN(2) == 0 {
 		q.Matchers[0] = labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "u.+")

@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 const (
@@ -58,9 +59,9 @@ type protocolRun struct {
 
 // openQuery is a query between its Select and its reading of samples.
 type openQuery struct {
-	query    Query
+	query    query.Query
 	tenant   string
-	selected []*SelectedSeries
+	selected []*query.SelectedSeries
 	needs    map[protocolSeries]map[int64]protocolValue
 	went     map[protocolFact]int
 	deletes  int // that had begun when it was asked
@@ -390,7 +391,7 @@ func (r *protocolRun) query(words []string) error {
 }
 
 func (r *protocolRun) openQuery(name string, words []string) error {
-	q := Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	q := query.Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
 	match, metric := labels.MatchRegexp, ".+"
 	if len(words) > 1 {
 		match, metric = labels.MatchEqual, words[1]

@@ -21,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts under testdata/scripts give into them")
@@ -191,7 +192,7 @@ func (s *script) write(tenant string, input []string) string {
 
 // selectAll shows what a tenant has, between two times if there are any.
 func (s *script) selectAll(out *bytes.Buffer, words []string) {
-	q := Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
+	q := query.Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
 		fmt.Fprintf(out, "warning: %s\n", randomWords.ReplaceAllString(readable(err.Error()), "$1 …"))
 	}}
 	if len(words) > 1 {

@@ -19,12 +19,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // metricNamesOf lists the names that the catalog, or the head, has.
 func (ts *testStore) metricNamesOf(tenant string) []string {
 	ts.t.Helper()
-	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	require.NoError(ts.t, err)
 	return names
 }
@@ -179,7 +180,7 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	count := func() int {
-		found, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{
 			labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}})
 		require.NoError(t, err)
 		require.Len(t, found, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -157,7 +158,7 @@ func (r *protocolRun) quiet() {
 func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samples {
 	out := map[protocolSeries]*chunk.Samples{}
 	for _, tenant := range []string{"ann", "bob"} {
-		selected, err := r.store.Select(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
+		selected, err := r.store.Select(ctx, query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 		if err != nil {
 			r.tolerate("selecting", err)
 		}

@@ -96,11 +96,5 @@ func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) e
 	}
 }
 
-// corrupt counts and logs what had to be skipped.
-func (s *Store) corrupt(t *engine.Table, err error) {
-	s.metrics.corrupt.WithLabelValues(t.Name).Inc()
-	s.opts.Logger.Error("skipped a corrupt row; run cassia check", "table", t.Name, "err", err)
-}
-
 // errNotRebuilt keeps sealing from running before the head is complete.
 var errNotRebuilt = errors.New("storage: sealing waits until the head is rebuilt")

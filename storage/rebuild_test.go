@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // TestRebuildIsTriedAgain opens a store over a cluster that is away for its first reads: queries wait, and
@@ -34,7 +35,7 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	s := openReady(t, eng, o)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.Negative(t, away.Load())
-	_, err := s.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
+	_, err := s.Select(t.Context(), query.Query{Tenant: "default", MaxT: format.MaxTime})
 	require.NoError(t, err)
 }
 
@@ -139,7 +140,7 @@ func TestARebuildKeepsNothingButTheHead(t *testing.T) {
 
 func samplesOfAll(t *testing.T, ts *testStore) (n int) {
 	t.Helper()
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: format.MaxTime})
 	require.NoError(t, err)
 	for _, s := range found {
 		var samples chunk.Samples

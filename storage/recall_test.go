@@ -3,6 +3,8 @@ package storage
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // recallStore writes what some targets have of some metrics in the slot before the last, and seals it.
@@ -38,12 +41,12 @@ func recallSeries(metric, target int) labels.Labels {
 	return labels.FromStrings(labels.MetricName, fmt.Sprintf("m%03d", metric), "instance", fmt.Sprintf("i%d", target))
 }
 
-func ofTarget(i int, minT, maxT int64) Query {
-	return Query{Tenant: "ann", MinT: minT, MaxT: maxT, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))}}
+func ofTarget(i int, minT, maxT int64) query.Query {
+	return query.Query{Tenant: "ann", MinT: minT, MaxT: maxT, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))}}
 }
 
 // readBySeries reads what a query finds, by series.
-func readBySeries(t *testing.T, ts *testStore, q Query) map[string][]sample {
+func readBySeries(t *testing.T, ts *testStore, q query.Query) map[string][]sample {
 	t.Helper()
 	found, err := ts.Select(counted(t.Context()), q)
 	require.NoError(t, err)
@@ -84,10 +87,37 @@ func TestChunksOfManyMetricsAreKept(t *testing.T) {
 	require.Equal(t, want, readBySeries(t, ts, q))
 	require.Zero(t, counter.rawScans())
 
+	ts.Store.opts.QueryBytes = 500 + ts.minQueryBytes(func() error {
+		_, err := ts.Select(t.Context(), q)
+		return err
+	})
+	ts.openQuerier()
+	for m := range metrics {
+		one := q
+		one.Matchers = append(slices.Clone(q.Matchers), equal(labels.MetricName, fmt.Sprintf("m%03d", m)))
+		require.Len(t, readBySeries(t, ts, one), 1)
+	}
+	counter.rawScans()
 	found, err := ts.Select(t.Context(), q)
 	require.NoError(t, err)
-	found[0].sel.r.budget.Limit = found[0].sel.r.budget.Used() + 500
 	require.ErrorIs(t, found[0].Samples(&chunk.Samples{}), meter.ErrQueryTooLarge, "chunks that are kept count, too")
+	require.Zero(t, counter.rawScans())
+}
+
+// minQueryBytes returns the smallest Options.QueryBytes with which a read succeeds, once labels are cached.
+func (ts *testStore) minQueryBytes(read func() error) int64 {
+	ts.Store.opts.QueryBytes = DefaultOptions().QueryBytes
+	ts.openQuerier()
+	require.NoError(ts.t, read())
+	return int64(sort.Search(1<<20, func(n int) bool {
+		ts.Store.opts.QueryBytes = int64(n)
+		ts.openQuerier()
+		err := read()
+		if err != nil {
+			require.ErrorIs(ts.t, err, meter.ErrQueryTooLarge)
+		}
+		return err == nil
+	}))
 }
 
 // TestChunksOfOtherTimesAreNotRead asks for a minute of a metric whose series come and go: those of other times take nothing of the budget.
@@ -95,35 +125,54 @@ func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	t.Parallel()
 	const targets = 100 // more than chunks are kept of
 	ts, _, at := recallStore(t, 1, targets)
-	all := Query{Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")}}
-	read := func(minT, maxT int64) (map[string][]sample, int64) {
+	all := query.Query{Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")}}
+	all.MinT, all.MaxT = at, at+2*format.HourMS
+	read := func(minT, maxT int64) (map[string][]sample, error) {
 		q := all
 		q.MinT, q.MaxT = minT, maxT
 		found, err := ts.Select(t.Context(), q)
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		require.Len(t, found, targets)
-		labelled, got := found[0].sel.r.budget.Used(), map[string][]sample{}
+		got := map[string][]sample{}
 		for _, s := range found {
-			if list := readSamples(t, s); len(list) > 0 {
-				got[s.Labels.String()] = list
+			var samples chunk.Samples
+			if err := s.Samples(&samples); err != nil {
+				return nil, err
+			}
+			for i, at := range samples.T {
+				got[s.Labels.String()] = append(got[s.Labels.String()], sample{at, samples.V[i]})
 			}
 		}
-		return got, found[0].sel.r.budget.Used() - labelled
+		return got, nil
 	}
-	_, whole := read(at, at+2*format.HourMS)
+	labelled := ts.minQueryBytes(func() error {
+		_, err := ts.Select(t.Context(), all)
+		return err
+	})
+	whole := ts.minQueryBytes(func() error {
+		_, err := read(all.MinT, all.MaxT)
+		return err
+	})
+	ts.Store.opts.QueryBytes = labelled + (whole-labelled)/10
+	ts.openQuerier()
 	for i := range 2 * targets {
 		if i == targets {
 			ts.openRows(&settings{}) // Pages that were just written are forgotten.
+			ts.openQuerier()
 		}
 		i %= targets
 		from := at + int64(i)*60_000
 		series := recallSeries(0, i).String()
-		got, bytes := read(from, from+59_999)
+		got, err := read(from, from+59_999)
+		require.NoError(t, err, "of all bytes, a tenth is enough")
 		require.Equal(t, map[string][]sample{series: {{from, float64(i)}, {from + 30_000, 0}}}, got)
-		require.Less(t, bytes, whole/10)
-		got, _ = read(from+30_000, from+30_000)
+		got, err = read(from+30_000, from+30_000)
+		require.NoError(t, err)
 		require.Equal(t, map[string][]sample{series: {{from + 30_000, 0}}}, got)
-		got, _ = read(from+31_000, from+59_999)
+		got, err = read(from+31_000, from+59_999)
+		require.NoError(t, err)
 		require.Empty(t, got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Reads end with their context where each match of a regular expression takes long: all of them would take hours.
@@ -38,7 +39,7 @@ func TestReadsEndAmongSlowMatches(t *testing.T) {
 			"names":      {labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, slow)},
 			"candidates": {up, labels.MustNewMatcher(labels.MatchEqual, "job", "web"), labels.MustNewMatcher(labels.MatchRegexp, "pod", slow)},
 		} {
-			q := Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ms}
+			q := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ms}
 			for read, do := range map[string]func(ctx context.Context) error{
 				"series": func(ctx context.Context) error { _, err := ts.Select(ctx, q); return err },
 				"texts":  func(ctx context.Context) error { _, err := ts.LabelValues(ctx, "job", q); return err },

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -74,7 +75,7 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
 	count := func(res rollup.Resolution) (samples int) {
-		q := Query{Tenant: "default", MinT: noon - 100*24*hour, MaxT: noon, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}, Resolution: res, Columns: rollup.ColumnCount}
+		q := query.Query{Tenant: "default", MinT: noon - 100*24*hour, MaxT: noon, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}, Resolution: res, Columns: rollup.ColumnCount}
 		list, err := ts.Select(counted(t.Context()), q)
 		require.NoError(t, err)
 		for _, s := range list {
@@ -85,7 +86,7 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 				continue
 			}
 			var b rollup.Buckets
-			var buf BucketBuffers
+			var buf query.BucketBuffers
 			require.NoError(t, s.Buckets(&b, &buf))
 			for _, n := range b.Count {
 				samples += int(n)
@@ -133,7 +134,7 @@ func TestOnlyQueriesRemember(t *testing.T) {
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	count := func() (told int) {
-		list, err := ts.Select(t.Context(), Query{
+		list, err := ts.Select(t.Context(), query.Query{
 			Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))},
 			Warn: func(error) { told++ },
 		})
@@ -183,7 +184,7 @@ func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	scans := func() int {
 		counter.since(engine.Windows)
 		counter.since(engine.Sealed)
-		list, err := ts.Select(counted(t.Context()), Query{Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
+		list, err := ts.Select(counted(t.Context()), query.Query{Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		return min(counter.since(engine.Windows), counter.since(engine.Sealed))

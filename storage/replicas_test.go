@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -114,7 +115,7 @@ func (p *pairs) sendAt(process int, replica string, v float64, times map[string]
 // samples returns what a process finds of a series, in the order of time.
 func (p *pairs) samples(process int, series string) (samples chunk.Samples) {
 	p.t.Helper()
-	found, err := p.processes[process].store.Select(p.t.Context(), Query{
+	found, err := p.processes[process].store.Select(p.t.Context(), query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.Raw,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, series)},
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -27,13 +28,13 @@ func (m *clockMachine) shownAt(at time.Time) string {
 	if m.samplesBetween(from, from.Add(day-time.Millisecond)) > 0 {
 		return "raw samples"
 	}
-	list, err := m.Select(m.r.t.Context(), Query{
+	list, err := m.Select(m.r.t.Context(), query.Query{
 		Tenant: "t", MinT: from.UnixMilli(), MaxT: from.Add(day).UnixMilli() - 1, Matchers: ofMetric(), Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
 	})
 	require.NoError(m.r.t, err)
 	for _, s := range list {
 		var b rollup.Buckets
-		require.NoError(m.r.t, s.Buckets(&b, &BucketBuffers{}))
+		require.NoError(m.r.t, s.Buckets(&b, &query.BucketBuffers{}))
 		if len(b.Count) > 0 {
 			return "rollups"
 		}

@@ -134,7 +134,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 			return err
 		}
 		if corrupt != nil {
-			x.s.noteOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
+			x.s.damage.NoteOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
 		}
 		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
 	}
@@ -285,7 +285,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	for _, c := range all {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
-			x.s.noteOnce(engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err))
+			x.s.damage.NoteOnce(engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err))
 			continue
 		}
 		r.version += c.version
@@ -321,7 +321,7 @@ func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version 
 	version = max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
-		x.s.noteOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
+		x.s.damage.NoteOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
 		unread = true
 	}
 	if unread {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -115,7 +116,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 			id := row.Clustering[field].Text
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
-				s.corrupt(table, &CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
+				s.damage.Corrupt(table, &damage.CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
 				continue
 			}
 			list = append(list, of.Series(format.SeriesIDFrom(id), ls))

@@ -19,21 +19,14 @@ import (
 // rollSeries is how many series are rolled up together.
 const rollSeries = 1000
 
-// markAt names a mark.
-type markAt struct {
-	slot      int64
-	partition int
-	id        string
-}
-
 // marksIn reads the marks of a tenant's window of any resolution; none where they no longer stand.
-func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
 
 // marksBetween reads those with keys from one to another, which is as in engine.Range.
-func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[markAt]bool, error) {
-	found := map[markAt]bool{}
+func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
+	found := map[format.CommitKey]bool{}
 	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
@@ -41,18 +34,14 @@ func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, f
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
 		}
-		k := row.Clustering
-		found[markAt{k[0].Int, int(k[1].Int), strings.Clone(k[2].Text)}] = true
+		found[format.CommitKeyOf(row.Clustering)] = true
 	}
 	return found, nil
 }
 
-// markOf is the mark of a delete that was applied to the rollups of a slot.
-func markOf(slot int64, d *format.Tombstone) markAt { return markAt{slot, 0, d.ID} }
-
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
 // of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
-func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]markAt, error) {
+func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -61,27 +50,27 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]ma
 }
 
 // unrolledOf is unrolled for some of the tenant's deletes.
-func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted format.Tombstones) ([]markAt, error) {
+func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted format.Tombstones) ([]format.CommitKey, error) {
 	raw, err := s.marksIn(ctx, tenant, window)
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
 	for _, m := range slices.Collect(maps.Keys(raw)) {
-		for _, d := range deleted.InSlot(s.period, m.slot) {
-			raw[markOf(m.slot, d)] = true
+		for _, d := range deleted.InSlot(s.period, m.Slot) {
+			raw[d.CommitKey(m.Slot)] = true
 		}
 	}
 	// A window of rollups has marks of up to 30 days: those of the slots of this one are read.
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for m := range raw {
-		first, last = min(first, m.slot), max(last, m.slot)
+		first, last = min(first, m.Slot), max(last, m.Slot)
 	}
 	from, to := engine.Key{engine.Int(first)}, engine.Key{engine.Int(last)}
-	byWindow := map[int64]map[markAt]bool{}
-	var missing []markAt
+	byWindow := map[int64]map[format.CommitKey]bool{}
+	var missing []format.CommitKey
 	for m := range raw {
 		for _, res := range rollup.Resolutions {
-			w := s.period.WindowOfSlot(res, m.slot)
+			w := s.period.WindowOfSlot(res, m.Slot)
 			if byWindow[w] == nil {
 				stand, err := s.retention.SharedStand(ctx, tenant, w)
 				if err != nil {
@@ -101,8 +90,8 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 			}
 		}
 	}
-	slices.SortFunc(missing, func(a, b markAt) int {
-		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition), strings.Compare(a.id, b.id))
+	slices.SortFunc(missing, func(a, b format.CommitKey) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition), strings.Compare(a.ID, b.ID))
 	})
 	return missing, nil
 }
@@ -129,7 +118,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		return 0, err
 	}
 	x := &windowRoller{
-		rowWriter: newRowWriter(ctx, s, Work{Slot: missing[0].slot, Partition: missing[0].partition}),
+		rowWriter: newRowWriter(ctx, s, Work{Slot: missing[0].Slot, Partition: missing[0].Partition}),
 		tenant:    tenant, window: window, slots: map[int64]*rolledSlot{}, between: between,
 	}
 	if x.deleted, err = s.deletesOf(ctx, tenant); err != nil {
@@ -162,18 +151,18 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 }
 
 // lack notes which slots lack rollups, and for which deletes.
-func (x *windowRoller) lack(missing []markAt) {
+func (x *windowRoller) lack(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
-		in := x.slots[m.slot]
+		in := x.slots[m.Slot]
 		if in == nil {
-			in = newRolledSlot(x.ctx, x.s, m.slot)
-			x.slots[m.slot] = in
+			in = newRolledSlot(x.ctx, x.s, m.Slot)
+			x.slots[m.Slot] = in
 		}
-		if x.deleted.Has(m.id) {
-			in.due = append(in.due, x.deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
+		if x.deleted.Has(m.ID) {
+			in.due = append(in.due, x.deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.ID })...)
 		} else {
-			whole[m.slot] = true
+			whole[m.Slot] = true
 		}
 	}
 	for slot, in := range x.slots {
@@ -194,13 +183,13 @@ func (x *windowRoller) listWindows() error {
 }
 
 // mark marks a slot as having the rollups that it lacked.
-func (x *windowRoller) mark(m markAt) error {
+func (x *windowRoller) mark(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
-	if x.deleted.Has(m.id) {
+	if x.deleted.Has(m.ID) {
 		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
 	}
 	for _, res := range list {
-		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []markAt{m}); err != nil {
+		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
 			return err
 		}
 	}

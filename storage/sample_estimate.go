@@ -42,7 +42,7 @@ func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (i
 	marks, err := s.marksIn(ctx, tenant, window)
 	slots := map[int64]bool{}
 	for m := range marks {
-		slots[m.slot] = true
+		slots[m.Slot] = true
 	}
 	return int64(len(slots)), err
 }
@@ -59,7 +59,7 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 	}
 	chunks := 0
 	for i, metric := range metrics {
-		for at := range s.places(shards.of(metric)) {
+		for at := range format.Places(s.retention.Classes(), shards.of(metric)) {
 			if at.Class() != class {
 				continue
 			}

@@ -381,11 +381,11 @@ func (t *tenantPass) mark() error {
 }
 
 // mark writes marks of one day at a resolution.
-func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []markAt) error {
+func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey) error {
 	if len(marks) == 0 {
 		return nil
 	}
-	window := s.period.WindowOfSlot(res, marks[0].slot)
+	window := s.period.WindowOfSlot(res, marks[0].Slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	if err := s.retention.Bound(ctx, &all, tenant, retention.Shared, window); err != nil {
 		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to vanish need no maintenance.
@@ -395,7 +395,7 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 		return err
 	}
 	for _, m := range marks {
-		all.Mutations = append(all.Mutations, markRow(s.destinationsOf(m.slot)[res], m, reason))
+		all.Mutations = append(all.Mutations, markRow(s.destinationsOf(m.Slot)[res], m, reason))
 	}
 	if err := s.writeInPieces(ctx, all); err != nil {
 		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)

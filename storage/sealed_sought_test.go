@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -39,7 +40,7 @@ func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 }
 
 // found returns what a query finds, with samples, or with buckets, as text.
-func (ts *testStore) found(q Query) (lines []string, warnings []error) {
+func (ts *testStore) found(q query.Query) (lines []string, warnings []error) {
 	ts.t.Helper()
 	q.Tenant, q.Sorted, q.Warn = "default", true, func(err error) { warnings = append(warnings, err) }
 	found, err := ts.Select(context.Background(), q)
@@ -52,7 +53,7 @@ func (ts *testStore) found(q Query) (lines []string, warnings []error) {
 			line += fmt.Sprint(samples.T, samples.V)
 		} else {
 			var b rollup.Buckets
-			require.NoError(ts.t, s.Buckets(&b, &BucketBuffers{}))
+			require.NoError(ts.t, s.Buckets(&b, &query.BucketBuffers{}))
 			line += fmt.Sprint(b.End, b.Count, b.Sum)
 		}
 		lines = append(lines, line)
@@ -102,14 +103,14 @@ func TestSoughtIsFound(t *testing.T) {
 }
 
 // soughtQueries are random selectors of the series of soughtSeries.
-func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []Query) {
+func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Query) {
 	matcher := func(kind labels.MatchType, name, value string) *labels.Matcher {
 		m, err := labels.NewMatcher(kind, name, value)
 		require.NoError(t, err)
 		return m
 	}
 	for range soak.Fewer(15) {
-		q := Query{MinT: slot.UnixMilli(), MaxT: slot.Add(4 * time.Hour).UnixMilli(), Matchers: []*labels.Matcher{matcher(labels.MatchEqual, labels.MetricName, "up")}}
+		q := query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(4 * time.Hour).UnixMilli(), Matchers: []*labels.Matcher{matcher(labels.MatchEqual, labels.MetricName, "up")}}
 		pod, host := fmt.Sprint("p", rng.IntN(4500)), fmt.Sprint("h", rng.IntN(510))
 		switch rng.IntN(5) {
 		case 0:
@@ -135,11 +136,11 @@ func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []Query) {
 }
 
 // withoutFilters is found by an index of all series.
-func (ts *testStore) withoutFilters(q Query) []string {
+func (ts *testStore) withoutFilters(q query.Query) []string {
 	ts.t.Helper()
 	any := q
 	any.Matchers, any.LabelsOnly = q.Matchers[:1], false
-	_, err := ts.Select(context.Background(), Query{Tenant: "default", Matchers: any.Matchers, MinT: any.MinT, MaxT: any.MaxT, Resolution: any.Resolution, Columns: any.Columns, Edges: any.Edges})
+	_, err := ts.Select(context.Background(), query.Query{Tenant: "default", Matchers: any.Matchers, MinT: any.MinT, MaxT: any.MaxT, Resolution: any.Resolution, Columns: any.Columns, Edges: any.Edges})
 	require.NoError(ts.t, err)
 	before := ts.byFilters()
 	lines, _ := ts.found(q)
@@ -154,7 +155,7 @@ func TestLabelsOfSought(t *testing.T) {
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 	ts.reopen()
-	q := Query{Tenant: "default", MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+	q := query.Query{Tenant: "default", MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
 	}}
 	values, err := ts.LabelValues(t.Context(), "pod", q)
@@ -178,7 +179,7 @@ func TestIndexIsMadeWhereItPays(t *testing.T) {
 		ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 		ts.reopen()
 		for i := range 400 {
-			lines, _ := ts.found(Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+			lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
 				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "pod", fmt.Sprint("p", i)),
 			}})
 			require.Len(t, lines, 1)
@@ -199,7 +200,7 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 300, slot.Add(time.Minute))
 	ts.reopen()
-	lines, _ := ts.found(Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+	lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "pod", "p1"),
 	}})
 	require.Len(t, lines, 1)
@@ -212,7 +213,7 @@ func TestDamageUnderFilters(t *testing.T) {
 	ts := openUncheckedStore(t)
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 4000, slot.Add(time.Minute))
-	q := Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+	q := query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
 	}}
 	partitions := ts.pagedPartitions("default")

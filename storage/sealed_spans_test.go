@@ -21,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -97,7 +98,7 @@ func (m *churnModel) delete() {
 func (m *churnModel) compare(when string) {
 	m.t.Helper()
 	for range soak.Fewer(30) {
-		q := Query{Tenant: "default", MinT: m.any(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "pods_.*")}}
+		q := query.Query{Tenant: "default", MinT: m.any(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "pods_.*")}}
 		q.MaxT = q.MinT + []int64{0, 300_000, format.HourMS, 3 * format.HourMS}[m.rng.IntN(4)]
 		if m.rng.IntN(2) == 0 {
 			q.Matchers = append(q.Matchers, equal("job", "a"))
@@ -223,7 +224,7 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ask := func(metric string) int {
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: at + 600_000, MaxT: at + 600_001, Matchers: []*labels.Matcher{equal(labels.MetricName, metric)}})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: at + 600_000, MaxT: at + 600_001, Matchers: []*labels.Matcher{equal(labels.MetricName, metric)}})
 		require.NoError(t, err)
 		return len(found)
 	}
@@ -238,7 +239,7 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	require.Equal(t, 2, ask("short"), "samples came late")
 	kinds := map[string]bool{}
 	for key, spans := range ts.cache.EntriesOf(cache.KindSpans) {
-		kinds[key.Text] = spans.(*slotSpans).unused
+		kinds[key.Text] = spans.Bytes() == 0
 	}
 	require.Equal(t, map[string]bool{"lasting": true, "short": false}, kinds)
 }
@@ -261,7 +262,7 @@ func TestDamagedSpansLeaveOutNothing(t *testing.T) {
 	ts.putPage(chunks[0], value)
 	ts.reopen()
 	var warned []error
-	found, err := ts.Select(t.Context(), Query{
+	found, err := ts.Select(t.Context(), query.Query{
 		Tenant: "default", MinT: slot.Add(time.Hour).UnixMilli(), MaxT: slot.Add(61 * time.Minute).UnixMilli(),
 		Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}, Warn: func(err error) { warned = append(warned, err) },
 	})

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Invariant I8: corrupt rows are named and left out, and the rest is answered.
@@ -58,7 +60,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			w.mark(slot)
 			for round := range 2 {
 				var told []error
-				found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Warn: func(err error) { told = append(told, err) }})
+				found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Warn: func(err error) { told = append(told, err) }})
 				require.NoError(t, err)
 				require.Len(t, found, c.series)
 				require.Equal(t, good, found[0].Labels)
@@ -70,7 +72,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 					continue
 				}
 				require.Len(t, told, 1)
-				var corrupt *CorruptRowError
+				var corrupt *damage.CorruptRowError
 				require.ErrorAs(t, told[0], &corrupt)
 				require.Equal(t, c.table, corrupt.Table.Name)
 				require.Equal(t, c.metric, corrupt.Metric)
@@ -99,7 +101,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 	w.mark(slot)
 
 	var told []error
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Sorted: true, Warn: func(err error) { told = append(told, err) }})
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Sorted: true, Warn: func(err error) { told = append(told, err) }})
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	for i, want := range [][]int64{{at - 2}, {at}} {
@@ -120,7 +122,7 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 	ts := openTestStore(t, nil)
 	w := newRowFixture(t, ts.Store, "default")
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
-	q := Query{Tenant: "default", MaxT: 1 << 52}
+	q := query.Query{Tenant: "default", MaxT: 1 << 52}
 	count := func() int {
 		found, err := ts.Select(t.Context(), q)
 		require.NoError(t, err)
@@ -167,7 +169,7 @@ func TestTimesAroundZero(t *testing.T) {
 	}
 	for from := range times {
 		for to := from; to < len(times); to++ {
-			found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: times[from], MaxT: times[to]})
+			found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: times[from], MaxT: times[to]})
 			require.NoError(t, err)
 			require.Len(t, found, 1)
 			var samples chunk.Samples

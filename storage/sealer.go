@@ -35,9 +35,9 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 }
 
 // markRow returns what writes a mark.
-func markRow(at destination, m markAt, reason format.CommitReason) engine.Mutation {
+func markRow(at destination, m format.CommitKey, reason format.CommitReason) engine.Mutation {
 	return engine.Mutation{
-		Clustering: engine.Key{engine.Int(m.slot), engine.Int(int64(m.partition)), engine.Text(m.id)},
+		Clustering: engine.Key{engine.Int(m.Slot), engine.Int(int64(m.Partition)), engine.Text(m.ID)},
 		Timestamp:  at.end * 1000, Value: format.AppendCommitReason(reason),
 	}
 }

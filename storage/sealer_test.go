@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // TestSealedOnce lets two processes seal a slot by turns while both heads still hold what the other has
@@ -39,7 +40,7 @@ func TestSealedOnce(t *testing.T) {
 		}
 		require.NoError(t, b.Commit(t.Context()))
 		for _, s := range stores { // Both heads have it.
-			found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()})
+			found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()})
 			require.NoError(t, err)
 			require.Len(t, found, 4)
 		}

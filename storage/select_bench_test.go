@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // benchWindow fills one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
@@ -72,7 +73,7 @@ func BenchmarkSelectSealed(b *testing.B) {
 		ts.open()
 		for name, ms := range data.queries {
 			for _, span := range []time.Duration{0, 5 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
-				q := Query{Tenant: "default", Matchers: ms, MinT: start + 10*time.Hour.Milliseconds(), MaxT: start + 10*time.Hour.Milliseconds() + span.Milliseconds()}
+				q := query.Query{Tenant: "default", Matchers: ms, MinT: start + 10*time.Hour.Milliseconds(), MaxT: start + 10*time.Hour.Milliseconds() + span.Milliseconds()}
 				if span == 24*time.Hour {
 					q.MinT, q.MaxT = start+1, start+span.Milliseconds()
 				}
@@ -124,7 +125,7 @@ func BenchmarkSelectShortLived(b *testing.B) {
 			"all of 20000": {metric}, "100 of 20000": {metric, equal("instance", "host-7.example.com:9100")}, "1 of 20000": {metric, equal("unique", "777")},
 		} {
 			b.Run(form+"/"+name, func(b *testing.B) {
-				q := Query{Tenant: "default", Matchers: ms, MinT: base, MaxT: base + 2*time.Hour.Milliseconds()}
+				q := query.Query{Tenant: "default", Matchers: ms, MinT: base, MaxT: base + 2*time.Hour.Milliseconds()}
 				benchSelect(b, ts, q, false) // The caches are warm then.
 				b.ReportAllocs()
 				before := cpuTime()
@@ -144,7 +145,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func benchSelect(b *testing.B, ts *testStore, q Query, list bool) {
+func benchSelect(b *testing.B, ts *testStore, q query.Query, list bool) {
 	found, err := ts.Select(b.Context(), q)
 	require.NoError(b, err)
 	var samples chunk.Samples

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -99,7 +100,7 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 	require.NoError(t, err)
 	got := map[string]bool{}
 	var b rollup.Buckets
-	var buf BucketBuffers
+	var buf query.BucketBuffers
 	for _, s := range found {
 		require.NoError(t, s.Buckets(&b, &buf))
 		b.Delete(0, func(end int64) bool { return end <= q.MinT-1 || end > q.MaxT })
@@ -164,10 +165,10 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 			want = []string{}
 		}
 		ts.now = begin.Add(time.Duration(days) * day)
-		values, err := ts.LabelValues(t.Context(), "job", Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
+		values, err := ts.LabelValues(t.Context(), "job", query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
 		require.NoError(t, err)
 		require.Equal(t, want, values, "after %d days", days)
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "old")}})
 		require.NoError(t, err)
 		require.Len(t, found, len(want), "after %d days", days)
@@ -195,13 +196,13 @@ func TestBucketsWithDeletesPastTheRetention(t *testing.T) {
 	ts.now = time.UnixMilli(hour + 52*60_000).Add(2 * day)
 	require.NoError(t, ts.Delete(t.Context(), "t", hour+59*60_000, hour+60*60_000, equal("job", "web")))
 	most := func() (most float64) {
-		found, err := ts.Select(t.Context(), Query{
+		found, err := ts.Select(t.Context(), query.Query{
 			Tenant: "t", MinT: hour + 1, MaxT: hour + 2*format.HourMS, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: []*labels.Matcher{equal("job", "web")},
 		})
 		require.NoError(t, err)
 		var b rollup.Buckets
 		for _, s := range found {
-			require.NoError(t, s.Buckets(&b, &BucketBuffers{}))
+			require.NoError(t, s.Buckets(&b, &query.BucketBuffers{}))
 			most = max(most, slices.Max(b.Max))
 		}
 		return most

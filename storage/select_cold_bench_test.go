@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // coldSeries are how many series the metric of BenchmarkSelectCold has in one window.
@@ -70,7 +72,7 @@ func BenchmarkSelectCold(b *testing.B) {
 					runtime.GC()
 					fromRead, fromCPU := readBytes(b), cpuTime()
 					b.StartTimer()
-					benchSelect(b, ts, Query{Tenant: "default", Matchers: q.matchers, MinT: minT, MaxT: maxT}, list)
+					benchSelect(b, ts, query.Query{Tenant: "default", Matchers: q.matchers, MinT: minT, MaxT: maxT}, list)
 					b.StopTimer()
 					cpu += cpuTime() - fromCPU
 					read += readBytes(b) - fromRead

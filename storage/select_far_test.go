@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -20,7 +21,7 @@ import (
 // buckets: a scan of such an engine costs as much as hundreds of rows, so that the rows of other slots are passed over, and not each
 // few series have a scan of their own. A series by itself is one short scan.
 func TestFarAnswersTakeFewScans(t *testing.T) {
-	const series = 5 * groupSeries
+	const series = 5 * query.GroupSeries
 	var raw, rolled atomic.Int64
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Scan {
@@ -52,7 +53,7 @@ func TestFarAnswersTakeFewScans(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, ts.SealAll(t.Context()))
 
-	q := Query{
+	q := query.Query{
 		Tenant: "ann", MinT: ts.period.SlotStart(slot+1) + 1, MaxT: ts.period.SlotEnd(slot + 1), Sorted: true,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	}
@@ -62,7 +63,7 @@ func TestFarAnswersTakeFewScans(t *testing.T) {
 		require.Len(t, found, want)
 		var samples chunk.Samples
 		var buckets rollup.Buckets
-		var buf BucketBuffers
+		var buf query.BucketBuffers
 		for _, s := range found {
 			if q.Resolution == rollup.Raw {
 				samples.Reset()

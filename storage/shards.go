@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -77,7 +78,7 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 		metric := strings.Clone(row.Clustering[0].Text)
 		n, err := format.ParseShards(row.Value)
 		if err != nil {
-			s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+			s.damage.Corrupt(engine.Shards, &damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 		}
 		found[metric] = n
 	}
@@ -119,7 +120,7 @@ func (s *Store) readShards(ctx context.Context, window int64, tenant, metric str
 }
 
 // shardsAround is readShards; missed is that of shardsValue.
-func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) (int64, error) {
+func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) (int64, error) {
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return 0, err
 	}
@@ -129,26 +130,21 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	}
 	n, err := format.ParseShards(value)
 	if err != nil {
-		s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+		s.damage.Corrupt(engine.Shards, &damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 	}
 	return n, nil
-}
-
-// between reports whether a name lies where names can't be read.
-func between(name string, d engine.Damage) bool {
-	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
 }
 
 // shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is called, and
 // the value is the greatest number: whoever looks into too many shards misses nothing. Whoever writes by it must not
 // guess, for its rows would lie where nobody looks once the number can be read again.
-func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) ([]byte, error) {
+func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
 	rows, lost := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name}, false
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) {
 			lost = true
-			missed(s.gapOf(&rows, d))
+			missed(s.damage.GapOf(&rows, d))
 		}
 	}
 	for row, err := range s.eng.Scan(ctx, rows) {
@@ -158,7 +154,7 @@ func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric st
 		return slices.Clone(row.Value), nil
 	}
 	if lost {
-		return binary.AppendUvarint(nil, lostShards), nil
+		return binary.AppendUvarint(nil, format.MaxShards), nil
 	}
 	return nil, nil
 }

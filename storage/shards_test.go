@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -55,7 +56,7 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 		require.Less(t, rows, 1_000_000*len(slots)/24, "of shard %d", shard)
 		require.Less(t, bytes, 100<<20*len(slots)/24, "of shard %d", shard)
 	}
-	found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: start.UnixMilli(), MaxT: ts.now.UnixMilli()})
+	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: start.UnixMilli(), MaxT: ts.now.UnixMilli()})
 	require.NoError(t, err)
 	require.Len(t, found, all)
 	got := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // listRig is a shared store of one partition with processes of which one may do something between any two requests of another.
@@ -88,7 +89,7 @@ func (r *listRig) listed() (rows int) {
 func (r *listRig) samples() int {
 	r.t.Helper()
 	p := r.start()
-	list, err := p.Select(r.t.Context(), Query{Tenant: "ann", MinT: 0, MaxT: r.now.UnixMilli()})
+	list, err := p.Select(r.t.Context(), query.Query{Tenant: "ann", MinT: 0, MaxT: r.now.UnixMilli()})
 	require.NoError(r.t, err)
 	n := 0
 	for _, s := range list {

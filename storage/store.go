@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -20,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -235,6 +237,8 @@ func (o *Options) kept() retention.Configured {
 //	Select   ◄─ head ◄─ sealed windows                │
 //	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
 type Store struct {
+	*query.Querier // answers queries
+
 	opts   Options
 	period *format.Periods
 	// retention has the retention classes, with the tenants' retentions.
@@ -279,14 +283,11 @@ type Store struct {
 	// member is this process among those that use the engine; clock is the member's.
 	member *membership.Member
 	clock  *membership.CheckedClock
-	// damage is what the rebuild of the head could not read.
-	damage damage
-	// gaps is what queries could not read.
-	gaps gaps
+	// damage has the rows that can't be read.
+	damage *damage.Log
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
 	cache       *cache.Cache
-	chunkMemory *chunkMemory
 	metrics     *metrics
 	compacting  compacting
 	known       ended.Memory
@@ -332,7 +333,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
 		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
-		cache: cache.New(opts.CacheBytes), chunkMemory: newChunkMemory(chunkMemoryBytes), rebuilt: make(chan struct{}),
+		cache: cache.New(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period)
 	s.versions, _ = engine.As[engine.Versioned](eng)
@@ -343,9 +344,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	s.join(&have)
 	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
+	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
+	s.join(&have)
+	s.openQuerier()
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
@@ -401,6 +404,12 @@ func (s *Store) Close() error {
 	s.member.Close()
 	return nil
 }
+
+// HeadStats counts what the head holds, of all tenants.
+func (s *Store) HeadStats() head.Stats { return s.head.Stats() }
+
+// Damaged returns how many times rows were met that can't be read, each counted once.
+func (s *Store) Damaged() int { return s.damage.Count() }
 
 // Partitions returns into how many partitions the work of sealing is divided.
 func (s *Store) Partitions() int { return s.period.Partitions() }

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -129,7 +130,7 @@ func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 // all reads everything that a tenant has.
 func (ts *testStore) all(tenant string) map[string][]sample {
 	ts.t.Helper()
-	found, err := ts.Select(counted(ts.t.Context()), Query{
+	found, err := ts.Select(counted(ts.t.Context()), query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		Warn:     func(err error) { require.NoError(ts.t, err) },
@@ -292,7 +293,7 @@ func TestDamagedStageIsTold(t *testing.T) {
 	require.NoError(t, ts.eng.Close())
 	ts.open()
 	warnings := func(minT, maxT int64) (n int) {
-		_, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: minT, MaxT: maxT, Warn: func(err error) {
+		_, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: minT, MaxT: maxT, Warn: func(err error) {
 			require.ErrorIs(t, err, format.ErrMalformedBlob)
 			n++
 		}})

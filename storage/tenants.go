@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
@@ -15,14 +16,14 @@ const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have, or had, sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	return s.tenantsAround(ctx, s.noteGap)
+	return s.tenantsAround(ctx, s.damage.Note)
 }
 
 // tenantsAround is Tenants; missed is called for rows that can't be read. nil: they are an error, for code that removes rows.
-func (s *Store) tenantsAround(ctx context.Context, missed func(*DamagedRowsError)) (names []string, err error) {
+func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
-		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+		rows.Damaged = func(d engine.Damage) { missed(s.damage.GapOf(&rows, d)) }
 	}
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

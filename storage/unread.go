@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
@@ -21,12 +22,12 @@ var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{Table: t, Partition: partition, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}
-		e := s.gapOf(&rows, engine.Damage{Err: u.Err})
+		e := s.damage.GapOf(&rows, engine.Damage{Err: u.Err})
 		e.From, e.To = time.UnixMilli(u.From), time.UnixMilli(s.period.SlotEnd(s.period.SlotOf(u.To+1)))
 		if t == engine.R1h {
 			e.To = time.UnixMilli(format.FloorDiv(u.To, format.DayMS)*format.DayMS + format.DayMS)
 		}
-		s.noteGap(e)
+		s.damage.Note(e)
 		f(u)
 	}
 }
@@ -59,14 +60,14 @@ func (u unreadDeletes) err() error {
 
 // corrupt names a chunk that can't be read, and adds the deletes that are about it.
 func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err error) {
-	err = &CorruptRowError{Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text, Series: strings.Clone(series), Start: start, Err: err}
-	c.s.noteOnce(c.batch.Table, err)
+	err = &damage.CorruptRowError{Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text, Series: strings.Clone(series), Start: start, Err: err}
+	c.s.damage.NoteOnce(c.batch.Table, err)
 	c.unread.add(ds, err)
 }
 
 // corruptChunk is a chunk of a task's series that can't be read.
-func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *CorruptRowError {
-	return &CorruptRowError{
+func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *damage.CorruptRowError {
+	return &damage.CorruptRowError{
 		Table: t, Window: window, Tenant: r.series.Tenant(), Metric: r.series.Metric(), Series: r.series.ID().String(), Start: start, Err: err,
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/page"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -193,7 +194,7 @@ func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, se
 		got := map[string]rollup.Buckets{}
 		for _, s := range found {
 			var b rollup.Buckets
-			var buf BucketBuffers
+			var buf query.BucketBuffers
 			require.NoError(m.t, s.Buckets(&b, &buf))
 			got[s.Labels.String()] = b
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -36,8 +37,10 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)
-	s.join(&have)
 	s.metrics = newMetrics(s, nil)
+	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
+	s.join(&have)
+	s.openQuerier()
 	return View{s}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -50,7 +51,7 @@ func (s *Store) slotsIn(d engine.Damage) (list []int64) {
 	}
 	note := func(from, to int64) {
 		if from < to {
-			s.noteGap(&DamagedRowsError{Table: engine.Stage, From: time.UnixMilli(from), To: time.UnixMilli(to), Err: d.Err, kept: true})
+			s.damage.Note(&damage.DamagedRowsError{Table: engine.Stage, From: time.UnixMilli(from), To: time.UnixMilli(to), Err: d.Err, Kept: true})
 		}
 	}
 	note(first, min(since, last))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -55,7 +56,7 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 
 // besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
 // answered by samples from before the last gap.
-func (p *waysProcess) besideGaps() (spans []Span) {
+func (p *waysProcess) besideGaps() (spans []query.Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
 	holes, err := p.retention.HoleEdges(context.Background(), "t")
 	if err != nil {
@@ -64,7 +65,7 @@ func (p *waysProcess) besideGaps() (spans []Span) {
 	edges = append(edges, holes...)
 	slices.Sort(edges)
 	for i, edge := range slices.Compact(edges)[1:] {
-		spans = append(spans, Span{edges[i] + 1, edge})
+		spans = append(spans, query.Span{MinT: edges[i] + 1, MaxT: edge})
 	}
 	return spans
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -427,7 +428,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
 		for _, span := range p.besideGaps() {
-			found, err := p.Select(ctx, Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+			found, err := p.Select(ctx, query.Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
 				Warn: func(err error) { p.r.fail("a warning: %v", err) }})
 			if err != nil {
 				p.r.fail("selecting: %v", err)
@@ -442,7 +443,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	return a, true
 }
 
-func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s *SelectedSeries) {
+func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s *query.SelectedSeries) {
 	if res == rollup.Raw {
 		var samples chunk.Samples
 		if err := s.Samples(&samples); err != nil {
@@ -457,7 +458,7 @@ func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s
 		return
 	}
 	var b rollup.Buckets
-	if err := s.Buckets(&b, &BucketBuffers{}); err != nil {
+	if err := s.Buckets(&b, &query.BucketBuffers{}); err != nil {
 		p.r.fail("reading buckets: %v", err)
 	}
 	for i, end := range b.End {

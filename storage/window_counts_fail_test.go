@@ -98,6 +98,7 @@ func (ts *testStore) forgetCounts() {
 		require.NoError(ts.t, ts.eng.Drop(ts.t.Context(), engine.Catalog, format.CountsPartition(w, "ann")))
 	}
 	ts.known, ts.cache = ended.Memory{}, cache.New(1<<20)
+	ts.openQuerier()
 }
 
 // TestWindowsThatChangeAreNotCounted has samples come late, or the window be dropped, while its series are counted.

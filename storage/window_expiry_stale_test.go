@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -55,6 +56,14 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left, "rollups were dropped again")
 		require.Equal(t, 65, m.samplesBetween(from, to))
+		n, warnings := m.bucketsAndWarnings(rollup.OneHour, from.Add(-time.Hour), r.now())
+		require.Greater(t, n, 65+20, "a query over a hole of all resolutions sees both sides of it")
+		require.Len(t, warnings, 1)
+		var hole *retention.HoleError
+		require.ErrorAs(t, warnings[0], &hole)
+		require.Greater(t, hole.From, to.UnixMilli())
+		require.Less(t, hole.From, begin.UnixMilli())
+		require.Less(t, hole.To, r.now().Add(-20*day).UnixMilli())
 		r.passes(130*day, m)
 		require.Zero(t, m.samplesBetween(from, to))
 		for _, res := range rollup.Resolutions {
@@ -118,7 +127,7 @@ func TestRestoredAfterAFastClock(t *testing.T) {
 	stats := m.brings(first, 5, time.Minute)
 	require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
 	require.Equal(t, 5, m.samplesBetween(first, first.Add(time.Hour)))
-	names, err := m.LabelValues(t.Context(), labels.MetricName, Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
+	names, err := m.LabelValues(t.Context(), labels.MetricName, query.Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"m"}, names)
 	_, err = m.Check(t.Context(), func(problem string) { t.Error(problem) })

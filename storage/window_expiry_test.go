@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -78,7 +79,7 @@ func (m *clockMachine) brings(from time.Time, samples int, every time.Duration) 
 // samplesBetween counts the raw samples that a query for a range of time finds.
 func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric()})
+	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric()})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var samples chunk.Samples
@@ -91,18 +92,26 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 // bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
 func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{
+	n, _ = m.bucketsAndWarnings(res, from, to)
+	return n
+}
+
+// bucketsAndWarnings is bucketsBetween that also returns the query's warnings.
+func (m *clockMachine) bucketsAndWarnings(res rollup.Resolution, from, to time.Time) (n int, warnings []error) {
+	m.r.t.Helper()
+	list, err := m.Select(m.r.t.Context(), query.Query{
 		Tenant: "t", MinT: from.UnixMilli(), MaxT: to.UnixMilli(), Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+		Warn: func(err error) { warnings = append(warnings, err) },
 	})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var b rollup.Buckets
-		require.NoError(m.r.t, list[i].Buckets(&b, &BucketBuffers{}))
+		require.NoError(m.r.t, list[i].Buckets(&b, &query.BucketBuffers{}))
 		for _, count := range b.Count {
 			n += int(count)
 		}
 	}
-	return n
+	return n, warnings
 }
 
 // storedExpiry reads the row of an expiry.

@@ -73,7 +73,7 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 		}
 		run, err := format.ParseSealedRun(row)
 		if err != nil {
-			s.corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
+			s.damage.Corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
 			continue
 		}
 		runs = append(runs, run)

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tombstones"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // BlockWidths are those that Prometheus makes of its head and by compaction, up to a day, milliseconds.
@@ -65,7 +66,7 @@ func (r *run) blocks(ctx context.Context, folder *Folder) error {
 }
 
 // block writes what series have between two times. Where they have nothing there is no block.
-func (r *run) block(ctx context.Context, folder string, names io.Reader, sp storage.Span, list []*source) (err error) {
+func (r *run) block(ctx context.Context, folder string, names io.Reader, sp query.Span, list []*source) (err error) {
 	id, err := ulid.New(uint64(max(0, r.Now().UnixMilli())), names)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ type block struct {
 	ref  promstorage.SeriesRef
 }
 
-func (b *block) write(ctx context.Context, dir string, sp storage.Span, list []*source) (err error) {
+func (b *block) write(ctx context.Context, dir string, sp query.Span, list []*source) (err error) {
 	chunkw, err := chunks.NewWriter(filepath.Join(dir, "chunks"))
 	if err != nil {
 		return err

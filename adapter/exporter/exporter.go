@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/labelorder"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // ErrNothing means that nothing matched: no file was written.
@@ -99,7 +100,7 @@ func newRun(s *storage.Store, o Options) *run {
 }
 
 // pieces cuts the spans of time that may have samples where time is a multiple of width after offset.
-func (r *run) pieces(ctx context.Context, width, offset int64) (out []storage.Span, err error) {
+func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span, err error) {
 	spans, err := r.store.Spans(ctx, r.Tenant, r.MinT, r.MaxT, !r.LeaveRollups)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (r *run) pieces(ctx context.Context, width, offset int64) (out []storage.Sp
 			if last := len(out) - 1; last >= 0 && floorDiv(out[last].MaxT-offset, width) == floorDiv(from-offset, width) {
 				out[last].MaxT = min(end, sp.MaxT) // A gap within a piece.
 			} else {
-				out = append(out, storage.Span{MinT: from, MaxT: min(end, sp.MaxT)})
+				out = append(out, query.Span{MinT: from, MaxT: min(end, sp.MaxT)})
 			}
 			from = end + 1
 		}
@@ -119,7 +120,7 @@ func (r *run) pieces(ctx context.Context, width, offset int64) (out []storage.Sp
 }
 
 // metrics lists the metrics that may have series in a piece, sorted.
-func (r *run) metrics(ctx context.Context, sp storage.Span) ([]string, error) {
+func (r *run) metrics(ctx context.Context, sp query.Span) ([]string, error) {
 	var all []string
 	for _, ms := range r.Selectors {
 		names, err := r.store.LabelValues(ctx, labels.MetricName, r.query(sp, ms))
@@ -132,8 +133,8 @@ func (r *run) metrics(ctx context.Context, sp storage.Span) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-func (r *run) query(sp storage.Span, ms []*labels.Matcher) storage.Query {
-	return storage.Query{Tenant: r.Tenant, MinT: sp.MinT, MaxT: sp.MaxT, Matchers: ms, Sorted: true, Warn: r.warn}
+func (r *run) query(sp query.Span, ms []*labels.Matcher) query.Query {
+	return query.Query{Tenant: r.Tenant, MinT: sp.MinT, MaxT: sp.MaxT, Matchers: ms, Sorted: true, Warn: r.warn}
 }
 
 func (r *run) warn(err error) {
@@ -144,7 +145,7 @@ func (r *run) warn(err error) {
 }
 
 // series finds the selected series of a metric in a piece, or, for metric "", of all; sorted, each series once.
-func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*source, error) {
+func (r *run) series(ctx context.Context, sp query.Span, metric string) ([]*source, error) {
 	var all []*source
 	for _, ms := range r.Selectors {
 		if metric != "" {
@@ -202,7 +203,7 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 }
 
 // report reports the progress, part of a piece included.
-func (r *run) report(sp storage.Span, part float64) {
+func (r *run) report(sp query.Span, part float64) {
 	if r.Progress != nil {
 		r.Progress(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
 	}

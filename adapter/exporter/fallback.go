@@ -5,29 +5,29 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // source is a series of a piece: its samples, and the buckets of times whose samples have expired.
 type source struct {
 	Labels    labels.Labels
-	kept      []*storage.SelectedSeries // by time
+	kept      []*query.SelectedSeries // by time
 	fallbacks []fallback
 }
 
 // fallback are buckets of which the samples from one time to another count, both included, milliseconds.
 type fallback struct {
-	*storage.SelectedSeries
+	*query.SelectedSeries
 	from, to int64
 }
 
 // sources finds the series of a query. The store reads the chunks of series that are neighbours in an answer together, so each answer has the order in
 // which series are exported.
-func (r *run) sources(ctx context.Context, q storage.Query) ([]*source, error) {
+func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 	f := finding{at: map[string]*source{}}
-	spans, err := r.store.BesideGaps(ctx, q.Tenant, storage.Span{MinT: q.MinT, MaxT: q.MaxT})
+	spans, err := r.store.BesideGaps(ctx, q.Tenant, query.Span{MinT: q.MinT, MaxT: q.MaxT})
 	if err != nil {
 		return nil, err
 	}
@@ -52,19 +52,19 @@ func (r *run) sources(ctx context.Context, q storage.Query) ([]*source, error) {
 }
 
 // findFallbacks finds the buckets of a query's times whose samples have expired.
-func (r *run) findFallbacks(ctx context.Context, q storage.Query, f *finding) error {
+func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) error {
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
 		return err
 	}
-	for _, query := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
-		list, err := r.store.Select(ctx, query)
+	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
+		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return err
 		}
 		for _, s := range list {
 			one := f.of(s.Labels, false)
-			one.fallbacks = append(one.fallbacks, fallback{s, query.MinT, query.MaxT})
+			one.fallbacks = append(one.fallbacks, fallback{s, older.MinT, older.MaxT})
 		}
 	}
 	return nil
@@ -100,7 +100,7 @@ func (f *finding) of(ls labels.Labels, isNew bool) *source {
 type maker struct {
 	rollup.Expander
 	buckets rollup.Buckets
-	buffers storage.BucketBuffers
+	buffers query.BucketBuffers
 	samples chunk.Samples
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -82,7 +83,7 @@ func (h held) sort() held {
 
 // stored is what a tenant has.
 func stored(t testing.TB, s *storage.Store, tenant string, minT, maxT int64, ms ...*labels.Matcher) held {
-	list, err := s.Select(t.Context(), storage.Query{Tenant: tenant, MinT: minT, MaxT: maxT, Matchers: ms})
+	list, err := s.Select(t.Context(), query.Query{Tenant: tenant, MinT: minT, MaxT: maxT, Matchers: ms})
 	require.NoError(t, err)
 	out := held{}
 	for _, series := range list {

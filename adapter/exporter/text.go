@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Format is a way to write samples as lines of text.
@@ -71,7 +72,7 @@ func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path s
 // with the next.
 func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, folder *Folder) (Stats, error) {
 	r := newTextRun(s, f, o)
-	err := r.days(ctx, func(day storage.Span) error {
+	err := r.days(ctx, func(day query.Span) error {
 		name := time.UnixMilli(day.MinT-1).UTC().Format(time.DateOnly) + f.Extension
 		out, err := createLines(filepath.Join(folder.partial, name))
 		if err != nil {
@@ -102,7 +103,7 @@ func (r *textRun) one(ctx context.Context, out *lines) (Stats, error) {
 	if r.byMetric {
 		err = r.metricByMetric(ctx, out)
 	} else {
-		err = r.days(ctx, func(day storage.Span) error { return r.day(ctx, out, day) })
+		err = r.days(ctx, func(day query.Span) error { return r.day(ctx, out, day) })
 	}
 	if err == nil {
 		_, err = r.result()
@@ -117,7 +118,7 @@ func (r *textRun) one(ctx context.Context, out *lines) (Stats, error) {
 }
 
 // days does something with each day that may have samples: from after a midnight to the next, as windows are.
-func (r *textRun) days(ctx context.Context, do func(storage.Span) error) error {
+func (r *textRun) days(ctx context.Context, do func(query.Span) error) error {
 	days, err := r.pieces(ctx, dayMS, 1)
 	if err != nil {
 		return err
@@ -133,14 +134,14 @@ func (r *textRun) days(ctx context.Context, do func(storage.Span) error) error {
 }
 
 // day writes what a day has, metric by metric.
-func (r *textRun) day(ctx context.Context, out *lines, day storage.Span) error {
+func (r *textRun) day(ctx context.Context, out *lines, day query.Span) error {
 	metrics, err := r.metrics(ctx, day)
 	if err != nil {
 		return err
 	}
 	for i, metric := range metrics {
 		r.report(day, float64(i)/float64(len(metrics)))
-		if err := r.metric(ctx, out, metric, []storage.Span{day}); err != nil {
+		if err := r.metric(ctx, out, metric, []query.Span{day}); err != nil {
 			return err
 		}
 	}
@@ -153,7 +154,7 @@ func (r *textRun) metricByMetric(ctx context.Context, out *lines) error {
 	if err != nil || len(days) == 0 {
 		return err
 	}
-	metrics, err := r.metrics(ctx, storage.Span{MinT: days[0].MinT, MaxT: days[len(days)-1].MaxT})
+	metrics, err := r.metrics(ctx, query.Span{MinT: days[0].MinT, MaxT: days[len(days)-1].MaxT})
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (r *textRun) metricByMetric(ctx context.Context, out *lines) error {
 }
 
 // metric writes the series of a metric, day by day.
-func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []storage.Span) error {
+func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []query.Span) error {
 	named := false
 	for i, day := range days {
 		if len(days) > 1 {

@@ -23,15 +23,16 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // floatsOf is what a tenant has without histograms and start timestamps, each value as change leaves it.
 func floatsOf(t *testing.T, s *storage.Store, change func(v float64) (float64, bool)) held {
-	list, err := s.Select(t.Context(), storage.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
+	list, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
 	require.NoError(t, err)
 	out, r := held{}, newRun(s, everything())
 	for _, series := range list {
-		samples, err := r.read(&source{Labels: series.Labels, kept: []*storage.SelectedSeries{series}})
+		samples, err := r.read(&source{Labels: series.Labels, kept: []*query.SelectedSeries{series}})
 		require.NoError(t, err)
 		for i, at := range samples.T {
 			if v, ok := change(samples.V[i]); ok {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
@@ -19,11 +20,11 @@ type Destination interface {
 	// Compare compares series, which are its own from then on, with the samples stored for the tenant at the same timestamps,
 	// by series and day. within is the range of time from which the series have all samples of the source: a rollup bucket that extends beyond it may
 	// contain others, and isn't compared. It reports differences, not necessarily all: the stats count them.
-	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within storage.Span, report func(Difference)) (VerifyStats, error)
+	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference)) (VerifyStats, error)
 }
 
 // AllTimes is the range of all timestamps.
-func AllTimes() storage.Span { return storage.Span{MinT: math.MinInt64, MaxT: math.MaxInt64} }
+func AllTimes() query.Span { return query.Span{MinT: math.MinInt64, MaxT: math.MaxInt64} }
 
 // Local is a store that is opened here. now is its clock.
 func Local(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
@@ -42,7 +43,7 @@ func (l *local) Import(ctx context.Context, tenant string, list []storage.Import
 }
 
 // Compare implements Destination.
-func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within storage.Span, report func(Difference)) (VerifyStats, error) {
+func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference)) (VerifyStats, error) {
 	v := &verifier{ctx: ctx, local: l, tenant: tenant, within: within, report: report}
 	err := v.batch(list)
 	return v.stats, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Options are those of an import. Into, Tenant and Source must be set.
@@ -17,7 +18,7 @@ type Options struct {
 	Source       Source
 	Name, Target string
 	// Within is the range of time that Source was told to select, both ends included; the zero value: all.
-	Within storage.Span
+	Within query.Span
 	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
 	Checkpoint string
 	// Admit is called with the series of each batch before they are stored, and must not change them. Its error ends the import: the batch

@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -261,7 +262,7 @@ func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	require.NoError(t, err)
 	for _, edge := range []time.Duration{0, time.Minute, 4 * time.Minute, 5 * time.Minute} {
 		from, to := first.Add(2*time.Hour+edge), first.Add(4*time.Hour+edge)
-		o.Source, o.Within = &minutes{from, to}, storage.Span{MinT: from.UnixMilli(), MaxT: to.UnixMilli()}
+		o.Source, o.Within = &minutes{from, to}, query.Span{MinT: from.UnixMilli(), MaxT: to.UnixMilli()}
 		stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(edge, d) })
 		require.NoError(t, err)
 		require.Equal(t, 121, stats.RolledUp+stats.Left)

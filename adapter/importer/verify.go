@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -99,8 +100,8 @@ func Verify(ctx context.Context, o Options, report func(Difference)) (all Verify
 }
 
 // within returns the selected range of time.
-func (o *Options) within() storage.Span {
-	if o.Within == (storage.Span{}) {
+func (o *Options) within() query.Span {
+	if o.Within == (query.Span{}) {
 		return AllTimes()
 	}
 	return o.Within
@@ -142,7 +143,7 @@ type verifier struct {
 	*local
 	ctx    context.Context
 	tenant string
-	within storage.Span
+	within query.Span
 	report func(Difference)
 	stats  VerifyStats
 	have   chunk.Samples
@@ -209,7 +210,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 	if minT > maxT {
 		return nil
 	}
-	q := storage.Query{
+	q := query.Query{
 		Tenant: v.tenant, MinT: minT, MaxT: maxT,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	}
@@ -260,7 +261,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 }
 
 // find returns the series of a query by the hash of their labels.
-func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, error) {
+func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error) {
 	if q.MinT > q.MaxT {
 		return nil, nil
 	}
@@ -268,7 +269,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 	if err != nil {
 		return nil, err
 	}
-	byHash := make(map[uint64]*storage.SelectedSeries, len(found))
+	byHash := make(map[uint64]*query.SelectedSeries, len(found))
 	for _, s := range found {
 		byHash[s.Labels.Hash()] = s
 	}
@@ -276,7 +277,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 }
 
 // series compares one series with its stored samples.
-func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, bounds map[int64]verifiedBounds) error {
+func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *query.SelectedSeries, bounds map[int64]verifiedBounds) error {
 	v.have.Reset()
 	if raw != nil {
 		if err := raw.Samples(&v.have); err != nil {
@@ -285,7 +286,7 @@ func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.Selec
 	}
 	var have rollup.Buckets
 	if buckets != nil {
-		if err := buckets.Buckets(&have, &storage.BucketBuffers{}); err != nil {
+		if err := buckets.Buckets(&have, &query.BucketBuffers{}); err != nil {
 			return err
 		}
 	}

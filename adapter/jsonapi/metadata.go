@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -52,7 +52,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 		return
 	}
 	defer leave()
-	q := storage.Query{Tenant: p.tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: matchers}
+	q := query.Query{Tenant: p.tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: matchers}
 	var texts []string
 	if label == "" {
 		texts, err = a.db.LabelNames(ctx, q)

@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -122,7 +123,7 @@ func decodeError(t testing.TB, w *httptest.ResponseRecorder) (e errorAnswer) {
 
 // stored are a tenant's samples as text, by series.
 func (r *rig) stored(t testing.TB, of string) map[string]string {
-	found, err := r.store.Select(context.Background(), storage.Query{
+	found, err := r.store.Select(context.Background(), query.Query{
 		Tenant: of, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -61,7 +62,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 
 // series are all of a tenant's, by their labels.
 func (s *server) series(t testing.TB, of string) map[string]chunk.Samples {
-	found, err := s.store.Select(context.Background(), storage.Query{
+	found, err := s.store.Select(context.Background(), query.Query{
 		Tenant: of, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -77,7 +78,7 @@ func parse(t testing.TB, text string) labels.Labels {
 
 // stored are a tenant's series with their values.
 func (r *rig) stored(tenant string) (list []string) {
-	found, err := r.store.Select(context.Background(), storage.Query{Tenant: tenant, MinT: r.now - 1000, MaxT: r.now + 1000,
+	found, err := r.store.Select(context.Background(), query.Query{Tenant: tenant, MinT: r.now - 1000, MaxT: r.now + 1000,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, Sorted: true})
 	require.NoError(r.t, err)
 	for _, s := range found {

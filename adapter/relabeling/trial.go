@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -141,8 +142,8 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 	return &t.Trial, t.weigh(ctx)
 }
 
-func (t *trial) query(ms []*labels.Matcher) storage.Query {
-	return storage.Query{Tenant: t.Tenant, MinT: t.MinT, MaxT: t.MaxT, Matchers: ms, Warn: t.Warn}
+func (t *trial) query(ms []*labels.Matcher) query.Query {
+	return query.Query{Tenant: t.Tenant, MinT: t.MinT, MaxT: t.MaxT, Matchers: ms, Warn: t.Warn}
 }
 
 // metric looks at the series of a metric.

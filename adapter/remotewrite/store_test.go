@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -53,7 +54,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 // stored returns all that a tenant has, as lines that compare bit by bit.
 func (s *server) stored(t testing.TB, tenantName string) []string {
 	matcher := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")
-	found, err := s.store.Select(t.Context(), storage.Query{
+	found, err := s.store.Select(t.Context(), query.Query{
 		Tenant: tenantName, MinT: math.MinInt64, MaxT: math.MaxInt64, Matchers: []*labels.Matcher{matcher}, Sorted: true,
 	})
 	require.NoError(t, err)
@@ -191,7 +192,7 @@ func TestAnyOrderOfLabels(t *testing.T) {
 		}
 	}
 	require.Equal(t, linesOfV2(t, v2From(want)), s.stored(t, tenant.Default))
-	found, err := s.store.Select(t.Context(), storage.Query{
+	found, err := s.store.Select(t.Context(), query.Query{
 		Tenant: tenant.Default, MinT: 0, MaxT: math.MaxInt64,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
 	})

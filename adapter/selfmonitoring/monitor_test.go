@@ -26,6 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -55,7 +56,7 @@ func newRig(t *testing.T) *rig {
 
 // stored are the samples of the monitor's tenant as text, by series; its own counts of how long it took are left out.
 func (r *rig) stored() map[string]string {
-	found, err := r.store.Select(r.t.Context(), storage.Query{
+	found, err := r.store.Select(r.t.Context(), query.Query{
 		Tenant: Tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "scrape_duration_seconds")},
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // addImport declares the command that has a command of its own for each source of history.
@@ -38,7 +39,7 @@ type importCommand struct {
 	dryRun, verify     bool
 	matches, add       []string
 	start, end         string
-	within             storage.Span
+	within             query.Span
 	source             string
 	checkpointSet      bool
 	to                 *urlFlags
@@ -103,7 +104,7 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 		if err != nil {
 			return err
 		}
-		c.within = storage.Span{MinT: sel.MinMS, MaxT: sel.MaxMS}
+		c.within = query.Span{MinT: sel.MinMS, MaxT: sel.MaxMS}
 		c.source = strings.Join(append([]string{what(), c.start, c.end}, slices.Concat(c.matches, c.add)...), " ")
 		source, err := open(ctx, sel)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -96,7 +97,7 @@ func (p *rulesProcess) metric(name string) (sum float64) {
 
 // ticks are the times of a recorded series, as this process reads them.
 func (p *rulesProcess) ticks() []int64 {
-	found, err := p.store.Select(p.t.Context(), storage.Query{
+	found, err := p.store.Select(p.t.Context(), query.Query{
 		Tenant: tenant.Default, MinT: time.Now().Add(-time.Hour).UnixMilli(), MaxT: time.Now().UnixMilli(),
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "tick")},
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -181,7 +182,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()
-	names, err := s.LabelValues(t.Context(), "__name__", storage.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
+	names, err := s.LabelValues(t.Context(), "__name__", query.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"clock_ahead", "clock_behind", "clock_right"}, names)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/damage"
 )
 
 // NoteHeader lists missing parts of an answer that has no place for warnings.
@@ -25,7 +26,7 @@ func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		notes := &notedWriter{ResponseWriter: w}
-		h(notes, r.WithContext(storage.WithWarnings(r.Context(), notes.add)))
+		h(notes, r.WithContext(damage.WithWarnings(r.Context(), notes.add)))
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -139,7 +140,7 @@ func (r *rig) write(series string, v float64) {
 func (r *rig) stored(matcher string, from time.Time, interval time.Duration) string {
 	ms, err := promql.NewParser(promql.DefaultOptions().Parser).ParseMetricSelector(matcher)
 	require.NoError(r.t, err)
-	found, err := r.store.Select(r.t.Context(), storage.Query{Tenant: testTenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: ms})
+	found, err := r.store.Select(r.t.Context(), query.Query{Tenant: testTenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: ms})
 	require.NoError(r.t, err)
 	require.LessOrEqual(r.t, len(found), 1, matcher)
 	var samples chunk.Samples

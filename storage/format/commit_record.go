@@ -1,6 +1,10 @@
 package format
 
-import "github.com/cassia-db/cassia/storage/engine"
+import (
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
 
 // CommitReason is the value of a commit record, a row of table sealed. Readers that validate cached windows use only the keys; the reason distinguishes
 // late samples from imports and maintenance in reports.
@@ -28,3 +32,18 @@ func CommitReasonOf(row engine.Row) CommitReason {
 	}
 	return CommitMaintenance
 }
+
+// CommitKey names a commit record within a window.
+type CommitKey struct {
+	Slot      int64
+	Partition int
+	ID        string
+}
+
+// CommitKeyOf returns the name of a row of table sealed.
+func CommitKeyOf(clustering engine.Key) CommitKey {
+	return CommitKey{clustering[0].Int, int(clustering[1].Int), strings.Clone(clustering[2].Text)}
+}
+
+// CommitKey names the commit record that the rollups of a slot have once the delete was applied to them.
+func (d *Tombstone) CommitKey(slot int64) CommitKey { return CommitKey{Slot: slot, ID: d.ID} }

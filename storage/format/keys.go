@@ -1,6 +1,7 @@
 package format
 
 import (
+	"iter"
 	"math"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -38,6 +39,19 @@ func (p ClassShard) Class() int64 { return int64(p) / MaxShards }
 
 // Shard returns the shard, below MaxShards.
 func (p ClassShard) Shard() int64 { return int64(p) % MaxShards }
+
+// Places yields all partitions that a metric with so many shards may have in a window, of so many classes.
+func Places(classes, shards int64) iter.Seq[ClassShard] {
+	return func(yield func(ClassShard) bool) {
+		for class := range classes {
+			for shard := range shards {
+				if !yield(ClassShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // SeriesPartition is the partition key of labels and chunks of a metric's series, in the table of the window's resolution.
 func SeriesPartition(window int64, tenant, metric string, at ClassShard) engine.Key {

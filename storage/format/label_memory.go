@@ -1,9 +1,9 @@
 package format
 
 import (
-	"unsafe"
-
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // labelBlock is the size of a block of a LabelMemory, in bytes.
@@ -28,7 +28,7 @@ func (m *LabelMemory) Parse(b []byte, metric string, builder *labels.ScratchBuil
 // Labels returns the labels that were added to a builder, sorted, in the memory.
 func (m *LabelMemory) Labels(builder *labels.ScratchBuilder) labels.Labels {
 	builder.Overwrite(&m.scratch)
-	data := *encodingOf(&m.scratch)
+	data := labelorder.Encoding(m.scratch)
 	switch {
 	case data == "":
 		return labels.EmptyLabels()
@@ -39,16 +39,5 @@ func (m *LabelMemory) Labels(builder *labels.ScratchBuilder) labels.Labels {
 	}
 	start := len(m.block)
 	m.block = append(m.block, data...)
-	var ls labels.Labels
-	*encodingOf(&ls) = unsafeString(m.block[start:])
-	return ls
+	return labelorder.Decode(unsafeString(m.block[start:]))
 }
-
-// encodingOf returns the only field of labels, a string that encodes all of them.
-func encodingOf(ls *labels.Labels) *string { return (*string)(unsafe.Pointer(ls)) }
-
-// Labels have other fields in builds with the tags slicelabels or dedupelabels, which must not compile.
-var (
-	_ [unsafe.Sizeof(labels.Labels{}) - unsafe.Sizeof("")]struct{}
-	_ [unsafe.Sizeof("") - unsafe.Sizeof(labels.Labels{})]struct{}
-)

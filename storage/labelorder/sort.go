@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,20 +31,24 @@ type element struct {
 // at which the labels differ, and goes on in the same way among the elements for which these are equal: multikey quicksort (Bentley and Sedgewick, "Fast
 // algorithms for sorting and searching strings", 1997) with larger characters.
 func Sort[T any](list []T, of func(T) labels.Labels) {
-	compare := func(a, b T) int { return labels.Compare(of(a), of(b)) }
-	if len(list) <= some {
-		slices.SortStableFunc(list, compare)
+	if slices.IsSortedFunc(list, func(a, b T) int { return labels.Compare(of(a), of(b)) }) {
 		return
 	}
-	if slices.IsSortedFunc(list, compare) {
-		return
-	}
-	s := sorter[T]{list: list, of: of}
 	elements := make([]element, len(list))
 	for i := range elements {
 		elements[i].at = uint32(i)
 	}
-	s.sort(elements, 0)
+	if len(list) <= some {
+		slices.SortFunc(elements, func(a, b element) int {
+			if c := labels.Compare(of(list[a.at]), of(list[b.at])); c != 0 {
+				return c
+			}
+			return cmp.Compare(a.at, b.at)
+		})
+	} else {
+		s := sorter[T]{list: list, of: of}
+		s.sort(elements, 0)
+	}
 	sorted := make([]T, len(list))
 	for i, e := range elements {
 		sorted[i] = list[e.at]
@@ -59,11 +64,19 @@ type sorter[T any] struct {
 	ends               []uint32
 }
 
-// text appends a text of an element that sorts as its labels do.
-func (s *sorter[T]) text(e element, to []byte) []byte {
-	s.of(s.list[e.at]).Range(func(l labels.Label) {
-		to = appendText(appendText(to, l.Name), l.Value)
-	})
+// text appends a text of an element that sorts as its labels do. It may end after that many bytes.
+func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
+	enough += len(to)
+	for data := Encoding(s.of(s.list[e.at])); data != ""; {
+		size, start := int(data[0]), 1
+		if size == longString {
+			size, start = int(data[1])|int(data[2])<<8|int(data[3])<<16, 4
+		}
+		if to = appendText(to, data[start:start+size]); len(to) >= enough {
+			return to
+		}
+		data = data[start+size:]
+	}
 	return append(to, 0, 0) // No name is empty, so none of the texts begins another.
 }
 
@@ -85,14 +98,14 @@ func (s *sorter[T]) sort(elements []element, same int) {
 		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)
 		for i := range elements {
 			elements[i].text = uint32(i)
-			s.texts = s.text(elements[i], s.texts)
+			s.texts = s.text(elements[i], s.texts, math.MaxInt32)
 			s.ends = append(s.ends, uint32(len(s.texts)))
 		}
 		s.sortLoaded(elements, same)
 		return
 	}
 	// Reading labels costs most, so the common bytes are those of a sample, unless another text has fewer.
-	s.first = s.text(elements[0], s.first[:0])
+	s.first = s.text(elements[0], s.first[:0], math.MaxInt32)
 	if same >= len(s.first) {
 		return // Their labels are equal.
 	}
@@ -110,7 +123,7 @@ func (s *sorter[T]) sort(elements []element, same int) {
 func (s *sorter[T]) common(elements []element, same, step int) int {
 	common := len(s.first)
 	for i := 0; i < len(elements); i += step {
-		s.next = s.text(elements[i], s.next[:0])
+		s.next = s.text(elements[i], s.next[:0], common)
 		common = commonBytes(s.first[:common], s.next, same)
 	}
 	return common
@@ -119,7 +132,7 @@ func (s *sorter[T]) common(elements []element, same, step int) int {
 // setKeys sets the keys to the bytes that follow on the common ones, and reports whether all texts have these.
 func (s *sorter[T]) setKeys(elements []element, same, common int) bool {
 	for i := range elements {
-		s.next = s.text(elements[i], s.next[:0])
+		s.next = s.text(elements[i], s.next[:0], common+8)
 		if commonBytes(s.first[:common], s.next, same) < common {
 			return false
 		}

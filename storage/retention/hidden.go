@@ -21,7 +21,7 @@ type Hidden struct {
 
 // Shown is what queries see of a tenant.
 type Shown struct {
-	// Hidden is that of all classes, by their numbers. Gaps are ranges of time of which raw rows may be missing.
+	// Hidden is that of all classes, by their numbers. Gaps are ranges of time of which rows may be missing, though older ones are shown.
 	Hidden []Hidden
 	Gaps   Gaps
 	// Days has the lists of classes of the tenant's days, for unsealed series.
@@ -31,7 +31,7 @@ type Shown struct {
 }
 
 // Shown returns what a query of the times from minT to maxT sees. overGaps is true if the query looks at Gaps slot by slot: then holes of raw rows hide
-// nothing else.
+// nothing else. Nor do holes of 1h rollups ever, because there is no coarser resolution to answer instead: the answer names them.
 func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s Shown, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -50,15 +50,15 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 		if k.env.Expires { // Hidden rows may expire at any moment.
 			h.Missing = max(h.At[rollup.Raw], holes[rollup.Raw])
 		}
-		if overGaps {
+		if holes[rollup.OneHour] = Never; overGaps {
 			holes[rollup.Raw] = Never
 		}
 		for res := range h.At {
 			h.At[res] = max(h.At[res], holes[res])
 		}
 	}
-	if overGaps {
-		s.Gaps = k.appendGaps(nil, b)
+	if s.Gaps = k.appendGaps(nil, b, rollup.OneHour); overGaps {
+		s.Gaps = k.appendGaps(s.Gaps, b, rollup.Raw)
 	}
 	return s, nil
 }
@@ -134,7 +134,7 @@ func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
 		o.by = append(o.by, max(PastAt(now, k.Keep(tenant, class).Raw), b.Missing(class, rollup.Raw)))
 		o.recent = max(o.recent, o.by[class])
 	}
-	o.gaps = k.appendGaps(o.gaps[:0], b)
+	o.gaps = k.appendGaps(o.gaps[:0], b, rollup.Raw)
 	for _, g := range o.gaps {
 		o.recent = max(o.recent, g.to)
 	}
@@ -150,7 +150,7 @@ func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool,
 		return false, 0, err
 	}
 	class = min(list.Of(s), int64(len(o.by)-1))
-	return t <= o.by[class] || o.gaps.Hold(class, t), class, nil
+	return t <= o.by[class] || o.gaps.Hold(class, rollup.Raw, t), class, nil
 }
 
 // DroppedAhead returns up to when raw rows of the class of a sample that is too old were dropped, if it is within the retention. A right clock drops none of the

@@ -3,16 +3,18 @@ package retention
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // A hole is a range of windows of which rows may be missing, though older ones are there: rows that expired by themselves before the boundary hid them, as
-// the retention was raised, or that were dropped before older ones were imported again. A query over a hole is answered as if all before the hole's end were
-// missing, for an answer has one instant from which on samples make it. A query beside it sees nothing of it.
+// the retention was raised, or that were dropped before older ones were imported again. A query over a hole is answered from coarser rollups up to the hole's
+// end, and at 1h, than which nothing is coarser, without the hole's windows, with a warning. A query beside it sees nothing of it.
 
 // holes calls each with the holes (from, to] of a class at a resolution, in order.
 func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
@@ -74,36 +76,60 @@ func (k *Keeper) HoleEdges(ctx context.Context, tenant string) (edges []int64, e
 	return slices.Compact(edges), nil
 }
 
-// Gaps are ranges of time of which raw rows of a class may be missing.
+// Gaps are ranges of time of which rows of a class may be missing at a resolution.
 type Gaps []classGap
 
-// classGap is the range of time (from, to] of a class.
-type classGap struct{ class, from, to int64 }
+// classGap is the range of time (from, to] of a class at a resolution.
+type classGap struct {
+	res             rollup.Resolution
+	class, from, to int64
+}
 
-// appendGaps appends the holes of raw rows of a tenant's classes.
-func (k *Keeper) appendGaps(gaps Gaps, b *Boundaries) Gaps {
+// HoleError names rows that a query would have read, had they not expired.
+type HoleError struct {
+	// From and To are the times of the rows, (From, To], milliseconds.
+	From, To int64
+}
+
+func (e *HoleError) Error() string {
+	return fmt.Sprintf("storage: the data from %s to %s have expired: they were written before the retention was raised, and older data were imported later",
+		Instant(e.From).UTC().Format(time.DateOnly), Instant(e.To).UTC().Format(time.DateOnly))
+}
+
+// appendGaps appends the holes of a tenant's classes at a resolution.
+func (k *Keeper) appendGaps(gaps Gaps, b *Boundaries, res rollup.Resolution) Gaps {
 	for class := range k.Classes() {
-		k.holes(b, class, rollup.Raw, func(from, to int64) { gaps = append(gaps, classGap{class, from, to}) })
+		k.holes(b, class, res, func(from, to int64) { gaps = append(gaps, classGap{res, class, from, to}) })
 	}
 	return gaps
 }
 
-// Hold reports whether a time of a class is in one of the gaps.
-func (l Gaps) Hold(class, t int64) bool {
-	return slices.ContainsFunc(l, func(g classGap) bool { return g.class == class && t > g.from && t <= g.to })
+// Hold reports whether a time of a class is in one of the gaps of a resolution.
+func (l Gaps) Hold(class int64, res rollup.Resolution, t int64) bool {
+	return slices.ContainsFunc(l, func(g classGap) bool { return g.class == class && g.res == res && t > g.from && t <= g.to })
 }
 
-// HoldAny reports whether a time of any class is in one of the gaps.
+// HoldAny reports whether a time of any class is in one of the gaps of raw rows.
 func (l Gaps) HoldAny(t int64) bool {
-	return slices.ContainsFunc(l, func(g classGap) bool { return t > g.from && t <= g.to })
+	return slices.ContainsFunc(l, func(g classGap) bool { return g.res == rollup.Raw && t > g.from && t <= g.to })
 }
 
-// Outside yields the ranges within the times from minT to maxT that are in none of the gaps of a class.
+// Errors returns an error for each gap of 1h rollups of some classes, a bit each, that holds any of the times from minT to maxT.
+func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
+	for _, g := range l {
+		if g.res == rollup.OneHour && classes&(1<<g.class) != 0 && minT <= g.to && maxT > g.from {
+			list = append(list, &HoleError{From: max(g.from, minT-1), To: min(g.to, maxT)})
+		}
+	}
+	return list
+}
+
+// Outside yields the ranges within the times from minT to maxT that are in none of the gaps of raw rows of a class.
 func (l Gaps) Outside(class, minT, maxT int64) iter.Seq2[int64, int64] {
 	return func(yield func(minT, maxT int64) bool) {
 		from := minT
 		for _, g := range slices.SortedFunc(slices.Values(l), func(a, b classGap) int { return cmp.Compare(a.from, b.from) }) {
-			if g.class != class || g.to < from {
+			if g.class != class || g.res != rollup.Raw || g.to < from {
 				continue
 			}
 			if to := min(g.from, maxT); from <= to && !yield(from, to) {

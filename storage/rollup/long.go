@@ -175,3 +175,15 @@ func appendPart(dst []byte, b *Buckets, from, to int, width int64, version uint6
 	part := b.Slice(from, to)
 	return AppendChunk(dst, &part, width, version)
 }
+
+// DecodeStored appends the buckets of a chunk, or of a long one.
+func DecodeStored(data []byte, columns Columns, into *Buckets) error {
+	if !IsLong(data) {
+		return Decode(data, columns, into)
+	}
+	var long Long
+	if err := long.Parse(data); err != nil {
+		return err
+	}
+	return Decode(long.Chunk, columns, into)
+}

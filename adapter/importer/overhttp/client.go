@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -88,7 +89,7 @@ func (c *Client) Import(ctx context.Context, name string, list []storage.Importe
 }
 
 // Compare implements importer.Destination.
-func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, within storage.Span, report func(importer.Difference)) (all importer.VerifyStats, err error) {
+func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, within query.Span, report func(importer.Difference)) (all importer.VerifyStats, err error) {
 	var unsent storage.ImportStats
 	err = c.each(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
 		var answer compared

@@ -21,6 +21,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
@@ -423,7 +424,7 @@ func TestComparesARangeOverHTTP(t *testing.T) {
 	}
 	_, err = r.Import(t.Context(), "a", series(0, 600))
 	require.NoError(t, err)
-	within := storage.Span{MinT: day.Add(60 * time.Minute).UnixMilli(), MaxT: day.Add(122 * time.Minute).UnixMilli()}
+	within := query.Span{MinT: day.Add(60 * time.Minute).UnixMilli(), MaxT: day.Add(122 * time.Minute).UnixMilli()}
 	stats, err := r.Compare(t.Context(), "a", series(60, 63), within, func(d importer.Difference) { t.Error(d) })
 	require.NoError(t, err)
 	require.Equal(t, importer.VerifyStats{SeriesDays: 1, RolledUp: 60, Left: 3}, stats)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
@@ -181,7 +182,7 @@ const (
 )
 
 // spanQuery returns the parameters of a range of time.
-func spanQuery(s storage.Span) url.Values {
+func spanQuery(s query.Span) url.Values {
 	q := url.Values{}
 	if all := importer.AllTimes(); s != all {
 		q.Set(startParameter, strconv.FormatInt(s.MinT, 10))
@@ -191,7 +192,7 @@ func spanQuery(s storage.Span) url.Values {
 }
 
 // spanOf returns the range of time of parameters.
-func spanOf(q url.Values) (storage.Span, error) {
+func spanOf(q url.Values) (query.Span, error) {
 	s := importer.AllTimes()
 	for _, p := range []struct {
 		name string

@@ -28,6 +28,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -53,7 +54,7 @@ func faultless(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 
 // stored returns what the store has, as lines that compare bit by bit.
 func (r *receiver) stored(t *testing.T) (lines []string) {
-	found, err := r.store.Select(t.Context(), storage.Query{
+	found, err := r.store.Select(t.Context(), query.Query{
 		Tenant: tenant.Default, MinT: math.MinInt64, MaxT: math.MaxInt64,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	})

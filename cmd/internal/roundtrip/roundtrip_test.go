@@ -26,6 +26,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -40,7 +41,7 @@ type held map[string][]string
 
 // read returns it; change may change a float, or leave it out.
 func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool), histograms, starts bool) held {
-	list, err := s.Select(t.Context(), storage.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
+	list, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
 	require.NoError(t, err)
 	out := held{}
 	for _, series := range list {

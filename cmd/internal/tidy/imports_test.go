@@ -33,7 +33,7 @@ var laws = []law{
 	{folder: "storage/pebble", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/cassandra", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/chunk"},
-	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
+	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/labelorder", "storage/rollup"}},
 	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/retention", "storage/rollup"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
@@ -42,9 +42,14 @@ var laws = []law{
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
+	{folder: "storage/damage", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
 	{folder: "storage/retention", may: []string{"storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
 	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
+	{folder: "storage/query", may: []string{
+		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/engine", "storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page", "storage/paged",
+		"storage/panics", "storage/retention", "storage/rollup", "storage/tenant",
+	}},
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
 	{folder: "storage/tenant"},
@@ -56,8 +61,8 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
-	"storage/retention", "storage/rollup", "storage/tenant",
+	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
+	"storage/query", "storage/retention", "storage/rollup", "storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in

@@ -70,18 +70,17 @@ var sharedNames = map[string]shared{
 	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
 	"encoder":     {"adapter/exporter storage/rollup", private},
 	"failing":     {"storage/pebble storage/pebble/objects", private},
-	"group":       {"adapter/importer/blocks promql storage", private},
+	"group":       {"promql storage/query", private},
 	"loader":      {"promql/ruler storage", private},
 	"metrics":     {why: "a package's metrics: every package may have its own"},
-	"part":        {"storage storage/rollup", private},
+	"part":        {"storage/query storage/rollup", private},
 	"reader":      {"promql storage/rollup", private},
 	"refusals":    {"adapter/otlp storage/tenant", private},
-	"request":     {"adapter/remotewrite storage", private},
 	"row":         {"storage/engine/enginetest storage/engine/memory", private},
-	"run":         {"adapter/exporter downsample storage storage/chunk storage/rollup", private},
+	"run":         {"adapter/exporter downsample storage/chunk storage/query storage/rollup", private},
 	"settings":    {"cmd/tools/benchmarks/rollups storage", private},
 	"shape":       {"cmd/internal/bench cmd/tools/benchmarks/compare", private},
-	"source":      {"adapter/exporter storage", private},
+	"source":      {"adapter/exporter storage/query", private},
 }
 
 // packageTypes is a package with its types.

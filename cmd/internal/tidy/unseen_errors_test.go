@@ -1,16 +1,18 @@
 package tidy
 
+import ()
+
 // unseenErrors are errors that no user meets by this text, by the reason.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
-		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "storage.errDamagedList", "storage.ErrNoQueries",
+		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
 		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
-		"promql.errHistograms", "storage.errIndexBetter", "storage.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "storage.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
+		"promql.errHistograms", "query.errIndexBetter", "query.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
 	},
 	"it says what of a row can't be read, behind \"skipped the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
-		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "storage.errOtherSeries",
+		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "query.errOtherSeries",
 		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
@@ -42,6 +44,7 @@ var saidOf = map[string]string{
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
 	"ha.NameError":                     "## Reasons for rejected samples",
+	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
 	"pebble.badBlockError":             "stored data is damaged", // Which the engine puts before.
@@ -61,8 +64,8 @@ var saidOf = map[string]string{
 	"s3.errNoCredentials":              "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (",
 	"server.ErrForbidden":              "403 `forbidden`",
 	"server.ErrTenant":                 "400 `tenant`",
-	"storage.CorruptRowError":          "skipped the corrupt",
-	"storage.DamagedRowsError":         "skipped unreadable data of",
+	"damage.CorruptRowError":           "skipped the corrupt",
+	"damage.DamagedRowsError":          "skipped unreadable data of",
 	"storage.InvalidExemplarError":     "invalid exemplar",
 	"storage.InvalidHistogramError":    "invalid native histogram",
 	"storage.LabelError":               "## Reasons for rejected samples",

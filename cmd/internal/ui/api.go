@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -66,7 +67,7 @@ func (a *api) count(ctx context.Context) (leave func(), err error) {
 func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var warnings []string
-		data, err := answer(r.WithContext(storage.WithWarnings(r.Context(), func(err error) {
+		data, err := answer(r.WithContext(damage.WithWarnings(r.Context(), func(err error) {
 			if text := storage.Plain(err.Error()); len(warnings) < maxWarnings && !slices.Contains(warnings, text) {
 				warnings = append(warnings, text)
 			}

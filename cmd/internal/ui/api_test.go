@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -46,7 +47,7 @@ func (f *fakeStore) CountSeries(_ context.Context, q counts.SeriesQuery) (counts
 	return counts.SeriesCounts{Series: 7, Metrics: []counts.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
 }
 
-func (f *fakeStore) LabelValues(context.Context, string, storage.Query) ([]string, error) {
+func (f *fakeStore) LabelValues(context.Context, string, query.Query) ([]string, error) {
 	return []string{"http_requests_total", "memory_bytes", "memory_total_bytes", "up"}, f.err
 }
 
@@ -54,9 +55,9 @@ func (f *fakeStore) NewestUnsealed(_ context.Context, _, metric string) (time.Ti
 	return f.newest[metric], f.err
 }
 
-func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]storage.Seen, error) {
+func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]query.Seen, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, metrics))
-	return map[string]storage.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
+	return map[string]query.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
 }
 
 func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]counts.WindowSeries, bool, error) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
 )
 
 // Bounds of a search for a metric.
@@ -53,7 +53,7 @@ func (a *api) metric(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	names, err := a.Store.LabelValues(r.Context(), labels.MetricName, storage.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := a.Store.LabelValues(r.Context(), labels.MetricName, query.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	if err != nil {
 		return nil, err
 	}

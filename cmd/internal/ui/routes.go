@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/counts"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
@@ -47,9 +47,9 @@ type Options struct {
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, counts.SeriesQuery) (counts.SeriesCounts, error)
-	LabelValues(ctx context.Context, name string, q storage.Query) ([]string, error)
+	LabelValues(ctx context.Context, name string, q query.Query) ([]string, error)
 	NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error)
-	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]storage.Seen, error)
+	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]query.Seen, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []counts.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)

@@ -56,16 +56,16 @@ var rules = []rule{
 		"	return s.plain(from, to)\n", "	return nil\n", "TestSpans.*",
 	},
 	{
-		"all chunks of a series count for its spans", "storage/sealed_spans.go",
+		"all chunks of a series count for its spans", "storage/query/chunk_spans.go",
 		"c.list[i].at == position && !meets; i++ {", "c.list[i].at == position && i == c.next; i++ {", "TestSpans.*",
 	},
 	{
-		"spans are those of one index", "storage/sealed_spans.go",
-		"r.s.cache.Get(ctx, key, m.serial, func", "r.s.cache.get(ctx, key, 1, func", "TestSpans.*",
+		"spans are those of one index", "storage/query/chunk_spans.go",
+		"r.env.Cache.Get(ctx, key, m.serial, func", "r.env.Cache.Get(ctx, key, 1, func", "TestSpans.*",
 	},
 	{
-		"a query shows samples that are ahead of a clock that was set back", "storage/request.go",
-		"maxT: min(q.MaxT, format.MaxTime),", "maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
+		"a query shows samples that are ahead of a clock that was set back", "storage/query/request.go",
+		"maxT: min(query.MaxT, format.MaxTime),", "maxT: min(query.MaxT, shown.Later.Add(q.env.MaxAhead).UnixMilli(), format.MaxTime),", "TestPauses",
 	},
 	{
 		"late samples are listed", "storage/commit.go",
@@ -97,7 +97,7 @@ var rules = []rule{
 		"	return min(h.HiddenMS, max(h.LackingMS, k.target(", "	return max(h.HiddenMS, min(h.LackingMS, k.target(", "TestAcceptedAfterAClockAheadIsShown",
 	},
 	{
-		"buckets include unsealed samples of hidden slots", "storage/select.go",
+		"buckets include unsealed samples of hidden slots", "storage/query/select.go",
 		"			r.showStanding(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
 	},
 	{
@@ -185,7 +185,7 @@ var rules = []rule{
 		"		newest = max(newest, s.period.WindowEnd(w))\n", "		_ = w\n", "TestDeleteOfAnImportAheadThatFailed",
 	},
 	{
-		"rollups that don't know all that was sealed don't answer", "storage/select_where.go",
+		"rollups that don't know all that was sealed don't answer", "storage/query/windows.go",
 		"ok && sum != w.sums[i] {", "ok && sum != w.sums[i] && false {", "TestImportThatFailsAnywhere",
 	},
 	{
@@ -292,7 +292,7 @@ var rules = []rule{
 		"o.days.At(ctx, t)", "o.days.At(ctx, o.k.env.Now().UnixMilli())", "TestLateSamplesGoByTheirDay",
 	},
 	{
-		"unsealed samples are shown by the class of their day", "storage/select_open.go",
+		"unsealed samples are shown by the class of their day", "storage/query/unsealed.go",
 		"r.days.At(ctx, first)", "r.days.At(ctx, max(first, format.MaxTime/2))", "TestLateSamplesGoByTheirDay",
 	},
 	{
@@ -332,6 +332,14 @@ var rules = []rule{
 	{
 		"a query is told of holes", "storage/retention/holes.go",
 		"f.expires == 0 || f.expires > past {", "f.expires == 0 || f.expires > past || true {", "TestRaisedThenImported",
+	},
+	{
+		"holes of 1h rollups hide nothing else", "storage/retention/hidden.go",
+		"holes[rollup.OneHour] = Never; overGaps {", "overGaps {", "TestRaisedThenImportedWithRollups",
+	},
+	{
+		"a query is told of holes of 1h rollups", "storage/retention/holes.go",
+		"g.res == rollup.OneHour && classes", "false && classes", "TestRaisedThenImportedWithRollups",
 	},
 	{
 		"an import restores no window that has rollups", "storage/retention/placement.go",

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -151,7 +151,7 @@ func inCassia(t *testing.T, dir string) map[string]samples {
 		require.Zero(t, stats.Blobs, "all is sealed")
 		require.Positive(t, stats.Rollups)
 		for _, metric := range []string{counterName, gaugeName} {
-			list, err := store.Select(t.Context(), storage.Query{
+			list, err := store.Select(t.Context(), query.Query{
 				Tenant: tenant, MinT: small.startMs(), MaxT: small.EndMs,
 				Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
 			})

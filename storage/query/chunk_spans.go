@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ type spanned struct{ positions, among []uint32 }
 func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32) (spanned, error) {
 	all := spanned{positions: positions}
 	slots := w.window.slots
-	if len(positions) < cmp.Or(r.s.opts.seams.spannedSeries, spannedSeries) || len(slots) > spannedSlots || m.at != nil {
+	if len(positions) < cmp.Or(r.env.SpannedSeries, spannedSeries) || len(slots) > spannedSlots || m.at != nil {
 		return all, nil
 	}
 	cursors := make([]spanCursor, len(slots))
@@ -66,7 +66,7 @@ func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metri
 		if err != nil || spans.unused {
 			return all, err
 		}
-		start := r.s.period.SlotStart(slot)
+		start := r.env.Period.SlotStart(slot)
 		cursors[i] = spanCursor{list: spans.list, minT: sinceStart(r.minT, start), maxT: sinceStart(r.maxT, start)}
 	}
 	kept := spanned{positions: []uint32{}, among: []uint32{}}
@@ -112,7 +112,7 @@ func (c *spanCursor) meets(position uint32) (meets bool) {
 // slotSpans returns the spans of a metric in a slot.
 func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (*slotSpans, error) {
 	key := cache.EntryKey{Kind: cache.KindSpans, Window: slot, Tenant: r.tenant, Text: w.metric}
-	v, err := r.s.cache.Get(ctx, key, m.serial, func(ctx context.Context) (cache.EntryValue, error) { return r.loadSpans(ctx, w, m, slot) })
+	v, err := r.env.Cache.Get(ctx, key, m.serial, func(ctx context.Context) (cache.EntryValue, error) { return r.loadSpans(ctx, w, m, slot) })
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,10 @@ var errMostLast = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
 func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cache.EntryValue, error) {
-	l := spansLoad{m: m, start: r.s.period.SlotStart(slot), width: r.s.period.SlotEnd(slot) - r.s.period.SlotStart(slot), budget: r.catalog().newBudget(ctx)}
+	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.catalog().newBudget(ctx)}
 	for _, place := range m.usedPlaces() {
 		l.place = place
-		err := r.s.rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
+		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
 		switch {
 		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // What reads the chunks reports damage.
 			return &slotSpans{unused: true}, nil

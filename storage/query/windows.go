@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 			return nil, err
 		}
 		if res > rollup.Raw { // Only of the time before finer windows.
-			last := r.s.period.WindowAt(res, r.latest(res-1))
+			last := r.env.Period.WindowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
 		all = append(all, found...)
@@ -123,7 +123,9 @@ func (r windowFinder) findUncleaned(rolled []sealedWindow, unfit map[int64]bool)
 			if unfit[slot] {
 				continue
 			}
-			ds := r.deletes.Where(func(d *format.Tombstone) bool { return d.TouchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
+			ds := r.deletes.Where(func(d *format.Tombstone) bool {
+				return d.TouchesSlot(r.env.Period, slot) && !w.cleared[d.CommitKey(slot)]
+			})
 			if len(ds) == 0 {
 				continue
 			}
@@ -159,12 +161,12 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 	// Rollups may have marks that raw hasn't: of a seal that is under way, or was cut short.
 	byWindow := map[int64]bool{}
 	for slot := range unfit {
-		byWindow[r.s.period.RawWindowOfSlot(slot)] = true
+		byWindow[r.env.Period.RawWindowOfSlot(slot)] = true
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
 		// Without those of deletes: where rollups were made without these, buckets are left out one by one, see findUncleaned.
-		marks, err := r.s.unrolledOf(ctx, r.tenant, window, nil)
+		marks, err := r.env.Unrolled(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
 			return unfit, nil // It isn't known which: samples answer where there are any, and a warning was given.
 		}
@@ -172,7 +174,7 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 			return nil, err
 		}
 		for _, m := range marks {
-			missing[m.slot] = true
+			missing[m.Slot] = true
 		}
 	}
 	maps.DeleteFunc(unfit, func(slot int64, _ bool) bool { return !missing[slot] })
@@ -184,12 +186,12 @@ func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {
 		if e%q.Resolution.Width() != 0 && e >= r.minT-1 && e <= r.maxT {
-			slots[r.s.period.SlotOf(e)] = true
+			slots[r.env.Period.SlotOf(e)] = true
 		}
 	}
 	for i := range open {
 		for first := range open[i].unsealed.First(r.minT, r.maxT) {
-			slots[r.s.period.SlotOf(first)] = true
+			slots[r.env.Period.SlotOf(first)] = true
 		}
 	}
 	return slots

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -75,7 +76,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 		return nil
 	}
 	for _, c := range chunks {
-		if slot := sel.r.s.period.SlotOf(c.start + 1); sel.isRaw(c) && sel.uncleaned[slot] != nil {
+		if slot := sel.r.env.Period.SlotOf(c.start + 1); sel.isRaw(c) && sel.uncleaned[slot] != nil {
 			slots = append(slots, slot)
 		}
 	}
@@ -85,7 +86,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 // decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
 // appends those of buckets that deletes are about.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
-	ds, ok := sel.uncleaned[sel.r.s.period.SlotOf(c.start+1)]
+	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {
 		sel.decode(s, c, hidden, into)
 		return
@@ -129,8 +130,8 @@ func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
-	if err := decodeRollup(c.data, sel.columns, into); err != nil {
-		sel.r.corrupt(&CorruptRowError{
+	if err := rollup.DecodeStored(c.data, sel.columns, into); err != nil {
+		sel.r.corrupt(&damage.CorruptRowError{
 			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})
@@ -144,14 +145,14 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		return
 	}
 	// A day's chunk may have buckets of slots whose seal is under way, or was cut short: they are answered from samples.
-	period, w := sel.r.s.period, src.window
+	period, w := sel.r.env.Period, src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)
 		_, ok := slices.BinarySearch(w.slots, slot)
 		if !ok || end <= src.hidden {
 			return false
 		}
-		uncleared := func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] }
+		uncleared := func(d *format.Tombstone) bool { return !w.cleared[d.CommitKey(slot)] }
 		if hidden.HidesBucket(end, sel.width, uncleared) {
 			return false
 		}
@@ -159,7 +160,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, end) {
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
 			return true // There are no samples any more.
 		}
 		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.
@@ -181,7 +182,7 @@ func (sel *selection) isCut(end int64) bool {
 
 // keepAsked removes the buckets from an index on that lie outside of the slots of a window that are asked for: a long chunk has more.
 func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets) {
-	p, ends := sel.r.s.period, into.End[index:]
+	p, ends := sel.r.env.Period, into.End[index:]
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
 	to := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotEnd(w.slots[len(w.slots)-1]) })
 	if to-from < len(ends) {
@@ -189,21 +190,9 @@ func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets
 	}
 }
 
-// decodeRollup appends the buckets of a chunk, or of a long one.
-func decodeRollup(data []byte, columns rollup.Columns, into *rollup.Buckets) error {
-	if !rollup.IsLong(data) {
-		return rollup.Decode(data, columns, into)
-	}
-	var long rollup.Long
-	if err := long.Parse(data); err != nil {
-		return err
-	}
-	return rollup.Decode(long.Chunk, columns, into)
-}
-
 // allRolled reports whether rollups answer for all slots from that of one bucket to that of another.
 func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
-	first, last := sel.r.s.period.SlotOf(firstEnd), sel.r.s.period.SlotOf(lastEnd)
+	first, last := sel.r.env.Period.SlotOf(firstEnd), sel.r.env.Period.SlotOf(lastEnd)
 	from, ok := slices.BinarySearch(w.slots, first)
 	to := from + int(last-first)
 	if !ok || to >= len(w.slots) || w.slots[to] != last {
@@ -238,7 +227,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 
 // startsOf returns the first and the last start of the chunks in a rollup window that are asked for.
 func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
-	p := sel.r.s.period
+	p := sel.r.env.Period
 	first, last := w.slots[0], w.slots[len(w.slots)-1]
 	if format.ResolutionOf(w.window) == rollup.OneHour {
 		return p.DayOf(first), p.DayOf(last)
@@ -251,7 +240,7 @@ func (sel *selection) chunkMSOf(w *sealedWindow) int64 {
 	if format.ResolutionOf(w.window) == rollup.OneHour {
 		return format.DayMS
 	}
-	p := sel.r.s.period
+	p := sel.r.env.Period
 	return p.SlotEnd(w.slots[0]) - p.SlotStart(w.slots[0])
 }
 

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -9,12 +9,6 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// Horizon returns the newest timestamp that the default class' retention doesn't ask to be kept at a resolution,
-// milliseconds. HorizonsOf returns up to where rows of a tenant's classes are hidden or gone.
-func (s *Store) Horizon(res rollup.Resolution) int64 {
-	return s.retention.Past("", retention.DefaultClass, res)
-}
 
 // OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
 // these columns.
@@ -35,17 +29,17 @@ func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) 
 // HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
 // are returned.
-func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]retention.Hidden, error) {
-	shown, err := s.retention.Shown(ctx, q.Tenant, q.MinT, q.MaxT, false)
+func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidden, error) {
+	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
 		return nil, err
 	}
 	all := shown.Hidden
-	if len(all) == 1 || !slices.ContainsFunc(all, func(h retention.Hidden) bool { return q.MinT <= h.At[rollup.Raw] }) {
+	if len(all) == 1 || !slices.ContainsFunc(all, func(h retention.Hidden) bool { return query.MinT <= h.At[rollup.Raw] }) {
 		return all, nil
 	}
-	q.LabelsOnly, q.Limit, q.Sorted, q.Resolution = true, 0, false, rollup.Raw
-	found, err := s.classesOf(ctx, q, all)
+	query.LabelsOnly, query.Limit, query.Sorted, query.Resolution = true, 0, false, rollup.Raw
+	found, err := q.classesOf(ctx, query, all)
 	if err != nil {
 		return nil, err
 	}
@@ -57,13 +51,13 @@ func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]retention.Hidden, er
 
 // HorizonsBySeries returns a function that returns the horizons of the class of a tenant's series at a time, milliseconds, for queries of the times from minT
 // to maxT.
-func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
-	shown, err := s.retention.Shown(ctx, tenant, minT, maxT, false)
+func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
+	shown, err := q.env.Retention.Shown(ctx, tenant, minT, maxT, false)
 	if err != nil {
 		return nil, err
 	}
 	all := shown.Hidden
-	days := s.retention.Days(tenant)
+	days := q.env.Retention.Days(tenant)
 	return func(ls labels.Labels, t int64) (retention.Hidden, error) {
 		list, err := days.At(ctx, t)
 		class := retention.DefaultClass
@@ -79,11 +73,11 @@ func (s *Store) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT 
 
 // classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed
 // ones aren't in all of the classes.
-func (s *Store) classesOf(ctx context.Context, q Query, all []retention.Hidden) (found uint64, err error) {
-	if err := s.Ready(); err != nil {
+func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hidden) (found uint64, err error) {
+	if err := q.env.Ready(); err != nil {
 		return 0, err
 	}
-	r, err := s.newRequest(ctx, q)
+	r, err := q.newRequest(ctx, query)
 	if err != nil {
 		return 0, err
 	}
@@ -96,8 +90,8 @@ func (s *Store) classesOf(ctx context.Context, q Query, all []retention.Hidden) 
 			return found, err
 		}
 	}
-	q.part = inSealed
-	series, err := s.Select(ctx, q)
+	query.part = inSealed
+	series, err := q.Select(ctx, query)
 	for _, x := range series {
 		for _, p := range x.sel.parts[x.from:x.to] {
 			found |= 1 << x.sel.sources[p.source].class
@@ -106,10 +100,10 @@ func (s *Store) classesOf(ctx context.Context, q Query, all []retention.Hidden) 
 	return found, err
 }
 
-// BesideGaps cuts a span of time at the edges of holes, for callers that ask for all there is: a query over a
-// hole is answered as if all before its end were missing (decisions/061).
-func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
-	edges, err := s.retention.HoleEdges(ctx, tenant)
+// BesideGaps cuts a span of time at the edges of holes, for callers that read all samples: a query over a
+// hole has no samples from before its end (decisions/061).
+func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
+	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -1,19 +1,18 @@
-package storage
+package query
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
@@ -24,36 +23,15 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
+// ReadWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
 // enough that one query doesn't take the whole engine.
-const readWorkers = 16
+const ReadWorkers = 16
 
-// CorruptRowError names a row that can't be read. The query goes on without it.
-type CorruptRowError struct {
-	Table  *engine.Table
-	Window int64
-	Tenant string
-	Metric string
-	// Series is the id of the row's series, "" if it has none; Start the slot's start of a chunk, milliseconds.
-	Series string
-	Start  int64
-	Err    error
-}
-
-func (e *CorruptRowError) Error() string {
-	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
-	if e.Series != "" {
-		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
-	}
-	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
-}
-
-func (e *CorruptRowError) Unwrap() error { return e.Err }
-
-// queryReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
+// rowReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
 // out.
-type queryReader struct {
-	s      *Store
+type rowReader struct {
+	*Querier
+
 	tenant string
 
 	budget meter.ReadBudget
@@ -69,44 +47,49 @@ type queryReader struct {
 //
 // They read catalogs and labels by a catalogReader.
 type request struct {
-	queryReader
+	rowReader
 	scope
 	matchers []*labels.Matcher
 	// days has the classes of unsealed series.
 	days retention.DayLists
 }
 
-func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
-	shown, err := s.retention.Shown(ctx, q.Tenant, q.MinT, q.MaxT, q.Resolution != rollup.Raw || q.overGaps)
+func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
+	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps)
 	if err != nil {
 		return nil, err
 	}
-	if q.LabelsOnly {
-		q.Resolution = rollup.OneHour
+	if query.LabelsOnly {
+		query.Resolution = rollup.OneHour
 	}
 	r := &request{
-		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
+		rowReader: rowReader{Querier: q, tenant: query.Tenant, warn: query.Warn, use: q.env.Limiter.Use(ctx, query.Tenant)},
 		scope: scope{
-			hidden: shown.Hidden, gaps: shown.Gaps, classes: q.Classes,
-			maxT: min(q.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
+			hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes,
+			maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 		},
-		matchers: q.Matchers, days: shown.Days,
+		matchers: query.Matchers, days: shown.Days,
 	}
-	r.of = &r.queryReader
+	r.of = &r.rowReader
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.budget = meter.ReadBudget{Limit: s.opts.QueryBytes, Use: r.use}
-	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
-	if q.LabelsOnly {
-		r.shorten(shown.Later.Add(MaxAhead).UnixMilli())
+	r.budget = meter.ReadBudget{Limit: q.env.QueryBytes, Use: r.use}
+	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
+	if query.Resolution == rollup.OneHour {
+		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
+			r.tell(e)
+		}
+	}
+	if query.LabelsOnly {
+		r.shorten(shown.Later.Add(r.env.MaxAhead).UnixMilli())
 	}
 	return r, nil
 }
 
 // loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
 func (r *request) loadTombstones(ctx context.Context) error {
-	all, err := r.s.loadTombstones(ctx, r.tenant)
+	all, err := r.env.Deletes(ctx, r.tenant)
 	if err != nil {
 		return err
 	}
@@ -126,32 +109,16 @@ func (r *request) oneMetric() (name string, ok bool) {
 	return name, ok
 }
 
-// tellDamage warns of damaged rows that may hold samples of the request. Whose they are isn't known.
-func (r *request) tellDamage() {
-	d := &r.s.damage
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var found []damagedRow
-	for at := range d.rows {
-		if r.s.period.SlotStart(at.slot) < r.maxT && r.s.period.SlotEnd(at.slot) >= r.minT {
-			found = append(found, at)
-		}
-	}
-	slices.SortFunc(found, func(a, b damagedRow) int {
-		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
-			strings.Compare(a.row.Writer, b.row.Writer), cmp.Compare(a.row.Seq, b.row.Seq))
-	})
-	for _, at := range found {
-		r.tell(d.rows[at])
+// tellStaged warns of stage rows that can't be read and may hold samples of the request.
+func (r *request) tellStaged() {
+	for _, err := range r.env.Damage.Staged(r.minT, r.maxT) {
+		r.tell(err)
 	}
 }
 
 // tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
-	g := &r.s.gaps
-	g.mu.Lock()
-	kept := g.kept
-	g.mu.Unlock()
+	kept := r.env.Damage.Kept()
 	if len(kept) == 0 {
 		return
 	}
@@ -200,12 +167,12 @@ func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 }
 
 // newBudget is for a load that several queries may wait for; ctx is that of the query which loads.
-func (r *queryReader) newBudget(ctx context.Context) *meter.ReadBudget {
-	return meter.NewLoad(ctx, r.s.opts.QueryBytes)
+func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
+	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
 // tell gives the query's caller a warning.
-func (r *queryReader) tell(err error) {
+func (r *rowReader) tell(err error) {
 	if r.warn == nil {
 		return
 	}
@@ -215,21 +182,21 @@ func (r *queryReader) tell(err error) {
 }
 
 // corrupt counts and logs a corrupt row, and warns of it.
-func (r *queryReader) corrupt(err *CorruptRowError) {
-	r.s.corrupt(err.Table, err)
+func (r *rowReader) corrupt(err *damage.CorruptRowError) {
+	r.env.Damage.Corrupt(err.Table, err)
 	r.tell(err)
 }
 
 // scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
-func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+func (r *rowReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
-	return eachRow(rows.Table, r.s.rows.Scan(ctx, rows), row)
+	return EachRow(rows.Table, r.env.Rows.Scan(ctx, rows), row)
 }
 
-// eachRow calls row with each row that is read of a table, until it returns an error.
-func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
+// EachRow calls row with each row that is read of a table, until it returns an error.
+func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
 	for read, err := range rows {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", t, err)
@@ -242,19 +209,19 @@ func eachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 }
 
 // chunks yields the rows of chunks that are wanted to row, as scan does. whole is false if rows were left out.
-func (r *queryReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
+func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
 	w.Damaged = func(d engine.Damage) {
 		whole = false
 		r.missed(&rows, d)
 	}
-	err = eachRow(w.Table, r.s.rows.Chunks(ctx, w), row)
+	err = EachRow(w.Table, r.env.Rows.Chunks(ctx, w), row)
 	return whole, err
 }
 
 // leaveOut removes the histograms with which no query can compute, and warns of them.
-func (r *queryReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
+func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
 	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {

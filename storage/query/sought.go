@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -126,7 +126,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 
 // heldSeries returns all series of a window's metric if their index is in the cache, else nil.
 func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
-	v, ok := r.s.cache.Held(r.seriesKey(wm), wm.window.version)
+	v, ok := r.env.Cache.Held(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
 }
 
 // seriesKey names the index of a window's metric.
-func (r *queryReader) seriesKey(wm *windowMetric) cache.EntryKey {
+func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
 
@@ -145,7 +145,7 @@ func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *so
 	w := wm.window
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSought, Window: w.window, Tenant: r.tenant, Text: wm.metric + "\x00" + q.text}
-	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
+	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		loaded = true
 		return r.loadSought(ctx, wm, q)
 	})
@@ -164,13 +164,13 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 		return nil, err
 	}
 	wm.shards = l.shards
-	places := slices.Collect(r.s.places(l.shards))
+	places := slices.Collect(format.Places(l.classes, l.shards))
 	found, selector := make([]*paged.Candidates, len(places)), q.selector(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
-		found[i], err = r.s.rows.Candidates(ctx, paged.Sought{
+		found[i], err = r.env.Rows.Candidates(ctx, paged.Sought{
 			Table: rows.Table, Partition: rows.Partition, Selector: selector,
-			BadFilter: func(err error) { r.s.noteOnce(rows.Table, err) },
+			BadFilter: func(err error) { r.env.Damage.NoteOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
 			err = errIndexBetter
@@ -221,13 +221,13 @@ func (r catalogReader) payFilters(ctx context.Context, wm *windowMetric, found [
 	if all < fewestPages {
 		return 0, errIndexBetter
 	}
-	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}, wm.window.version,
+	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}, wm.window.version,
 		func(ctx context.Context) (cache.EntryValue, error) { return &openedPages{}, nil })
 	if err != nil {
 		return 0, err
 	}
 	before := v.(*openedPages).Add(int64(pages+all/filtersOfPage)) - int64(pages)
-	if fits := series*indexedBytes <= r.s.cache.Capacity()/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
+	if fits := series*indexedBytes <= r.env.Cache.Capacity()/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
 		return 0, errIndexBetter
 	}
 	return series, nil

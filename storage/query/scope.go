@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"github.com/cassia-db/cassia/storage/format"
@@ -8,9 +8,9 @@ import (
 
 // scope is what a query may see of what it asked for.
 type scope struct {
-	of *queryReader
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
-	// rows may have vanished, in a query for buckets: there each slot is answered from samples or from rollups.
+	of *rowReader
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
+	// may be missing, and in a query for buckets raw rows: there each slot is answered from samples or from rollups.
 	hidden  []retention.Hidden
 	gaps    retention.Gaps
 	classes uint64
@@ -25,7 +25,7 @@ func (r *scope) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.of.s.retention.Past(r.of.tenant, class, res) // It was added meanwhile.
+	return r.of.env.Retention.Past(r.of.tenant, class, res) // It was added meanwhile.
 }
 
 // earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
@@ -47,16 +47,16 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 
 // shows reports whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.of.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
-		(format.ResolutionOf(window) != rollup.Raw || !r.gaps.Hold(class, r.of.s.period.WindowEnd(window)))
+	res, end := format.ResolutionOf(window), r.of.env.Period.WindowEnd(window)
+	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
 }
 
 // lacksRaw reports whether samples of some class may be lacking in a slot.
 func (r *scope) lacksRaw(slot int64) bool {
-	if r.of.s.period.SlotStart(slot) < r.latest(rollup.Raw) {
+	if r.of.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
 	}
-	return r.gaps.HoldAny(r.of.s.period.SlotEnd(slot))
+	return r.gaps.HoldAny(r.of.env.Period.SlotEnd(slot))
 }
 
 // visible returns those of the positions whose series are in a class of which the window shows anything.

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
@@ -28,7 +29,7 @@ type metricSeries struct {
 	// serial is another for each index in the process, from 1.
 	serial uint64
 	// bad are the rows that could not be read, as many as are kept.
-	bad []*CorruptRowError
+	bad []*damage.CorruptRowError
 	// at, where these are only some of the metric's series, is about where each would be among all of them, ascending; nil: they are
 	// all. all is how many there are then, about.
 	at  []uint32
@@ -76,7 +77,7 @@ func (m *metricSeries) Swap(i, j int) {
 func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
-	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
+	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		loaded = true
 		return r.loadSeries(ctx, w.window, metric, shards)
 	})
@@ -92,7 +93,7 @@ func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric strin
 func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
-			r.s.corrupt(bad.Table, bad)
+			r.env.Damage.Corrupt(bad.Table, bad)
 		}
 		r.tell(bad)
 	}
@@ -103,7 +104,7 @@ func (r catalogReader) loadSeries(ctx context.Context, window int64, metric stri
 	if err != nil {
 		return nil, err
 	}
-	for at := range r.s.places(l.shards) {
+	for at := range format.Places(l.classes, l.shards) {
 		if err := r.scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
@@ -115,7 +116,7 @@ func (r catalogReader) loadSeries(ctx context.Context, window int64, metric stri
 
 // shardsOf reads how many shards a metric has in a window.
 func (r catalogReader) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
-	value, err := r.s.shardsValue(ctx, window, r.tenant, metric, r.s.noteGap)
+	value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
 	if err != nil || value == nil {
 		return 1, err
 	}
@@ -131,7 +132,7 @@ type seriesLoad struct {
 	window  int64
 	metric  string
 	shards  int64
-	single  bool // all series are in one place
+	classes int64 // in which there may be rows
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
@@ -148,7 +149,7 @@ func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric s
 		}
 	}
 	return &seriesLoad{
-		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.s.retention.Classes() == 1,
+		r: r, window: window, metric: metric, shards: shards, classes: r.env.Retention.Classes(),
 		budget: r.newBudget(ctx), builder: labels.NewScratchBuilder(16),
 	}, nil
 }
@@ -163,7 +164,7 @@ func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 
 // setPlaces sets the place of the series that were added since it was called last.
 func (l *seriesLoad) setPlaces(at format.ClassShard) {
-	for !l.single && len(l.m.places) < len(l.m.ids) {
+	for (l.shards > 1 || l.classes > 1) && len(l.m.places) < len(l.m.ids) {
 		l.m.places = append(l.m.places, at)
 	}
 }
@@ -196,7 +197,7 @@ func (l *seriesLoad) addLabels(series string, value []byte) error {
 		}
 	}
 	if err != nil {
-		bad := &CorruptRowError{Table: format.TableOf(format.ResolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
+		bad := &damage.CorruptRowError{Table: format.TableOf(format.ResolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
 		if len(l.m.bad) < maxBadRows {
 			l.m.bad = append(l.m.bad, bad)
 		}

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 
 // LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
 // Sealed windows are taken whole. With a Limit, any of the names are returned: no more are searched once there are that many.
-func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
-	return s.texts(ctx, q, textSearch{
+func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
+	return q.texts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
@@ -30,7 +30,7 @@ func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 }
 
 // LabelValues lists the values of a label, sorted, likewise.
-func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
+func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]string, error) {
 	search := textSearch{
 		kind: cache.KindValues, catalog: format.CatalogValue, label: name,
 		ofOpen: func(t *textSet, ls labels.Labels) {
@@ -43,7 +43,7 @@ func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string
 	if name == labels.MetricName {
 		search.catalog, search.label = format.CatalogMetric, ""
 	}
-	return s.texts(ctx, q, search)
+	return q.texts(ctx, query, search)
 }
 
 // textSearch is how a search for the names of labels differs from one for the values of a label.
@@ -56,25 +56,25 @@ type textSearch struct {
 	ofSealed func(m *metricSeries, positions []uint32) []string
 }
 
-func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string, error) {
-	if err := s.Ready(); err != nil {
+func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]string, error) {
+	if err := q.env.Ready(); err != nil {
 		return nil, err
 	}
-	q.LabelsOnly = true
-	r, err := s.newRequest(ctx, q)
+	query.LabelsOnly = true
+	r, err := q.newRequest(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
-	r.tellDamage()
-	t := &textSet{r: r, ctx: ctx, limit: q.Limit, seen: map[string]struct{}{}, list: []string{}}
+	r.tellStaged()
+	t := &textSet{r: r, ctx: ctx, limit: query.Limit, seen: map[string]struct{}{}, list: []string{}}
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows.
-	for series := range s.head.Select(ctx, q.Tenant, q.Matchers, r.minT, r.maxT, true) {
+	for series := range q.env.Head.Select(ctx, query.Tenant, query.Matchers, r.minT, r.maxT, true) {
 		if search.ofOpen(t, series.Labels()); t.isFull() {
 			return t.sorted()
 		}
@@ -86,7 +86,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	if err != nil {
 		return nil, err
 	}
-	if len(q.Matchers) == 0 {
+	if len(query.Matchers) == 0 {
 		err = t.ofCatalogs(ctx, windows, search)
 	} else {
 		err = t.ofMatching(ctx, windows, search)
@@ -100,7 +100,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 // ofCatalogs adds what the catalogs of the windows list.
 func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readWorkers)
+	g.SetLimit(ReadWorkers)
 	for _, w := range windows {
 		g.Go(panics.AsError("listing labels", func() error {
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
@@ -112,7 +112,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 				}
 				return err
 			}
-			list, err := search.list(ctx, &t.r.queryReader, w)
+			list, err := search.list(ctx, &t.r.rowReader, w)
 			if err == nil {
 				err = t.add(list...)
 			}
@@ -139,9 +139,9 @@ const textsBytes = 80
 const textBytes = 16
 
 // list returns what the catalog of a window lists.
-func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
+func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow) (textList, error) {
 	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
-	v, err := r.s.cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
+	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		list, size := textList{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/panics"
@@ -28,20 +29,20 @@ type sealedWindow struct {
 	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
 	left []int64
 	// cleared are the marks of deletes that were applied to the slots' rows, of those that the request applies.
-	cleared map[markAt]bool
+	cleared map[format.CommitKey]bool
 }
 
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
 // is sealed after this was called is not in them, so the head must have been asked before.
 func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	r.tellKeptGaps()
-	p := r.s.period
+	p := r.env.Period
 	minT := max(r.minT, r.earliest(res)+1)
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.knownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *DamagedRowsError) {
-		r.s.noteGap(e)
+	list, err := r.KnownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
+		r.env.Damage.Note(e)
 		r.tellGap(e)
 	})
 	if err != nil {
@@ -49,10 +50,10 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	}
 	found := make([]sealedWindow, len(list))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readWorkers)
+	g.SetLimit(ReadWorkers)
 	for i, window := range list {
 		if len(r.deletes) == 0 {
-			if m, ok := r.s.heldMarks(r.tenant, window); ok {
+			if m, ok := r.heldMarks(r.tenant, window); ok {
 				found[i] = m.within(window, p.SlotOf(minT), p.SlotOf(r.maxT))
 				continue
 			}
@@ -71,20 +72,20 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 // marks finds a window's marks; its version is 0 if there are none.
 func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
 	if len(r.deletes) == 0 { // Else it matters which marks these are.
-		if m, ok, err := r.s.recalledMarks(ctx, r.tenant, window); ok || err != nil {
+		if m, ok, err := r.recalledMarks(ctx, r.tenant, window); ok || err != nil {
 			if err != nil {
 				return sealedWindow{}, err
 			}
 			return m.within(window, minSlot, maxSlot), nil
 		}
 	}
-	m, cleared := marksReader{}, map[markAt]bool(nil)
+	m, cleared := marksReader{}, map[format.CommitKey]bool(nil)
 	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
 		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.Has(id) {
 			if cleared == nil {
-				cleared = map[markAt]bool{}
+				cleared = map[format.CommitKey]bool{}
 			}
-			cleared[markAt{row.Clustering[0].Int, int(row.Clustering[1].Int), strings.Clone(id)}] = true
+			cleared[format.CommitKeyOf(row.Clustering)] = true
 		}
 		m.add(row)
 		return nil
@@ -153,11 +154,11 @@ func (m metricNames) find(name string) (int, bool) {
 }
 
 // catalogReader reads which metrics and series a window has, where the cache doesn't have them.
-type catalogReader struct{ *queryReader }
+type catalogReader struct{ *rowReader }
 
 // allMetrics returns all metrics of a window.
 func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	v, err := r.s.cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
+	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
 		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
@@ -178,10 +179,10 @@ func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNa
 func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
-		r.s.noteGap(r.s.gapOf(&rows, d))
+		r.env.Damage.NoteRows(&rows, d)
 		for i := range names {
-			if between(names[i].name, d) {
-				names[i].shards = lostShards
+			if name := names[i].name; (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text) {
+				names[i].shards = format.MaxShards
 			}
 		}
 	}
@@ -199,7 +200,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 func (r catalogReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
-		r.corrupt(&CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
+		r.corrupt(&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
 	}
 	return n
 }

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type seriesFinder struct{ *request }
 // sealedBytes is metered for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
 const sealedBytes = 160
 
-func (r *request) catalog() catalogReader { return catalogReader{&r.queryReader} }
+func (r *request) catalog() catalogReader { return catalogReader{&r.rowReader} }
 
 // windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by
 // window.
@@ -50,7 +50,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	}
 	names := make([]metricNames, len(windows))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readWorkers)
+	g.SetLimit(ReadWorkers)
 	for i, w := range windows {
 		g.Go(panics.AsError("reading", func() (err error) {
 			names[i], err = r.metrics(ctx, w)
@@ -110,7 +110,7 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 	}
 	g, ctx := errgroup.WithContext(outer)
 	var next atomic.Int64
-	for range min(readWorkers, len(rest)) { // Not a goroutine a metric: a new stack takes long to grow.
+	for range min(ReadWorkers, len(rest)) { // Not a goroutine a metric: a new stack takes long to grow.
 		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(rest)) && err == nil && ctx.Err() == nil; i = next.Add(1) - 1 {
 				err = r.match(ctx, &q, list, rest[i], visit)
@@ -140,7 +140,7 @@ func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []wi
 		some := list[from:min(len(list), from+heldAtOnce)]
 		indexes := held[:len(some)]
 		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
-			r.s.cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
+			r.env.Cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
 		} else {
 			clear(indexes)
 		}

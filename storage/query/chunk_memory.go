@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"bytes"
@@ -121,16 +121,16 @@ func (m *chunkMemory) size() int64 {
 
 // versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
-	s := f.sel.r.s
-	if s.versions == nil {
+	versions := f.sel.r.env.Versions
+	if versions == nil {
 		return 0, false
 	}
 	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
-	rows, ok := s.versions.Version(engine.Raw, f.partition)
+	rows, ok := versions.Version(engine.Raw, f.partition)
 	if !ok {
 		return 0, false
 	}
-	pages, ok := s.versions.Version(engine.RawPages, f.partition)
+	pages, ok := versions.Version(engine.RawPages, f.partition)
 	return rows + pages, ok // Both only grow.
 }
 
@@ -140,7 +140,7 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 		_, err := f.scan(ctx, start, wants)
 		return err
 	}
-	key, memory := f.sel.keyOf(start, wants), f.sel.r.s.chunkMemory
+	key, memory := f.sel.keyOf(start, wants), f.sel.r.chunkMemory
 	if e := memory.get(key, f.version); e != nil {
 		if size, ok := f.recall(e, start, wants); ok {
 			return f.sel.r.budget.Charge(size)
@@ -193,11 +193,11 @@ func (f *fetcher) recallTask(wants []want) bool {
 	}
 	size := 0
 	for _, slot := range src.window.slots {
-		if f.sel.r.s.period.SlotEnd(slot) <= src.hidden {
+		if f.sel.r.env.Period.SlotEnd(slot) <= src.hidden {
 			continue
 		}
-		start := f.sel.r.s.period.SlotStart(slot)
-		e := f.sel.r.s.chunkMemory.get(f.sel.keyOf(start, wants), version)
+		start := f.sel.r.env.Period.SlotStart(slot)
+		e := f.sel.r.chunkMemory.get(f.sel.keyOf(start, wants), version)
 		if e == nil {
 			return false
 		}

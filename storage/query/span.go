@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"cmp"
@@ -17,29 +17,29 @@ type Span struct{ MinT, MaxT int64 }
 
 // Spans lists where a tenant may have raw samples between minT and maxT, milliseconds, both included: disjoint, in
 // order, as wide as windows and slots are. With rollups it also lists where only these may be left. It reads no data.
-func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
-	if err := s.Ready(); err != nil {
+func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
+	if err := q.env.Ready(); err != nil {
 		return nil, err
 	}
-	if err := s.catchUp(ctx); err != nil {
+	if err := q.env.CatchUp(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the windows. Samples sealed meanwhile are met twice.
 	var spans []Span
-	for partition := range s.period.Partitions() {
-		for _, slot := range s.head.Slots(partition) {
-			spans = append(spans, Span{s.period.SlotStart(slot) + 1, s.period.SlotEnd(slot)})
+	for partition := range q.env.Period.Partitions() {
+		for _, slot := range q.env.Head.Slots(partition) {
+			spans = append(spans, Span{q.env.Period.SlotStart(slot) + 1, q.env.Period.SlotEnd(slot)})
 		}
 	}
-	windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw))
+	windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw), q.env.Damage.Note)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range windows {
-		spans = append(spans, Span{s.period.RawWindowEnd(w) - s.period.OfRawWindow(w).RawWindowMS + 1, s.period.RawWindowEnd(w)})
+		spans = append(spans, Span{q.env.Period.RawWindowEnd(w) - q.env.Period.OfRawWindow(w).RawWindowMS + 1, q.env.Period.RawWindowEnd(w)})
 	}
 	if rollups {
-		if spans, err = s.appendOlder(ctx, spans, tenant); err != nil {
+		if spans, err = q.appendOlder(ctx, spans, tenant); err != nil {
 			return nil, err
 		}
 	}
@@ -47,19 +47,19 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 }
 
 // appendOlder appends the spans of which some class has only rollups left.
-func (s *Store) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
+func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
 	for _, res := range rollup.Resolutions {
-		windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(res), format.LastWindow(res))
+		windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range windows {
-			shown, err := s.retention.Shown(ctx, tenant, s.period.WindowStart(w)+1, s.period.WindowEnd(w), false)
+			shown, err := q.env.Retention.Shown(ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w), false)
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range shown.Hidden {
-				if sp := (Span{max(s.period.WindowStart(w), h.At[res]) + 1, min(s.period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
+				if sp := (Span{max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}
 			}
@@ -89,31 +89,31 @@ func clipSpans(spans []Span, minT, maxT int64) []Span {
 const MaxTime = format.MaxTime
 
 // SlotWidth returns how long the slot is that a timestamp lies in.
-func (s *Store) SlotWidth(t int64) time.Duration {
-	return time.Duration(s.period.At(t).SlotMS) * time.Millisecond
+func (q *Querier) SlotWidth(t int64) time.Duration {
+	return time.Duration(q.env.Period.At(t).SlotMS) * time.Millisecond
 }
 
 // Recent returns the start of the slot before the current one, milliseconds. Most samples after it aren't sealed yet.
-func (s *Store) Recent() int64 {
-	return s.period.SlotStart(s.period.SlotOf(s.opts.Now().UnixMilli()) - 1)
+func (q *Querier) Recent() int64 {
+	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
 
 // Oldest returns the start of the first slot of which anything sealed is kept of a tenant, at any resolution,
 // milliseconds; math.MaxInt64 if nothing is.
-func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
+func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), s.noteGap)
+		windows, err := q.KnownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
 		if err != nil {
 			return 0, err
 		}
 		for _, w := range windows {
-			slot, ok, err := s.firstSlot(ctx, tenant, w)
+			slot, ok, err := q.firstSlot(ctx, tenant, w)
 			if err != nil {
 				return 0, err
 			}
 			if ok {
-				oldest = min(oldest, s.period.SlotStart(slot))
+				oldest = min(oldest, q.env.Period.SlotStart(slot))
 				break
 			}
 		}
@@ -122,14 +122,14 @@ func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 }
 
 // firstSlot returns the first sealed slot of a window.
-func (s *Store) firstSlot(ctx context.Context, tenant string, window int64) (slot int64, ok bool, err error) {
-	if m, ok, err := s.recalledMarks(ctx, tenant, window); ok || err != nil {
+func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (slot int64, ok bool, err error) {
+	if m, ok, err := q.recalledMarks(ctx, tenant, window); ok || err != nil {
 		if err != nil || len(m.slots) == 0 {
 			return 0, false, err
 		}
 		return m.slots[0], true, nil
 	}
-	for row, err := range s.eng.Scan(ctx, engine.Range{
+	for row, err := range q.env.Engine.Scan(ctx, engine.Range{
 		Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Limit: 1,
 	}) {
 		if err != nil {

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
@@ -18,8 +19,8 @@ import (
 )
 
 const (
-	// groupSeries is how many neighbouring series of an answer are read together, at least.
-	groupSeries = 256
+	// GroupSeries is how many neighbouring series of an answer are read together, at least.
+	GroupSeries = 256
 	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
 	mostGroupSeries = 4096
 	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
@@ -71,9 +72,9 @@ func (g *groups) init(sel *selection, sorted bool) {
 	if len(sel.sources) == 0 {
 		return
 	}
-	g.series = groupSeries
-	if rows := sel.r.s.distance().groupRows; rows > 0 {
-		g.series = max(groupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+	g.series = GroupSeries
+	if rows := sel.r.env.GroupRows; rows > 0 {
+		g.series = max(GroupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
 	}
 	if sorted {
 		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
@@ -215,7 +216,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 		}
 	}
 	sortWants(wants)
-	tasks := sel.tasks(wants, len(series) > groupSeries)
+	tasks := sel.tasks(wants, len(series) > GroupSeries)
 	got := make([][]sealedChunk, len(tasks))
 	var err error
 	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
@@ -232,7 +233,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
-	for range min(readWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
+	for range min(ReadWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
 		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
 				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
@@ -293,7 +294,7 @@ const largeGap = 256
 // quicker to begin anew.
 func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
-	seekRows := uint32(sel.r.s.distance().seekRows)
+	seekRows := uint32(sel.r.env.SeekRows)
 	if large {
 		seekRows = max(seekRows, largeGap)
 	}
@@ -319,7 +320,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
-	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.s.period.SlotEnd(slots[0])-sel.r.s.period.SlotStart(slots[0]))/4 {
+	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
 		f.chunks = make([]sealedChunk, 0, min(n, fewChunks)) // Of other times there may be many.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
@@ -330,7 +331,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	}
 	hidden := src.hidden
 	for _, slot := range slots {
-		if sel.r.s.period.SlotEnd(slot) <= hidden {
+		if sel.r.env.Period.SlotEnd(slot) <= hidden {
 			continue
 		}
 		wants := t.wants
@@ -340,7 +341,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		if len(wants) == 0 {
 			continue
 		}
-		if err := f.scanOrRecall(ctx, sel.r.s.period.SlotStart(slot), wants); err != nil {
+		if err := f.scanOrRecall(ctx, sel.r.env.Period.SlotStart(slot), wants); err != nil {
 			return nil, err
 		}
 	}
@@ -396,7 +397,7 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.s.distance().seekRows, Columns: f.sel.columns,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
 		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
@@ -465,7 +466,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		err = chunk.Decode(raw.Data, into)
 	}
 	if err != nil {
-		sel.r.corrupt(&CorruptRowError{
+		sel.r.corrupt(&damage.CorruptRowError{
 			Table: engine.Raw, Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})

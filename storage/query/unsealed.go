@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -58,7 +58,7 @@ const openMetered = 256
 // open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
 	byClass := r.minT <= r.latest(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
-	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
+	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
 		var days []openDay
 		if byClass {
 			if days, err = r.openDays(ctx, series, &unsealed); err != nil {
@@ -100,8 +100,8 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 		if err != nil {
 			return nil, err
 		}
-		window := r.s.period.RawWindowAt(first)
-		d := openDay{r.s.period.WindowStart(window), r.s.period.WindowEnd(window), list.Of(series)}
+		window := r.env.Period.RawWindowAt(first)
+		d := openDay{r.env.Period.WindowStart(window), r.env.Period.WindowEnd(window), list.Of(series)}
 		if r.classes&(1<<d.class) != 0 && !slices.Contains(days, d) {
 			days = append(days, d)
 		}
@@ -113,7 +113,7 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 // for it: they have unsealed samples only when these are sealed, and they may have been made without a delete. Other slots stay answered from rollups.
 func (r *request) showStanding(list []openSeries) {
 	show := func(h *retention.Hidden, first int64) {
-		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.s.period.SlotStart(r.s.period.SlotOf(first))))
+		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))
 	}
 	for i := range r.hidden {
 		h := &r.hidden[i]
@@ -142,7 +142,7 @@ func (r *request) showStanding(list []openSeries) {
 
 // openClasses returns the bits of the classes of the unsealed series, as far as wanted contains them.
 func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
-	for series, unsealed := range r.s.head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
+	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
 		days, err := r.openDays(ctx, series, &unsealed)
 		if err != nil {
 			return 0, err
@@ -156,6 +156,3 @@ func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, 
 	}
 	return bits & wanted, ctx.Err()
 }
-
-// HeadStats counts what the head holds, of all tenants.
-func (s *Store) HeadStats() head.Stats { return s.head.Stats() }

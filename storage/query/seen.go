@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -20,8 +21,8 @@ const maxSeenNames = 500_000
 
 // MetricsSeen returns in which windows of raw rows some metrics of a tenant were seen, of those that are shown. It reads the names of metrics, window by
 // window from both ends on until all were found; metrics that aren't found among so many as it reads are left out, as are those of which nothing is sealed.
-func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warningsOf(ctx), overGaps: true})
+func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
+	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true})
 	if err != nil {
 		return nil, err
 	}
@@ -40,21 +41,21 @@ func (s *Store) MetricsSeen(ctx context.Context, tenant string, metrics []string
 	seen := map[string]Seen{}
 	for name, from := range first {
 		if to, ok := last[name]; ok {
-			seen[name] = Seen{time.UnixMilli(s.period.WindowStart(from)).UTC(), time.UnixMilli(s.period.WindowEnd(to)).UTC()}
+			seen[name] = Seen{time.UnixMilli(q.env.Period.WindowStart(from)).UTC(), time.UnixMilli(q.env.Period.WindowEnd(to)).UTC()}
 		}
 	}
 	return seen, nil
 }
 
 // NewestUnsealed returns the time of the newest unsealed sample of a metric. It is zero if the metric has none.
-func (s *Store) NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error) {
-	if err := s.Ready(); err != nil {
+func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error) {
+	if err := q.env.Ready(); err != nil {
 		return time.Time{}, err
 	}
 	newest := int64(math.MinInt64)
 	name := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)}
-	for series := range s.head.Select(ctx, tenant, name, -format.MaxTime, format.MaxTime, true) {
-		newest = max(newest, s.head.NewestUntil(series, format.MaxTime, 0))
+	for series := range q.env.Head.Select(ctx, tenant, name, -format.MaxTime, format.MaxTime, true) {
+		newest = max(newest, q.env.Head.NewestUntil(series, format.MaxTime, 0))
 	}
 	if newest == math.MinInt64 {
 		return time.Time{}, ctx.Err()

@@ -1,13 +1,15 @@
-package storage
+package query
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -53,35 +55,36 @@ func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 
 // remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if rows
 // of it are damaged.
-func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(context.Context) (cache.EntryValue, error)) (v cache.EntryValue, ok bool, err error) {
-	if s.versions == nil {
+func (q *Querier) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(context.Context) (cache.EntryValue, error)) (v cache.EntryValue, ok bool, err error) {
+	if q.env.Versions == nil {
 		return nil, false, nil
 	}
-	version, ok := s.versions.Version(t, partition)
+	version, ok := q.env.Versions.Version(t, partition)
 	if !ok {
 		return nil, false, nil
 	}
-	v, err = s.cache.Get(ctx, key, version, load)
+	v, err = q.env.Cache.Get(ctx, key, version, load)
 	if errors.Is(err, errDamagedList) {
 		return nil, false, nil
 	}
 	return v, err == nil, err
 }
 
-// knownWindows is windowsAround for queries, which may remember. Code that removes rows, or reports which there are, reads them.
-func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) ([]int64, error) {
-	if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
+// KnownWindows lists the windows from first to last in which a tenant may have rows, in order, as Env.Windows does, which it may remember. Code that removes
+// rows, or reports which there are, reads them.
+func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error) {
+	if list, ok, err := q.recalledWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err
 	}
-	return s.windowsAround(ctx, tenant, first, last, missed)
+	return q.env.Windows(ctx, tenant, first, last, missed)
 }
 
 // recalledWindows returns the windows of a tenant, if they are remembered, or can be.
-func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
+func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	partition := engine.Key{engine.Text(tenant)}
-	v, ok, err := s.remember(ctx, engine.Windows, partition, cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
+	v, ok, err := q.remember(ctx, engine.Windows, partition, cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
 		damaged := false
-		list, err := s.scanWindows(ctx, engine.Range{Table: engine.Windows, Partition: partition, Damaged: func(engine.Damage) { damaged = true }})
+		list, err := q.env.Windows(ctx, tenant, math.MinInt64, math.MaxInt64, func(*damage.DamagedRowsError) { damaged = true })
 		if err == nil && damaged {
 			err = errDamagedList
 		}
@@ -94,15 +97,15 @@ func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindo
 }
 
 // heldMarks returns the marks of a window if they are in memory.
-func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
-	if s.versions == nil {
+func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
+	if q.env.Versions == nil {
 		return nil, false
 	}
-	version, ok := s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant))
+	version, ok := q.env.Versions.Version(engine.Sealed, format.SealedPartition(window, tenant))
 	if !ok {
 		return nil, false
 	}
-	v, ok := s.cache.Held(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
+	v, ok := q.env.Cache.Held(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
 	if !ok {
 		return nil, false
 	}
@@ -110,11 +113,11 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 }
 
 // recalledMarks returns the marks of a window, if they are remembered, or can be.
-func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
+func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	partition := format.SealedPartition(window, tenant)
-	v, ok, err := s.remember(ctx, engine.Sealed, partition, cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
+	v, ok, err := q.remember(ctx, engine.Sealed, partition, cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, func(ctx context.Context) (cache.EntryValue, error) {
 		damaged := false
-		m, err := s.scanMarks(ctx, tenant, window, func(engine.Damage) { damaged = true })
+		m, err := q.scanMarks(ctx, tenant, window, func(engine.Damage) { damaged = true })
 		if err == nil && damaged {
 			err = errDamagedList
 		}
@@ -126,10 +129,19 @@ func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) 
 	return v.(*windowMarks), true, nil
 }
 
+// MarksVersion reads the version of a window's marks; 0: it has none.
+func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
+	m, err := q.scanMarks(ctx, tenant, window, nil)
+	if err != nil {
+		return 0, err
+	}
+	return m.version, nil
+}
+
 // scanMarks reads the marks of a window. Damage is handled as in engine.Range.
-func (s *Store) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
+func (q *Querier) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
 	var m marksReader
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
+	for row, err := range q.env.Engine.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
 		}

@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"bytes"
@@ -113,62 +113,62 @@ type part struct {
 const inHead = ^uint32(0)
 
 // Select finds the series that match and have, or may have, samples in the range. It reads no samples yet.
-func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) {
-	if err := s.Ready(); err != nil {
+func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, error) {
+	if err := q.env.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := s.newRequest(ctx, q)
+	r, err := q.newRequest(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
-	r.tellDamage()
+	r.tellStaged()
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
-	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width()}
+	sel := &selection{r: r, ctx: ctx, columns: query.Columns, edges: query.Edges, width: query.Resolution.Width()}
 	limit := 0
-	if q.LabelsOnly {
-		limit = q.Limit
+	if query.LabelsOnly {
+		limit = query.Limit
 	}
-	if q.part != inSealed {
+	if query.part != inSealed {
 		if sel.open, err = r.open(ctx, limit); err != nil {
 			return nil, err
 		}
-		if q.Resolution != rollup.Raw {
+		if query.Resolution != rollup.Raw {
 			r.showStanding(sel.open)
 		}
 	}
 	var found []matching
-	if q.part != inUnsealed && (limit == 0 || len(sel.open) < limit) {
-		if found, err = sel.findSealed(ctx, q); err != nil {
+	if query.part != inUnsealed && (limit == 0 || len(sel.open) < limit) {
+		if found, err = sel.findSealed(ctx, query); err != nil {
 			return nil, err
 		}
 	}
-	if !q.Sorted {
-		limit = q.Limit
+	if !query.Sorted {
+		limit = query.Limit
 	}
 	sel.merge(found, limit)
-	if q.Sorted {
-		labelorder.Sort(sel.series, func(s *SelectedSeries) labels.Labels { return s.Labels })
+	if query.Sorted {
+		labelorder.Sort(sel.series, func(q *SelectedSeries) labels.Labels { return q.Labels })
 	}
-	if q.Limit > 0 && len(sel.series) > q.Limit {
-		sel.series = sel.series[:q.Limit]
+	if query.Limit > 0 && len(sel.series) > query.Limit {
+		sel.series = sel.series[:query.Limit]
 	}
 	for i, series := range sel.series {
 		series.at = uint32(i)
 	}
-	sel.groups.init(sel, q.Sorted)
+	sel.groups.init(sel, query.Sorted)
 	return sel.series, nil
 }
 
 // SelectUnsealed is Select for the series that have unsealed samples.
-func (s *Store) SelectUnsealed(ctx context.Context, q Query) ([]*SelectedSeries, error) {
-	q.part = inUnsealed
-	return s.Select(ctx, q)
+func (q *Querier) SelectUnsealed(ctx context.Context, query Query) ([]*SelectedSeries, error) {
+	query.part = inUnsealed
+	return q.Select(ctx, query)
 }
 
 // findSealed finds the sealed series that match.
@@ -382,6 +382,16 @@ func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	series.to = uint32(len(sel.parts))
 	sel.series = append(sel.series, series)
 	return heads
+}
+
+// Windows lists the windows of sealed rows that the series is read from.
+func (s *SelectedSeries) Windows() (list []int64) {
+	for _, p := range s.sel.parts[s.from:s.to] {
+		if p.source != inHead {
+			list = append(list, s.sel.sources[p.source].window.window)
+		}
+	}
+	return list
 }
 
 // Samples appends the series' samples within the query's range, in order, at most one a timestamp. It isn't for

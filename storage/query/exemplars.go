@@ -1,4 +1,4 @@
-package storage
+package query
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -17,12 +18,12 @@ import (
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
 // 1,024 are kept, the newest among them. Exemplars past the retention of raw samples are hidden. It returns ErrNotReady, and
-// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
-func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	if err := s.Ready(); err != nil {
+// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see damage.WithWarnings.
+func (q *Querier) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	if err := q.env.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: warningsOf(ctx), overGaps: true})
+	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: damage.Warnings(ctx), overGaps: true})
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +105,9 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 
 // open adds what isn't sealed.
 func (f *exemplarFinder) open(ctx context.Context) error {
-	p := f.r.s.period
+	p := f.r.env.Period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
-	for s, list := range f.r.s.head.Exemplars(ctx, f.r.tenant, f.r.matchers, after, to) {
+	for s, list := range f.r.env.Head.Exemplars(ctx, f.r.tenant, f.r.matchers, after, to) {
 		size := 0
 		for _, e := range list {
 			size += len(e.Data) + head.ExemplarBytes
@@ -124,14 +125,14 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 				shown = append(shown, e)
 			}
 		}
-		f.add(s.ID(), s.Labels(), never, shown)
+		f.add(s.ID(), s.Labels(), -format.MaxTime, shown)
 	}
 	return ctx.Err()
 }
 
 // sealed adds the exemplars of series of one place, which are in the order of their ids.
 func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
-	p, slots := f.r.s.period, src.window.slots
+	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {
 		next := 0
 		return f.r.scan(ctx, engine.Range{
@@ -150,7 +151,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			at := positions[next]
 			list, _, err := format.DecodeRawExemplars(slices.Clone(row.Value), f.r.deletes.OfSeries(m.labels[at]))
 			if err != nil {
-				f.r.corrupt(&CorruptRowError{
+				f.r.corrupt(&damage.CorruptRowError{
 					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,
 					Series: m.ids[at].String(), Start: row.Clustering[1].Int, Err: err,
 				})
@@ -163,7 +164,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	key := func(slot int64) engine.Key {
 		return engine.Key{engine.Int(format.KindExemplars), engine.Int(p.SlotStart(slot))}
 	}
-	if len(positions)*f.r.s.distance().seekRows >= m.size() {
+	if len(positions)*f.r.env.SeekRows >= m.size() {
 		return scan(key(slots[0]), key(slots[len(slots)-1]))
 	}
 	first, last := m.ids[positions[0]], m.ids[positions[len(positions)-1]]
@@ -198,7 +199,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 			}
 			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
-				f.r.corrupt(&CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
+				f.r.corrupt(&damage.CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
 				continue
 			}
 			r.Exemplars = append(r.Exemplars, x)
@@ -215,7 +216,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
 	slices.SortFunc(list, format.Exemplar.Compare)
 	for len(list) > 0 {
-		end := f.r.s.period.SlotEnd(f.r.s.period.SlotOf(list[0].T))
+		end := f.r.env.Period.SlotEnd(f.r.env.Period.SlotOf(list[0].T))
 		n := 0
 		for n < len(list) && list[n].T <= end {
 			n++

@@ -1,0 +1,28 @@
+package damage
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// TestStagedRowsAreBounded notes more stage rows than are remembered one by one.
+func TestStagedRowsAreBounded(t *testing.T) {
+	period := format.NewPeriods(format.Period{SlotMS: 2 * format.HourMS, RawWindowMS: format.DayMS, Partitions: 4})
+	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}), slog.New(slog.DiscardHandler))
+	for i := range 2 * maxStaged {
+		l.NoteStaged(StagedAt{Slot: 1, Row: format.StageRow{Writer: "w", Seq: int64(i)}}, format.ErrMalformedBlob)
+	}
+	require.Equal(t, maxStaged+1, l.Count(), "of one slot one row stands for the rest")
+	require.Len(t, l.Staged(period.SlotStart(1)+1, period.SlotEnd(1)), maxStaged+1)
+	l.NoteStaged(StagedAt{Slot: 9, Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
+	require.Len(t, l.Staged(period.SlotStart(9)+1, period.SlotEnd(9)), 1, "of another slot")
+	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(1, 0)}
+	l.NoteStagedRows(StagedAt{Slot: 1}, &rows, engine.Damage{Err: engine.ErrCorrupt})
+	require.Equal(t, maxStaged+2, l.Count(), "the rows that stand for the rest are counted once")
+}

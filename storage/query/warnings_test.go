@@ -1,0 +1,24 @@
+package query
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// TestWarningsAreBounded warns of more gaps than a query names one by one.
+func TestWarningsAreBounded(t *testing.T) {
+	var told []error
+	r := rowReader{warn: func(err error) { told = append(told, err) }}
+	for range 2 {
+		for i := range 2 * maxTold {
+			r.tellGap(&damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt})
+		}
+	}
+	require.Len(t, told, maxTold+1)
+	require.NotContains(t, told[maxTold].Error(), "metric", "anything may be missing")
+}
