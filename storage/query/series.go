@@ -104,7 +104,7 @@ func (r catalogReader) loadSeries(ctx context.Context, window int64, metric stri
 	if err != nil {
 		return nil, err
 	}
-	for at := range format.Places(r.env.Retention.Classes(), l.shards) {
+	for at := range format.Places(l.classes, l.shards) {
 		if err := r.scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ type seriesLoad struct {
 	window  int64
 	metric  string
 	shards  int64
-	single  bool // all series are in one place
+	classes int64 // in which there may be rows
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
@@ -149,7 +149,7 @@ func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric s
 		}
 	}
 	return &seriesLoad{
-		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.env.Retention.Classes() == 1,
+		r: r, window: window, metric: metric, shards: shards, classes: r.env.Retention.Classes(),
 		budget: r.newBudget(ctx), builder: labels.NewScratchBuilder(16),
 	}, nil
 }
@@ -164,7 +164,7 @@ func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 
 // setPlaces sets the place of the series that were added since it was called last.
 func (l *seriesLoad) setPlaces(at format.ClassShard) {
-	for !l.single && len(l.m.places) < len(l.m.ids) {
+	for (l.shards > 1 || l.classes > 1) && len(l.m.places) < len(l.m.ids) {
 		l.m.places = append(l.m.places, at)
 	}
 }

@@ -164,7 +164,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 		return nil, err
 	}
 	wm.shards = l.shards
-	places := slices.Collect(format.Places(r.env.Retention.Classes(), l.shards))
+	places := slices.Collect(format.Places(l.classes, l.shards))
 	found, selector := make([]*paged.Candidates, len(places)), q.selector(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
