@@ -16,7 +16,7 @@ func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
 		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
-		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.versionOfMarks, Classes: s.countedClasses, Metrics: s.metricsIn,
+		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.MarksVersion, Classes: s.countedClasses, Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
 			missing, err := s.unrolledOf(ctx, tenant, window, nil)
 			return len(missing) == 0, err

@@ -23,7 +23,7 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 	if err != nil {
 		return nil, err
 	}
-	shown := (&scope{hidden: all.Hidden}).earliest(rollup.Raw)
+	shown := (&request{hidden: all.Hidden}).earliest(rollup.Raw)
 	return q.KnownWindows(ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note)
 }
 
@@ -58,10 +58,6 @@ func (r *countedRequest) Metrics(ctx context.Context, w counts.WindowVersion) ([
 		list[i] = counts.MetricShards{Name: m.name, Shards: m.shards}
 	}
 	return list, err
-}
-
-func (r *countedRequest) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
-	return r.scan(ctx, rows, row)
 }
 
 func (r *countedRequest) CorruptLabels(window int64, metric, series string, err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -30,7 +31,9 @@ type Env struct {
 	// Versions are the engine's versions of partitions; nil: it has none.
 	Versions engine.Versioned
 	Cache    *cache.Cache
-	Damage   *damage.Log
+	// Memory caches facts about windows that are over.
+	Memory *ended.Memory
+	Damage *damage.Log
 	// Retention has the classes, and which of their rows are shown.
 	Retention *retention.Keeper
 	// Limiter holds tenants to their limits; nil: they have none. QueryBytes bounds the encoded bytes that one query may read.

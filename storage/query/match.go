@@ -219,10 +219,6 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 
 // narrow looks up what the first matcher with an alternation or a prefix names.
 func narrow(all metricNames, byName []*labels.Matcher) metricNames {
-	find := func(name string) int {
-		i, _ := slices.BinarySearchFunc(all, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
-		return i
-	}
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
 			continue
@@ -232,15 +228,16 @@ func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 			slices.Sort(set)
 			var found metricNames
 			for _, name := range slices.Compact(set) {
-				if i := find(name); i < len(all) && all[i].name == name {
+				if i, ok := all.find(name); ok {
 					found = append(found, all[i])
 				}
 			}
 			return found
 		}
 		if prefix := m.Prefix(); prefix != "" {
-			rest := all[find(prefix):]
-			n := 0
+			n, _ := all.find(prefix)
+			rest := all[n:]
+			n = 0
 			for n < len(rest) && strings.HasPrefix(rest[n].name, prefix) {
 				n++
 			}

@@ -105,22 +105,13 @@ func (r catalogReader) loadSeries(ctx context.Context, window int64, metric stri
 		return nil, err
 	}
 	for at := range format.Places(l.classes, l.shards) {
-		if err := r.scan(ctx, l.rows(at), l.add); err != nil {
+		if err := r.Scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
 		l.setPlaces(at)
 	}
 	l.finish()
 	return &l.m, nil
-}
-
-// shardsOf reads how many shards a metric has in a window.
-func (r catalogReader) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
-	value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
-	if err != nil || value == nil {
-		return 1, err
-	}
-	return r.shards(window, metric, value), nil
 }
 
 // indexSerial is the serial of the newest index.
@@ -143,9 +134,12 @@ type seriesLoad struct {
 // newSeriesLoad returns a load of a metric's series; shards is 0 where it isn't known.
 func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
-		var err error
-		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
+		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
+		if err != nil {
 			return nil, err
+		}
+		if shards = 1; value != nil {
+			shards = r.shards(window, metric, value)
 		}
 	}
 	return &seriesLoad{
