@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cassia-db/cassia/storage/counts"
-	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/query"
@@ -27,7 +26,7 @@ func (s *Store) Counts() *counts.Statistics {
 		ScanCounts: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 			return query.EachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
-		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce, Warnings: damage.Warnings,
+		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce,
 		NewReader: s.NewCountingReader,
 	})
 }

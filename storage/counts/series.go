@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/meter"
@@ -44,7 +45,7 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	told := &toldOnce{warn: s.env.Warnings(ctx)}
+	told := &toldOnce{warn: damage.Warnings(ctx)}
 	r, err := s.env.NewReader(ctx, q.Tenant, told.add)
 	if err != nil {
 		return SeriesCounts{}, err
@@ -99,7 +100,7 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 	if err := c.count(ctx, s, q); err != nil {
 		return SeriesCounts{}, err
 	}
-	if warn := s.env.Warnings(ctx); c.labels.tooMany && warn != nil {
+	if warn := damage.Warnings(ctx); c.labels.tooMany && warn != nil {
 		warn(fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
 	}
 	out := SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}

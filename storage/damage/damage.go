@@ -115,7 +115,16 @@ func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Da
 
 // Note names rows that can't be read, and counts them once.
 func (l *Log) Note(e *DamagedRowsError) {
-	if l.add(e) {
+	what := e.Error()
+	l.mu.Lock()
+	isNew := l.isNew(what)
+	if e.Kept && isNew {
+		l.kept = append(l.kept, e)
+	} else if e.Kept && !l.seen[what] && !l.more {
+		l.more, l.kept = true, append(l.kept, e.Anything())
+	}
+	l.mu.Unlock()
+	if isNew {
 		l.Corrupt(e.Table, e)
 	}
 }
@@ -129,37 +138,20 @@ func (l *Log) NoteRows(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 
 // NoteOnce names a filter, or counts of series, that can't be read, and counts it once. Nothing is left out for that.
 func (l *Log) NoteOnce(t *engine.Table, err error) {
-	what := err.Error()
 	l.mu.Lock()
-	isNew := !l.seen[what] && len(l.seen) < maxGaps
-	if isNew {
-		l.seen[what] = true
-	}
+	isNew := l.isNew(err.Error())
 	l.mu.Unlock()
 	if isNew {
 		l.Corrupt(t, err)
 	}
 }
 
-// add reports whether it is new.
-func (l *Log) add(e *DamagedRowsError) bool {
-	what := e.Error()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seen[what] {
-		return false
-	}
-	if len(l.seen) >= maxGaps {
-		if e.Kept && !l.more {
-			l.more = true
-			l.kept = append(l.kept, e.Anything())
-		}
+// isNew remembers a text. It returns false for one that is known, or that is beyond maxGaps. It needs the lock.
+func (l *Log) isNew(what string) bool {
+	if l.seen[what] || len(l.seen) >= maxGaps {
 		return false
 	}
 	l.seen[what] = true
-	if e.Kept {
-		l.kept = append(l.kept, e)
-	}
 	return true
 }
 
@@ -181,25 +173,20 @@ func (l *Log) NoteStagedRows(from StagedAt, rows *engine.Range, d engine.Damage)
 }
 
 func (l *Log) noteStaged(at StagedAt, err error) {
-	if l.addStaged(at, err) {
+	l.mu.Lock()
+	_, known := l.staged[at]
+	if !known {
+		if len(l.staged) >= maxStaged {
+			at.Row = format.StageRow{}
+		}
+		if _, ok := l.staged[at]; !ok && len(l.staged) < maxStagedSlots {
+			l.staged[at] = err
+		}
+	}
+	l.mu.Unlock()
+	if !known {
 		l.Corrupt(engine.Stage, err)
 	}
-}
-
-// addStaged reports whether the row is new.
-func (l *Log) addStaged(at StagedAt, err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.staged[at]; ok {
-		return false
-	}
-	if len(l.staged) >= maxStaged {
-		at.Row = format.StageRow{}
-	}
-	if _, ok := l.staged[at]; !ok && len(l.staged) < maxStagedSlots {
-		l.staged[at] = err
-	}
-	return true
 }
 
 // Staged returns the errors of stage rows that may hold samples of a range of time, milliseconds, in the order of the rows. Their series aren't known.

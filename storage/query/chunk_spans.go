@@ -124,7 +124,7 @@ var errMostLast = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
 func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cache.EntryValue, error) {
-	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.catalog().newBudget(ctx)}
+	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.newBudget(ctx)}
 	for _, place := range usedPlaces(m.places) {
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)

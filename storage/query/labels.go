@@ -104,7 +104,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	for _, w := range windows {
 		g.Go(panics.AsError("listing labels", func() error {
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
-				metrics, err := t.r.catalog().allMetrics(ctx, w)
+				metrics, err := t.r.allMetrics(ctx, w)
 				for _, m := range metrics {
 					if err := t.add(m.name); err != nil {
 						return err
@@ -112,7 +112,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 				}
 				return err
 			}
-			list, err := search.list(ctx, &t.r.rowReader, w)
+			list, err := search.list(ctx, t.r.rowReader, w)
 			if err == nil {
 				err = t.add(list...)
 			}

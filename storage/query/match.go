@@ -34,8 +34,6 @@ type seriesFinder struct{ *request }
 // sealedBytes is metered for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
 const sealedBytes = 160
 
-func (r *request) catalog() catalogReader { return catalogReader{&r.rowReader} }
-
 // windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by
 // window.
 func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
@@ -150,7 +148,7 @@ func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []wi
 				continue
 			}
 			m := v.(*metricSeries)
-			r.catalog().tellBad(m, false)
+			r.tellBad(m, false)
 			positions := r.visible(some[i].window, m, m.set.Answer(ctx, &q.prepared))
 			if matched += len(positions); len(positions) == 0 {
 				continue
@@ -194,7 +192,7 @@ func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []window
 
 // metrics returns the metrics of a window whose names the request's matchers of __name__ match.
 func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	all, err := r.catalog().allMetrics(ctx, w)
+	all, err := r.allMetrics(ctx, w)
 	if err != nil {
 		return nil, err
 	}

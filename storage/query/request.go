@@ -36,7 +36,6 @@ type rowReader struct {
 	tenant string
 
 	budget meter.ReadBudget
-	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
 	told   map[string]bool // the gaps that warn was called for
@@ -45,10 +44,8 @@ type rowReader struct {
 // request is what one query carries through the read path. Each step takes what the one before it has found:
 //
 //	windowFinder ─► windows with their slots ─► seriesFinder ─► series with their places ─► selection ─► chunks
-//
-// They read catalogs and labels by a catalogReader.
 type request struct {
-	rowReader
+	*rowReader
 
 	matchers []*labels.Matcher
 	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
@@ -64,6 +61,12 @@ type request struct {
 	deletes format.Tombstones
 }
 
+// newReader returns a reader for a query of a tenant; warn, if it isn't nil, is called for rows that can't be read.
+func (q *Querier) newReader(ctx context.Context, tenant string, warn func(error)) *rowReader {
+	use := q.env.Limiter.Use(ctx, tenant)
+	return &rowReader{Querier: q, tenant: tenant, budget: meter.ReadBudget{Limit: q.env.QueryBytes, Use: use}, warn: warn, told: map[string]bool{}}
+}
+
 func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
 	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps)
 	if err != nil {
@@ -73,14 +76,13 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 		query.Resolution = rollup.OneHour
 	}
 	r := &request{
-		rowReader: rowReader{Querier: q, tenant: query.Tenant, warn: query.Warn, use: q.env.Limiter.Use(ctx, query.Tenant), told: map[string]bool{}},
+		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
 		maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 	}
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.budget = meter.ReadBudget{Limit: q.env.QueryBytes, Use: r.use}
 	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
 	if query.Resolution == rollup.OneHour {
 		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
@@ -124,12 +126,8 @@ func (r *request) tellStaged() {
 
 // tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
-	kept := r.env.Damage.Kept()
-	if len(kept) == 0 {
-		return
-	}
-	name, one := r.oneMetric()
-	for _, e := range kept {
+	for _, e := range r.env.Damage.Kept() {
+		name, one := r.oneMetric()
 		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
 			continue
 		}
@@ -142,7 +140,7 @@ func (r *request) tellKeptGaps() {
 // shorten limits a request for labels to the range that the tenant may query and warns of it. The range ends at until, or with the request if
 // that is earlier; later times stay in the request.
 func (r *request) shorten(until int64) {
-	longest := r.use.Longest()
+	longest := r.budget.Use.Longest()
 	until = min(until, r.maxT)
 	if longest == 0 || until-r.minT <= longest.Milliseconds() {
 		return

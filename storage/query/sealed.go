@@ -157,11 +157,8 @@ func (m metricNames) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
 }
 
-// catalogReader reads which metrics and series a window has, where the cache doesn't have them.
-type catalogReader struct{ *rowReader }
-
 // allMetrics returns all metrics of a window.
-func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
 	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
 		err := r.Scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
@@ -180,7 +177,7 @@ func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNa
 }
 
 // shardsOfAll sets the shards of the metrics that have several.
-func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
+func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
 		r.env.Damage.NoteRows(&rows, d)
@@ -201,7 +198,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 }
 
 // shards reads a number of shards; one that can't be read is named, and taken for 1.
-func (r catalogReader) shards(window int64, metric string, value []byte) int64 {
+func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
 		r.corrupt(&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})

@@ -433,5 +433,5 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
 	sel.r.leaveOut(s.Labels, into)
-	return sel.r.use.Samples(into.Len())
+	return sel.r.budget.Use.Samples(into.Len())
 }

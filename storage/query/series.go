@@ -74,7 +74,7 @@ func (m *metricSeries) Swap(i, j int) {
 }
 
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
-func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
+func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
@@ -90,7 +90,7 @@ func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric strin
 }
 
 // tellBad warns of the rows that couldn't be read, and counts them when they were just loaded.
-func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
+func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
 			r.env.Damage.Corrupt(bad.Table, bad)
@@ -99,7 +99,7 @@ func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
 	}
 }
 
-func (r catalogReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
+func (r *rowReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
 	l, err := r.newSeriesLoad(ctx, window, metric, shards)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ var indexSerial atomic.Uint64
 
 // seriesLoad reads labels rows.
 type seriesLoad struct {
-	r       catalogReader
+	r       *rowReader
 	window  int64
 	metric  string
 	shards  int64
@@ -132,7 +132,7 @@ type seriesLoad struct {
 }
 
 // newSeriesLoad returns a load of a metric's series; shards is 0 where it isn't known.
-func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
+func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
 		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
 		if err != nil {

@@ -126,10 +126,11 @@ func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 
 // firstSlot returns the first sealed slot of a window.
 func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (slot int64, ok bool, err error) {
-	if m, ok, err := q.recalledMarks(ctx, tenant, window); ok || err != nil {
-		if err != nil || len(m.slots) == 0 {
-			return 0, false, err
-		}
+	m, ok, err := q.recalledMarks(ctx, tenant, window)
+	if err != nil || ok && len(m.slots) == 0 {
+		return 0, false, err
+	}
+	if ok {
 		return m.slots[0], true, nil
 	}
 	for row, err := range q.env.Engine.Scan(ctx, engine.Range{
@@ -161,11 +162,11 @@ func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []stri
 	if err != nil {
 		return nil, err
 	}
-	first, err := r.catalog().firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[i] }, metrics)
+	first, err := r.firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[i] }, metrics)
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.catalog().firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
+	last, err := r.firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 }
 
 // firstWith returns of each metric the first of n windows that names it.
-func (r catalogReader) firstWith(ctx context.Context, n int, window func(i int) sealedWindow, metrics []string) (map[string]int64, error) {
+func (r *rowReader) firstWith(ctx context.Context, n int, window func(i int) sealedWindow, metrics []string) (map[string]int64, error) {
 	found, names := map[string]int64{}, 0
 	for i := 0; i < n && len(found) < len(metrics) && names < maxSeenNames/2; i++ {
 		w := window(i)
