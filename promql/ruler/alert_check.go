@@ -47,6 +47,7 @@ type alertCheck struct {
 	url      *url.URL
 	// outer is the length of everything that templates may show besides an alert's sample.
 	outer int
+	work  work
 }
 
 // checkAlerts returns an error that wraps ErrAlertTooLarge where the samples of a rule's expression would become alerts that are larger
@@ -142,13 +143,13 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 		return len(text), nil
 	}
 	name := "__alert_" + c.rule.Name()
-	x := expansion{ctx: c.ctx, most: most}
+	x := expansion{ctx: c.ctx, work: &c.work, most: most}
 	bounded, err := x.bound(name, templateDefinitions+text)
 	if err != nil {
 		return len(err.Error()), nil // Prometheus puts the error in its place.
 	}
 	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.url.String(), *s)
-	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), template.QueryFunc(c.r.ruleQuery), c.url, nil)
+	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), x.query(c.r.ruleQuery), c.url, nil)
 	tmpl.Funcs(x.functions())
 	_, err = tmpl.Expand()
 	switch {

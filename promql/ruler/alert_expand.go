@@ -20,32 +20,36 @@ import (
 const (
 	// maxExpansionSteps bounds how many bodies of loops, branches and templates are entered.
 	maxExpansionSteps = 50_000
-	// maxMade bounds the texts that functions make on the way, together; maxGuess is up to which bound of a text it is made, so that
-	// its length is known; bytes.
-	maxMade  = 16 << 20
-	maxGuess = 64 << 20
+	// maxGuess bounds the estimated size of one value, bytes. A function isn't called if its result may be larger.
+	maxGuess = 16 << 20
+	// maxMethod bounds the arguments of methods, bytes: a time formats a text to several times its length.
+	maxMethod = 1 << 20
 )
 
 // Functions that bound adds to templates.
 const (
-	enterFunction = "__enter"
-	showFunction  = "__show"
+	enterFunction  = "__enter"
+	showFunction   = "__show"
+	readFunction   = "__read"
+	methodFunction = "__method"
 )
 
-// expansion expands a template in a bounded way: the template is changed so that it counts on the way the bodies that it enters and the bytes
-// that it shows, and functions that make texts have a bound.
+// expansion expands a template in a bounded way. The template is changed to count the bodies that it enters, the bytes that it shows and the
+// values that its functions read. Functions that create texts or search them are replaced by bounded ones.
 type expansion struct {
 	ctx context.Context
+	// work is shared by the expansions of a rule.
+	work *work
 	// most bounds the text; length is what it has so far.
 	most, length int
-	steps, made  int
+	steps        int
 	// refused is why it was given up.
 	refused error
 }
 
 // bound returns the text of a template that calls the functions of functions on its way:
 //
-//	{{range .}}text{{.x}}{{end}}  ─►  {{range .}}{{__enter 4}}text{{.x | __show}}{{end}}
+//	{{range .}}text{{len $x}}{{end}}  ─►  {{range . | __read}}{{__enter 4 64}}text{{len (__read $x) | __show}}{{end}}
 func (x *expansion) bound(name, text string) (string, error) {
 	tree := syntax.New(name)
 	tree.Mode = syntax.SkipFuncCheck
@@ -69,35 +73,91 @@ func boundList(list *syntax.ListNode) {
 	if list == nil {
 		return
 	}
-	bytes := 0
+	bytes, cost := 0, callWork
 	for _, n := range list.Nodes {
+		cost += nodeWork
 		switch n := n.(type) {
 		case *syntax.TextNode:
 			bytes += len(n.Text)
 		case *syntax.ActionNode:
+			cost += boundPipe(n.Pipe)
 			if len(n.Pipe.Decl) == 0 {
 				n.Pipe.Cmds = append(n.Pipe.Cmds, call(showFunction))
 			}
+		case *syntax.TemplateNode:
+			cost += boundPipe(n.Pipe)
 		case *syntax.IfNode:
-			boundBranch(&n.BranchNode)
+			cost += boundBranch(&n.BranchNode)
 		case *syntax.WithNode:
-			boundBranch(&n.BranchNode)
+			cost += boundBranch(&n.BranchNode)
 		case *syntax.RangeNode:
-			boundBranch(&n.BranchNode)
+			cost += boundBranch(&n.BranchNode)
+			n.Pipe.Cmds = append(n.Pipe.Cmds, call(readFunction)) // A map is sorted.
 		}
 	}
-	number := &syntax.NumberNode{NodeType: syntax.NodeNumber, IsInt: true, Int64: int64(bytes), Text: fmt.Sprint(bytes)}
-	enter := &syntax.ActionNode{NodeType: syntax.NodeAction, Pipe: &syntax.PipeNode{NodeType: syntax.NodePipe, Cmds: []*syntax.CommandNode{call(enterFunction, number)}}}
+	enter := &syntax.ActionNode{NodeType: syntax.NodeAction, Pipe: pipe(call(enterFunction, number(bytes), number(cost)))}
 	list.Nodes = append([]syntax.Node{enter}, list.Nodes...)
 }
 
-func boundBranch(n *syntax.BranchNode) {
+func boundBranch(n *syntax.BranchNode) (cost int) {
 	boundList(n.List)
 	boundList(n.ElseList)
+	return boundPipe(n.Pipe)
+}
+
+// boundPipe makes a pipeline count the values that its commands read, and returns the work of its nodes and constants.
+func boundPipe(p *syntax.PipeNode) (cost int) {
+	if p == nil {
+		return 0
+	}
+	var commands []*syntax.CommandNode
+	for i, c := range p.Cmds {
+		reader := readFunction
+		if _, ok := c.Args[0].(*syntax.IdentifierNode); !ok {
+			reader = methodFunction
+		}
+		if i > 0 {
+			commands = append(commands, call(reader))
+		}
+		commands = append(commands, c)
+		for j, arg := range c.Args {
+			cost += nodeWork + boundArgument(arg)
+			switch arg.(type) {
+			case *syntax.DotNode, *syntax.FieldNode, *syntax.VariableNode, *syntax.ChainNode, *syntax.PipeNode:
+				if j > 0 {
+					c.Args[j] = pipe(call(reader, arg))
+				}
+			}
+		}
+	}
+	p.Cmds = commands
+	return cost
+}
+
+func boundArgument(n syntax.Node) (cost int) {
+	switch n := n.(type) {
+	case *syntax.PipeNode:
+		return boundPipe(n)
+	case *syntax.ChainNode:
+		return nodeWork*len(n.Field) + boundArgument(n.Node)
+	case *syntax.IdentifierNode:
+		return callWork
+	case *syntax.StringNode:
+		return len(n.Text)
+	}
+	return 0
 }
 
 func call(name string, args ...syntax.Node) *syntax.CommandNode {
 	return &syntax.CommandNode{NodeType: syntax.NodeCommand, Args: append([]syntax.Node{syntax.NewIdentifier(name)}, args...)}
+}
+
+func pipe(commands ...*syntax.CommandNode) *syntax.PipeNode {
+	return &syntax.PipeNode{NodeType: syntax.NodePipe, Cmds: commands}
+}
+
+func number(n int) *syntax.NumberNode {
+	return &syntax.NumberNode{NodeType: syntax.NodeNumber, IsInt: true, Int64: int64(n), Text: fmt.Sprint(n)}
 }
 
 // refuse ends the expansion.
@@ -108,15 +168,40 @@ func (x *expansion) refuse(format string, args ...any) error {
 	return x.refused
 }
 
-// enter counts a body with so many bytes of text.
-func (x *expansion) enter(bytes int) (string, error) {
+// spend counts work. It ends the expansion if the context has ended, or the rule has no work left.
+func (x *expansion) spend(n int) error {
+	if err := x.ctx.Err(); err != nil {
+		return err
+	}
+	if !x.work.spend(n) {
+		return x.refuse("the templates of the rule's alerts need more than %d units of work", maxWork)
+	}
+	return nil
+}
+
+// enter counts a body with its bytes of text and the work of its nodes.
+func (x *expansion) enter(bytes, cost int) (string, error) {
 	if x.steps++; x.steps > maxExpansionSteps {
 		return "", x.refuse("the template executes more than %d steps", maxExpansionSteps)
 	}
-	if err := x.ctx.Err(); err != nil {
+	if err := x.spend(cost); err != nil {
 		return "", err
 	}
 	return "", x.grow(bytes)
+}
+
+// read counts a value that a function or a loop is about to read.
+func (x *expansion) read(v any) (any, error) { return x.readUpTo(v, maxGuess, 1) }
+
+// readMethod counts an argument of a method, whose work and result aren't known.
+func (x *expansion) readMethod(v any) (any, error) { return x.readUpTo(v, maxMethod, nodeWork) }
+
+func (x *expansion) readUpTo(v any, most, each int) (any, error) {
+	size, ok := sizeOf(v, most)
+	if !ok {
+		return nil, x.refuse("a value in the template has more than %d bytes", most)
+	}
+	return v, x.spend(product(each, size))
 }
 
 func (x *expansion) grow(bytes int) error {
@@ -128,7 +213,14 @@ func (x *expansion) grow(bytes int) error {
 
 // show counts the text of a value in the result.
 func (x *expansion) show(v any) (string, error) {
-	return "", x.grow(length(v))
+	if _, err := x.read(v); err != nil {
+		return "", err
+	}
+	n := length(v)
+	if err := x.spend(product(madeWork, n)); err != nil {
+		return "", err
+	}
+	return "", x.grow(n)
 }
 
 // make returns a text if there is room for one of up to atMost bytes.
@@ -137,16 +229,17 @@ func (x *expansion) make(atMost int, f func() string) (string, error) {
 		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)
 	}
 	text := f()
-	if x.made += len(text); x.made > maxMade {
-		return "", x.refuse("functions in the template create more than %d bytes", maxMade)
-	}
-	return text, nil
+	return text, x.spend(product(madeWork, len(text)))
 }
 
 // of returns a function of one text whose result is at most so many times as long.
 func (x *expansion) of(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
-		return x.make(callText+product(times, len(text)), func() string { return f(text) })
+		most := callText + product(times, len(text))
+		if err := x.spend(most); err != nil {
+			return "", err
+		}
+		return x.make(most, func() string { return f(text) })
 	}
 }
 
@@ -167,21 +260,22 @@ func product(a, b int) int {
 // lengths is how long arguments are as text, at most.
 func lengths(args []any) (n int) {
 	for _, arg := range args {
-		n = min(n+length(arg)+callText, unbounded)
+		size, ok := sizeOf(arg, maxGuess)
+		if !ok {
+			return unbounded
+		}
+		n = min(n+size+callText, unbounded)
 	}
 	return n
 }
 
-// length is how long a value is as text. Maps may have one long text many times.
-func length(v any) (n int) {
+// length is how long a template shows a value.
+func length(v any) int {
 	switch v := v.(type) {
+	case nil:
+		return len("<no value>")
 	case string:
 		return len(v)
-	case map[string]any:
-		for name, inner := range v {
-			n = min(n+len(name)+1+length(inner)+1, unbounded)
-		}
-		return len("map[") + max(1, n)
 	}
 	return len(fmt.Sprint(v))
 }
@@ -189,7 +283,7 @@ func length(v any) (n int) {
 // functions are those that bound adds, and bounded ones in place of those whose results may be longer than their arguments.
 func (x *expansion) functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
-		enterFunction: x.enter, showFunction: x.show,
+		enterFunction: x.enter, showFunction: x.show, readFunction: x.read, methodFunction: x.readMethod,
 		"printf": x.printf, "print": x.ofMany(2, fmt.Sprint), "println": x.ofMany(2, fmt.Sprintln),
 		"html": x.ofMany(6, texttemplate.HTMLEscaper), "js": x.ofMany(6, texttemplate.JSEscaper), "urlquery": x.ofMany(3, texttemplate.URLQueryEscaper),
 		"reReplaceAll": x.replaceAll, "match": x.match,
@@ -220,21 +314,48 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 	return x.make(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
 }
 
-// match bounds the regular expression.
+// match bounds the regular expression and its search.
 func (x *expansion) match(pattern, text string) (bool, error) {
-	if err := bounds.CheckRegexps(pattern); err != nil {
-		return false, x.refuse("%v", err)
+	if _, err := x.search(pattern, text); err != nil {
+		return false, err
 	}
 	return regexp.MatchString(pattern, text)
 }
 
-// replaceAll bounds the regular expression, and the result by the matches, each replaced by the whole replacement with references as long as the text.
-func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
+// search counts the work of compiling a regular expression and of a search in a text, and returns that of each match after it. A search that ends at
+// a match may have read the whole text only if the regular expression repeats something.
+func (x *expansion) search(pattern, text string) (each int, err error) {
+	if err := x.spend(product(compileWork, len(pattern))); err != nil {
+		return 0, err
+	}
 	if err := bounds.CheckRegexps(pattern); err != nil {
-		return "", x.refuse("%v", err)
+		return 0, x.refuse("%v", err)
+	}
+	instructions, steps := bounds.Size(pattern)
+	steps = matchWork * (steps + 1)
+	longest := len(text)
+	if bounds.Steps(pattern) == 0 {
+		longest = min(longest, instructions)
+	}
+	return callWork + product(steps, longest), x.spend(min(product(compileWork, instructions)+product(steps, len(text)), unbounded))
+}
+
+// replaceAll bounds the regular expression, its searches, and the result by the matches, each replaced by the whole replacement with references
+// as long as the text.
+func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
+	each, err := x.search(pattern, text)
+	if err != nil {
+		return "", err
 	}
 	re := regexp.MustCompile(pattern) // It panics as Prometheus' own, which makes an error of that.
-	matches := len(re.FindAllStringIndex(text, -1))
-	each := len(replacement) + product(strings.Count(replacement, "$"), len(text))
-	return x.make(len(text)+product(matches, each), func() string { return re.ReplaceAllString(text, replacement) })
+	matches := 0
+	re.ReplaceAllStringFunc(text, func(string) string {
+		if err := x.spend(each); err != nil {
+			panic(err) // It ends the search. The template makes an error of it.
+		}
+		matches++
+		return ""
+	})
+	longest := len(replacement) + product(strings.Count(replacement, "$"), len(text))
+	return x.make(len(text)+product(matches, longest), func() string { return re.ReplaceAllString(text, replacement) })
 }

@@ -124,7 +124,10 @@ func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	}
 	f, ok := c.Args[0].(*syntax.IdentifierNode)
 	if !ok {
-		return sum.add(argumentGrowth(c.Args[0]))
+		if len(c.Args) > 1 || piped != (growth{}) {
+			return grows // A method, as Format of a time, whose result may be longer than its arguments.
+		}
+		return argumentGrowth(c.Args[0])
 	}
 	times, ok := growths[f.Ident]
 	if !ok || f.Ident == "printf" && !isPlainFormat(c) {

@@ -132,6 +132,10 @@ var templates = []string{
 	`{{ title "some words" }}{{ stripPort "a:1" }}{{ stripDomain "a.b:1" }}{{ externalURL }}{{ pathPrefix }}{{ graphLink "up" }}{{ tableLink "up" }}`,
 	`{{ args 1 "b" }}{{ printf "%5.1f%%" 1.25 }}{{ print 1 2 "a" }}{{ println "x" }}{{ len $labels.job }}{{ index $labels "job" }}{{ slice "abc" 1 2 }}`, `{{ reReplaceAll "(" "" "x" }}`,
 	`{{ $externalLabels.a }}{{ $externalURL }}{{ parseDuration "1h" }}{{ toTime 0.0 }}{{ safeHtml "<b>" }}{{ urlQueryEscape "a b" }}{{ now }}`, `{{ range $k, $v := $labels }}{{ $k }}{{ $v }}{{ end }}`,
+	`{{ with args $value $labels.job }}{{ .arg0 }}{{ .arg1 | printf "%q" }}{{ .arg9 }}{{ print .arg9 }}{{ .arg9 | print }}{{ eq .arg9 nil }}{{ len . }}{{ range $k, $v := . }}{{ $k }}{{ end }}{{ end }}`,
+	`{{ $x := args (args 1 "b") }}{{ $x }}{{ $x.arg0.arg1 }}{{ (index $x "arg0").arg0 }}{{ or $labels.missing "c" }}{{ and $value (not $value) }}{{ ne $value 1.0 }}{{ template "t" $x }}{{ define "t" }}{{ . }}{{ end }}`,
+	`{{ with $t := toTime 0.0 }}{{ $t }}{{ $t.Format "Mon 15:04" }}{{ ($t.Add 1000000000).Unix }}{{ end }}{{ query "odd" | first | value | humanize }}{{ (query "odd" | first).Labels }}{{ label "job" (query "odd" | first) }}`,
+	`{{ range 3 }}{{ . }}{{ end }}{{ range $labels.missing }}x{{ else }}y{{ end }}{{ $x := 1 }}{{ $y := ($x) }}{{ $y }}{{ 'a' }}{{ 1.5 | printf "%v" }}{{ (print 1 2).Nothing }}`,
 }
 
 // Bounded expansion counts exactly what Prometheus makes of a template, and an estimate is never less.

@@ -37,6 +37,9 @@ type manager struct {
 	behind map[string]bool
 	// locks are held while a group is evaluated.
 	locks map[string]*sync.Mutex
+	// cancels end evaluations under way; replaced are the groups that an update replaces or removes: they aren't evaluated any more.
+	cancels  map[*rules.Group]context.CancelFunc
+	replaced map[*rules.Group]bool
 
 	// resuming are the groups that are taken over before they are due; stopResuming ends that.
 	resuming     sync.WaitGroup
@@ -47,6 +50,7 @@ func (r *Ruler) emptyManager(name string) *manager {
 	return &manager{
 		r: r, tenant: name, ended: make(chan struct{}), stopResuming: func() {},
 		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{}, locks: map[string]*sync.Mutex{},
+		cancels: map[*rules.Group]context.CancelFunc{}, replaced: map[*rules.Group]bool{},
 	}
 }
 
@@ -102,11 +106,52 @@ func (m *manager) update(files rulesOf) error {
 	m.stopResuming()
 	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
 	m.files = files
+	m.cancelReplaced()
 	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate)
+	m.mu.Lock()
+	clear(m.replaced)
+	m.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("ruler: tenant %s: %w", m.tenant, err)
 	}
 	return nil
+}
+
+// cancelReplaced ends the evaluations of groups that an update by m.files replaces or removes. Prometheus' manager waits for them, and lists no
+// rules until then.
+func (m *manager) cancelReplaced() {
+	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate, false, m.files.paths()...)
+	if len(errs) > 0 {
+		return // The update fails.
+	}
+	for _, g := range m.RuleGroups() {
+		if next, ok := groups[rules.GroupKey(g.File(), g.Name())]; ok && g.Equals(next) {
+			continue
+		}
+		m.mu.Lock()
+		m.replaced[g] = true
+		if cancel := m.cancels[g]; cancel != nil {
+			cancel()
+		}
+		m.mu.Unlock()
+	}
+}
+
+// cancelable returns a context for an evaluation of a group, which ends if the group is replaced. The returned function must be called after it.
+func (m *manager) cancelable(ctx context.Context, g *rules.Group) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancels[g] = cancel
+	if m.replaced[g] {
+		cancel()
+	}
+	return ctx, func() {
+		cancel()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.cancels, g)
+	}
 }
 
 // stop ends the evaluations under way and waits for them.

@@ -55,6 +55,11 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 		m.freshen(g)
 		return
 	}
+	ctx, end := m.cancelable(ctx, g)
+	defer end()
+	if ctx.Err() != nil {
+		return
+	}
 	refused := m.r.refused.Load()
 	newest := due
 	fresh, done := m.progress(g)
@@ -70,7 +75,7 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 		evaluate(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
 		m.setBehind(g, missed)
 	}
-	if m.r.refused.Load() != refused {
+	if m.r.refused.Load() != refused || ctx.Err() != nil {
 		m.freshen(g)
 	}
 	m.note(g, newest)

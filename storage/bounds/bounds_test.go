@@ -69,6 +69,13 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+func TestSize(t *testing.T) {
+	for text, want := range map[string][2]int{"": {1, 1}, "(": {}, "abc": {3, 1}, "a|b": {1, 1}, "(abc){10}": {50, 30}, ".*": {3, 2}, "(.*){10}": {50, 40}} {
+		instructions, each := Size(text)
+		require.Equal(t, want, [2]int{instructions, each}, text)
+	}
+}
+
 // bomb is a YAML text of which each of some anchors has ten times the one before.
 func bomb(levels int) string {
 	var b strings.Builder

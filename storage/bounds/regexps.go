@@ -74,6 +74,17 @@ func Steps(text string) int {
 	return steps(parsed)
 }
 
+// Size returns about how many instructions the program of a regular expression has, and about how many of them a search may execute for each
+// character of a text. Both are 0 if text is no regular expression.
+func Size(text string) (instructions, each int) {
+	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
+	if err != nil {
+		return 0, 0
+	}
+	instructions, _ = programSize(parsed)
+	return instructions, steps(parsed)
+}
+
 // repeats reports whether a part may match texts of different lengths because it is repeated.
 func repeats(re *syntax.Regexp) bool {
 	switch re.Op {

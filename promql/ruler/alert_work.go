@@ -1,0 +1,114 @@
+package ruler
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/template"
+)
+
+// maxWork bounds the work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns. It is about a second: Prometheus expands
+// the templates once more, and can't be interrupted.
+const maxWork = 128 << 20
+
+// Units of work.
+const (
+	// nodeWork is the work of a node of a template that is executed, and the size of a value that isn't a text.
+	nodeWork = 32
+	// callWork is the work of calling a function, beside that of its arguments and its result.
+	callWork = 12 * nodeWork
+	// madeWork is the work per byte of a text that is created or shown.
+	madeWork = 4
+	// compileWork is the work per byte and per instruction of a regular expression; matchWork is the work per instruction and byte of a text
+	// that is searched.
+	compileWork = 64
+	matchWork   = 4
+)
+
+// work counts the work of the expansions of a rule in one evaluation.
+type work struct{ spent int }
+
+// spend reports whether n more units fit.
+func (w *work) spend(n int) bool {
+	w.spent = min(w.spent+n, unbounded)
+	return w.spent <= maxWork
+}
+
+// sizeOf returns about how many bytes a value has as text, which is never less than it has, and whether that is at most most. A value that is
+// shared, as a map in several maps, counts each time, because it is printed each time. The walk ends as soon as the size is larger.
+func sizeOf(v any, most int) (size int, ok bool) {
+	left := most
+	switch v := v.(type) {
+	case string:
+		left -= len(v)
+	case map[string]any:
+		left = shrinkMap(v, left)
+	default:
+		left = shrink(reflect.ValueOf(v), left, true)
+	}
+	return most - left, left >= 0
+}
+
+// shrinkMap subtracts the size of a map from a number of bytes. The result is negative if the map is larger; the walk ends then.
+func shrinkMap(m map[string]any, left int) int {
+	for name, inner := range m {
+		if left -= nodeWork + len(name); left < 0 {
+			return left
+		}
+		size, _ := sizeOf(inner, left)
+		left -= size
+	}
+	return left - nodeWork
+}
+
+// stringer is the type of values that print themselves, as native histograms.
+var stringer = reflect.TypeFor[fmt.Stringer]()
+
+// shrink is shrinkMap for all values. Pointers are followed as fmt follows them: at the top, and those of values that print themselves.
+func shrink(v reflect.Value, left int, top bool) int {
+	if left < 0 {
+		return left
+	}
+	left -= 2 * nodeWork
+	switch v.Kind() {
+	case reflect.String:
+		return left - v.Len()
+	case reflect.Interface:
+		return shrink(v.Elem(), left, false)
+	case reflect.Pointer:
+		if !v.IsNil() && (top || v.Type().Implements(stringer)) {
+			return shrink(v.Elem(), left, false)
+		}
+	case reflect.Struct:
+		for i := 0; i < v.NumField() && left >= 0; i++ {
+			left = shrink(v.Field(i), left, false)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := 0; i < v.Len() && left >= 0; i++ {
+			left = shrink(v.Index(i), left, false)
+		}
+	case reflect.Map:
+		for each := v.MapRange(); left >= 0 && each.Next(); {
+			left = shrink(each.Value(), shrink(each.Key(), left, false), false)
+		}
+	}
+	return left
+}
+
+// query counts the labels of a result: the template copies them, also those of a result that is kept.
+func (x *expansion) query(find template.QueryFunc) template.QueryFunc {
+	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
+		found, err := find(ctx, q, at)
+		if err != nil {
+			return nil, err
+		}
+		cost := nodeWork
+		for i := range found {
+			cost += 2*nodeWork + found[i].Metric.Len()*nodeWork/2
+		}
+		return found, x.spend(cost)
+	}
+}
