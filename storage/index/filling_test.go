@@ -113,11 +113,11 @@ func TestNoReaderWaitsForOneThatWaitsForItsTurn(t *testing.T) {
 }
 
 func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
-	series := pods(5*stretch + 7)
+	series := pods(20*stretch + 7)
 	set := New(series)
 	lookups := 0
 	for ; set.filledColumn("pod") == nil; lookups++ {
-		require.Less(t, lookups, 60)
+		require.Less(t, lookups, 40)
 		for _, kind := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual} {
 			q, ms := oneMatcher(kind, "pod", fmt.Sprint("pod-", lookups))
 			require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
