@@ -88,7 +88,7 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 	}
 	s.known.Retain(tenant, format.FirstWindow(res), last, windows)
 	for _, w := range windows {
-		marks, err := s.versionOfMarks(ctx, tenant, w)
+		marks, err := s.MarksVersion(ctx, tenant, w)
 		if err != nil {
 			return false, err
 		}
@@ -102,26 +102,6 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 		between()
 	}
 	return true, nil
-}
-
-// versionOfMarks returns the version of a window's marks; 0: it has none. Those that were read are remembered as long as nobody writes any, see
-// ended.Memory.
-func (s *Store) versionOfMarks(ctx context.Context, tenant string, window int64) (uint64, error) {
-	engineVersion, ok := uint64(0), false
-	if s.versions != nil {
-		engineVersion, ok = s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant))
-	}
-	if version, known := s.known.Version(tenant, window, engineVersion); ok && known {
-		return version, nil
-	}
-	marks, err := s.MarksVersion(ctx, tenant, window)
-	if err != nil {
-		return 0, err
-	}
-	if ok {
-		s.known.SetVersion(tenant, window, engineVersion, marks)
-	}
-	return marks, nil
 }
 
 // Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between

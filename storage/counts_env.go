@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cassia-db/cassia/storage/counts"
-	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/query"
@@ -16,7 +15,7 @@ func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
 		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
-		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.versionOfMarks, Classes: s.countedClasses, Metrics: s.metricsIn,
+		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.MarksVersion, Classes: s.countedClasses, Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
 			missing, err := s.unrolledOf(ctx, tenant, window, nil)
 			return len(missing) == 0, err
@@ -27,7 +26,7 @@ func (s *Store) Counts() *counts.Statistics {
 		ScanCounts: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 			return query.EachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
-		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce, Warnings: damage.Warnings,
+		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce,
 		NewReader: s.NewCountingReader,
 	})
 }

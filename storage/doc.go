@@ -141,7 +141,7 @@
 //   - cache: what queries read of sealed windows → meter. meter: bounds the memory of a read → tenant.
 //   - retention: how long rows are kept: classes of series, expiries of windows, retention boundaries, holes → engine, format, head, membership.
 //   - check: verifies the stored rows → counts, engine, format, head, paged.
-//   - counts: counts series, of the head and of windows that are over → cache, ended, engine, format, head, meter. ended: windows that are over
+//   - counts: counts series, of the head and of windows that are over → cache, damage, ended, engine, format, head, meter. ended: windows that are over
 //     and wait for work → engine, format.
 //   - query: finds series, and reads their samples, buckets, exemplars and labels → cache, counts, damage, engine, format, head, index, meter, paged, retention.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.

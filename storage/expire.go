@@ -79,7 +79,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}
-	tenants, err := s.everyTenant(ctx)
+	tenants, err := s.tenantsAround(ctx, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -12,11 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
-	"github.com/cassia-db/cassia/storage/meter"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/retention"
 )
@@ -30,8 +27,6 @@ const (
 	maxMetadataQueue = 1 << 14
 	// metadataDelay is how long the keeper collects before it writes.
 	metadataDelay = time.Second
-	// metadataWindows is how many windows back Metadata looks.
-	metadataWindows = 8
 )
 
 // metadataKeeper writes senders' metadata of metrics, once a window.
@@ -167,54 +162,4 @@ func metadataRow(p *format.Periods, n noted) engine.Batch {
 			Timestamp:  p.WindowEnd(n.window)*1000 - 1, Value: value,
 		}},
 	}
-}
-
-// Metadata returns the metadata of a tenant's metrics of the last days, of each the latest first; metric
-// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see damage.WithWarnings.
-func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
-	out := map[string][]format.Metadata{}
-	r := engine.Range{Table: engine.Metadata}
-	warn := func(err error) {
-		if w := damage.Warnings(ctx); w != nil {
-			w(err)
-		}
-	}
-	r.Damaged = func(d engine.Damage) {
-		e := s.damage.NoteRows(&r, d)
-		warn(e)
-	}
-	if metric != "" {
-		r.From = engine.Key{engine.Text(metric)}
-		r.To = r.From
-	}
-	budget := meter.ReadBudget{Limit: s.opts.QueryBytes, Use: s.opts.Limiter.Use(ctx, tenant)}
-	newest := s.period.RawWindowAt(s.opts.Now().UnixMilli())
-	for window := newest; window > newest-metadataWindows; window-- {
-		r.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}
-		for row, err := range s.eng.Scan(ctx, r) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: reading metadata: %w", err)
-			}
-			name := row.Clustering[0].Text
-			if limit > 0 && len(out) >= limit && out[name] == nil {
-				continue
-			}
-			m, err := format.ParseMetadata(row.Value)
-			if err != nil {
-				err = fmt.Errorf("storage: skipped the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
-				s.damage.Corrupt(engine.Metadata, err)
-				warn(err)
-				continue
-			}
-			if slices.Contains(out[name], m) {
-				continue
-			}
-			if err := budget.Charge(len(row.Value) + len(name)); err != nil {
-				return nil, err
-			}
-			name = strings.Clone(name)
-			out[name] = append(out[name], m)
-		}
-	}
-	return out, nil
 }

@@ -19,12 +19,7 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 	return s.tenantsAround(ctx, s.damage.Note)
 }
 
-// everyTenant is Tenants for whoever removes rows: where some can't be read, that is an error.
-func (s *Store) everyTenant(ctx context.Context) (names []string, err error) {
-	return s.tenantsAround(ctx, nil)
-}
-
-// tenantsAround is Tenants; missed, if set, is called for rows that can't be read.
+// tenantsAround is Tenants; missed is called for rows that can't be read. nil: they are an error, for code that removes rows.
 func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/meter"
@@ -29,7 +30,7 @@ const maxChurnSeries = 5_000_000
 // looks at, so that the older ones of the windows are missing. Of windows that were counted once they were over, and weren't written to since, it
 // reads these counts. Of others it reads keys, and remembers what it found of each while the window doesn't change.
 func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.env.NewReader(ctx, tenant, s.env.Warnings(ctx))
+	r, err := s.env.NewReader(ctx, tenant, damage.Warnings(ctx))
 	if err != nil {
 		return nil, false, err
 	}

@@ -49,8 +49,6 @@ type Env struct {
 	Replace func(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error
 	// Note logs and counts rows that can't be read, each once.
 	Note func(*engine.Table, error)
-	// Warnings returns what gets the warnings of a read; nil: nothing does.
-	Warnings func(context.Context) func(error)
 	// NewReader returns what reads sealed windows of a tenant for one question; warn, if it isn't nil, is called for rows that can't be read.
 	NewReader func(ctx context.Context, tenant string, warn func(error)) (WindowReader, error)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/meter"
@@ -45,7 +46,7 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	told := &toldOnce{warn: s.env.Warnings(ctx)}
+	told := &toldOnce{warn: damage.Warnings(ctx)}
 	r, err := s.env.NewReader(ctx, q.Tenant, told.add)
 	if err != nil {
 		return SeriesCounts{}, err
@@ -106,7 +107,7 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 		return SeriesCounts{}, err
 	}
 	counted := v.(cachedSeriesCounts)
-	if warn := s.env.Warnings(ctx); warn != nil {
+	if warn := damage.Warnings(ctx); warn != nil {
 		for _, err := range counted.left {
 			warn(err)
 		}

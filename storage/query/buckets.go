@@ -63,7 +63,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
 	}
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
-	return sel.r.use.Samples(buf.samples.Len() + buf.rolled.Len())
+	return sel.r.budget.Use.Samples(buf.samples.Len() + buf.rolled.Len())
 }
 
 func (sel *selection) isRaw(c sealedChunk) bool {

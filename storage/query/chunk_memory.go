@@ -121,16 +121,13 @@ func (m *chunkMemory) size() int64 {
 
 // versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
-	versions := f.sel.r.env.Versions
-	if versions == nil {
-		return 0, false
-	}
+	env := &f.sel.r.env
 	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
-	rows, ok := versions.Version(engine.Raw, f.partition)
+	rows, ok := env.version(engine.Raw, f.partition)
 	if !ok {
 		return 0, false
 	}
-	pages, ok := versions.Version(engine.RawPages, f.partition)
+	pages, ok := env.version(engine.RawPages, f.partition)
 	return rows + pages, ok // Both only grow.
 }
 

@@ -124,8 +124,8 @@ var errMostLast = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
 func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cache.EntryValue, error) {
-	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.catalog().newBudget(ctx)}
-	for _, place := range m.usedPlaces() {
+	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.newBudget(ctx)}
+	for _, place := range usedPlaces(m.places) {
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
 		switch {
@@ -137,20 +137,6 @@ func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricS
 	}
 	slices.SortFunc(l.list, func(a, b seriesSpan) int { return cmp.Compare(a.at, b.at) })
 	return &slotSpans{list: slices.Clip(l.list)}, nil
-}
-
-// usedPlaces returns the places that have series of the metric.
-func (m *metricSeries) usedPlaces() []format.ClassShard {
-	if m.places == nil {
-		return onePlace
-	}
-	var used []format.ClassShard
-	for _, place := range m.places {
-		if !slices.Contains(used, place) {
-			used = append(used, place)
-		}
-	}
-	return used
 }
 
 // spansLoad reads the spans of a metric in a slot, from start on.

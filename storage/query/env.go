@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/ended"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -30,7 +31,9 @@ type Env struct {
 	// Versions are the engine's versions of partitions; nil: it has none.
 	Versions engine.Versioned
 	Cache    *cache.Cache
-	Damage   *damage.Log
+	// Memory caches facts about windows that are over.
+	Memory *ended.Memory
+	Damage *damage.Log
 	// Retention has the classes, and which of their rows are shown.
 	Retention *retention.Keeper
 	// Limiter holds tenants to their limits; nil: they have none. QueryBytes bounds the encoded bytes that one query may read.
@@ -56,7 +59,7 @@ type Env struct {
 	Windows func(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error)
 	// Shards reads the row of a metric's shards; nil: there is none. It calls missed if the row can't be read, and returns the largest number.
 	Shards func(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error)
-	// Unrolled lists the commit records of a window of raw rows that its rollups lack, without those of deletes.
+	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups lack.
 	Unrolled func(ctx context.Context, tenant string, window int64, deletes format.Tombstones) ([]format.CommitKey, error)
 }
 

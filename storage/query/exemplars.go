@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -135,12 +136,12 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {
 		next := 0
-		return f.r.scan(ctx, engine.Range{
+		return f.r.Scan(ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, f.r.tenant, src.metric, src.place), From: from, To: to,
 		}, func(row engine.Row) error {
 			var found bool
 			next, found = slices.BinarySearchFunc(positions, row.Clustering[2].Text, func(p uint32, id string) int {
-				return compareID(m.ids[p], id)
+				return strings.Compare(string(m.ids[p][:]), id)
 			})
 			if !found {
 				return nil
@@ -174,17 +175,6 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 		}
 	}
 	return nil
-}
-
-// compareID orders ids as keys are ordered.
-func compareID(id format.SeriesID, text string) int {
-	switch s := string(id[:]); {
-	case s < text:
-		return -1
-	case s > text:
-		return 1
-	}
-	return 0
 }
 
 // results makes the answer.

@@ -12,7 +12,7 @@ import (
 // The series of a large group are read together, although some of the gaps between them are large; those of a small one are read
 // where they are.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
-	sel := &selection{r: &request{rowReader: rowReader{Querier: New(Env{SeekRows: 20})}}}
+	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}}
 	random := rand.New(rand.NewPCG(1, 0))
 	var wants []want
 	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {
@@ -26,7 +26,7 @@ func TestLargeGroupsAreReadTogether(t *testing.T) {
 
 // TestGroupsAreReleased reads the series of an answer in order, and then in any order by several readers at once.
 func TestGroupsAreReleased(t *testing.T) {
-	sel := &selection{ctx: t.Context(), r: &request{rowReader: rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}}}}
+	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}}}}
 	for i := range 30*GroupSeries + 5 {
 		sel.series = append(sel.series, &SelectedSeries{sel: sel, at: uint32(i)})
 	}

@@ -108,7 +108,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	for _, w := range windows {
 		g.Go(panics.AsError("listing labels", func() error {
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
-				metrics, err := t.r.catalog().allMetrics(ctx, w)
+				metrics, err := t.r.allMetrics(ctx, w)
 				for _, m := range metrics {
 					if err := t.add(m.name); err != nil {
 						return err
@@ -116,7 +116,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 				}
 				return err
 			}
-			list, err := search.list(ctx, &t.r.rowReader, w)
+			list, err := search.list(ctx, t.r.rowReader, w)
 			if err == nil {
 				err = t.add(list...)
 			}
@@ -147,7 +147,7 @@ func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow
 	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		list, size := textList{}, r.newBudget(ctx)
-		err := r.scan(ctx, engine.Range{
+		err := r.Scan(ctx, engine.Range{
 			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
 		}, func(row engine.Row) error {
 			list = append(list, strings.Clone(row.Clustering[0].Text))
@@ -244,25 +244,22 @@ func (t *textSet) isFull() bool {
 
 // addOne needs the lock, or to be alone.
 func (t *textSet) addOne(s string) {
-	t.offered++
-	if _, ok := t.seen[s]; ok || t.isFull() {
-		return
-	}
-	if t.err = t.charge(s); t.err == nil {
+	if t.addLast(s) {
 		t.seen[s] = struct{}{}
-		t.list = append(t.list, s)
 	}
 }
 
-// addLast is addOne for a text that isn't added again.
-func (t *textSet) addLast(s string) {
+// addLast is addOne for a text that isn't added again. It reports whether the text was added.
+func (t *textSet) addLast(s string) bool {
 	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {
-		return
+		return false
 	}
-	if t.err = t.charge(s); t.err == nil {
-		t.list = append(t.list, s)
+	if t.err = t.charge(s); t.err != nil {
+		return false
 	}
+	t.list = append(t.list, s)
+	return true
 }
 
 // charge counts a text before it is held. Memory is metered for many texts at once.

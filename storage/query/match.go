@@ -34,8 +34,6 @@ type seriesFinder struct{ *request }
 // sealedBytes is metered for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
 const sealedBytes = 160
 
-func (r *request) catalog() catalogReader { return catalogReader{&r.rowReader} }
-
 // windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by
 // window.
 func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
@@ -150,7 +148,7 @@ func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []wi
 				continue
 			}
 			m := v.(*metricSeries)
-			r.catalog().tellBad(m, false)
+			r.tellBad(m, false)
 			positions := r.visible(some[i].window, m, m.set.Answer(ctx, &q.prepared))
 			if matched += len(positions); len(positions) == 0 {
 				continue
@@ -194,7 +192,7 @@ func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []window
 
 // metrics returns the metrics of a window whose names the request's matchers of __name__ match.
 func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	all, err := r.catalog().allMetrics(ctx, w)
+	all, err := r.allMetrics(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -219,10 +217,6 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 
 // narrow looks up what the first matcher with an alternation or a prefix names.
 func narrow(all metricNames, byName []*labels.Matcher) metricNames {
-	find := func(name string) int {
-		i, _ := slices.BinarySearchFunc(all, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
-		return i
-	}
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
 			continue
@@ -232,15 +226,16 @@ func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 			slices.Sort(set)
 			var found metricNames
 			for _, name := range slices.Compact(set) {
-				if i := find(name); i < len(all) && all[i].name == name {
+				if i, ok := all.find(name); ok {
 					found = append(found, all[i])
 				}
 			}
 			return found
 		}
 		if prefix := m.Prefix(); prefix != "" {
-			rest := all[find(prefix):]
-			n := 0
+			n, _ := all.find(prefix)
+			rest := all[n:]
+			n = 0
 			for n < len(rest) && strings.HasPrefix(rest[n].name, prefix) {
 				n++
 			}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -35,7 +36,6 @@ type rowReader struct {
 	tenant string
 
 	budget meter.ReadBudget
-	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
 	told   map[string]bool // the gaps that warn was called for
@@ -44,14 +44,27 @@ type rowReader struct {
 // request is what one query carries through the read path. Each step takes what the one before it has found:
 //
 //	windowFinder ─► windows with their slots ─► seriesFinder ─► series with their places ─► selection ─► chunks
-//
-// They read catalogs and labels by a catalogReader.
 type request struct {
-	rowReader
-	scope
+	*rowReader
+
 	matchers []*labels.Matcher
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
+	// may be missing, and in a query for buckets raw rows: there each slot is answered from samples or from rollups.
+	hidden  []retention.Hidden
+	gaps    retention.Gaps
+	classes uint64
 	// days has the classes of unsealed series.
 	days retention.DayLists
+	// minT and maxT bound the times, milliseconds; nothing is seen if minT > maxT.
+	minT, maxT int64
+	// deletes are those that touch that range.
+	deletes format.Tombstones
+}
+
+// newReader returns a reader for a query of a tenant; warn, if it isn't nil, is called for rows that can't be read.
+func (q *Querier) newReader(ctx context.Context, tenant string, warn func(error)) *rowReader {
+	use := q.env.Limiter.Use(ctx, tenant)
+	return &rowReader{Querier: q, tenant: tenant, budget: meter.ReadBudget{Limit: q.env.QueryBytes, Use: use}, warn: warn, told: map[string]bool{}}
 }
 
 func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
@@ -63,18 +76,13 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 		query.Resolution = rollup.OneHour
 	}
 	r := &request{
-		rowReader: rowReader{Querier: q, tenant: query.Tenant, warn: query.Warn, use: q.env.Limiter.Use(ctx, query.Tenant)},
-		scope: scope{
-			hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes,
-			maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
-		},
-		matchers: query.Matchers, days: shown.Days,
+		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
+		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
+		maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 	}
-	r.of = &r.rowReader
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.budget = meter.ReadBudget{Limit: q.env.QueryBytes, Use: r.use}
 	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
 	if query.Resolution == rollup.OneHour {
 		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
@@ -118,12 +126,8 @@ func (r *request) tellStaged() {
 
 // tellKeptGaps warns of gaps of cached results that may concern the request.
 func (r *request) tellKeptGaps() {
-	kept := r.env.Damage.Kept()
-	if len(kept) == 0 {
-		return
-	}
-	name, one := r.oneMetric()
-	for _, e := range kept {
+	for _, e := range r.env.Damage.Kept() {
+		name, one := r.oneMetric()
 		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
 			continue
 		}
@@ -136,7 +140,7 @@ func (r *request) tellKeptGaps() {
 // shorten limits a request for labels to the range that the tenant may query and warns of it. The range ends at until, or with the request if
 // that is earlier; later times stay in the request.
 func (r *request) shorten(until int64) {
-	longest := r.use.Longest()
+	longest := r.budget.Use.Longest()
 	until = min(until, r.maxT)
 	if longest == 0 || until-r.minT <= longest.Milliseconds() {
 		return
@@ -187,8 +191,8 @@ func (r *rowReader) corrupt(err *damage.CorruptRowError) {
 	r.tell(err)
 }
 
-// scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
-func (r *rowReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+// Scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
+func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
@@ -208,7 +212,7 @@ func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 	return nil
 }
 
-// chunks yields the rows of chunks that are wanted to row, as scan does. whole is false if rows were left out.
+// chunks yields the rows of chunks that are wanted to row, as Scan does. whole is false if rows were left out.
 func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
@@ -234,5 +238,103 @@ func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	if first != nil {
 		r.tell(fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
 			n-len(samples.H), of, first))
+	}
+}
+
+// hiddenIn returns the newest timestamp that a class no longer keeps at a resolution, milliseconds.
+func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
+	if class < int64(len(r.hidden)) {
+		return r.hidden[class].At[res]
+	}
+	return r.env.Retention.Past(r.tenant, class, res) // It was added meanwhile.
+}
+
+// earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
+func (r *request) earliest(res rollup.Resolution) int64 {
+	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
+}
+
+func (r *request) latest(res rollup.Resolution) int64 {
+	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
+}
+
+// shows reports whether anything of a class is to be seen in a window.
+func (r *request) shows(class int64, window int64) bool {
+	res, end := format.ResolutionOf(window), r.env.Period.WindowEnd(window)
+	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
+}
+
+// lacksRaw reports whether samples of some class may be lacking in a slot.
+func (r *request) lacksRaw(slot int64) bool {
+	if r.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
+		return true
+	}
+	return r.gaps.HoldAny(r.env.Period.SlotEnd(slot))
+}
+
+// visible returns those of the positions whose series are in a class of which the window shows anything.
+func (r *request) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
+	if m.places == nil {
+		if !r.shows(retention.DefaultClass, w.window) {
+			return nil
+		}
+		return positions
+	}
+	var kept []uint32
+	for i, p := range positions {
+		switch {
+		case !r.shows(m.places[p].Class(), w.window):
+			if kept == nil {
+				kept = append(make([]uint32, 0, len(positions)), positions[:i]...)
+			}
+		case kept != nil:
+			kept = append(kept, p)
+		}
+	}
+	if kept != nil {
+		return kept
+	}
+	return positions
+}
+
+// sourceOf returns the source of a metric in one of its places.
+func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
+	class := at.Class()
+	return source{
+		window: w.window, metric: w.metric, place: at, class: class,
+		hidden: r.hiddenIn(class, format.ResolutionOf(w.window.window)), hiddenRaw: r.hiddenIn(class, rollup.Raw),
+	}
+}
+
+// hasSamples reports whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
+// none are lacking. A seal that was cut short may have left rollups there with marks of their own.
+func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
+	_, ok := sums[slot]
+	return ok || !r.lacksRaw(slot)
+}
+
+// maxTold bounds how many gaps a query is warned of one by one.
+const maxTold = 50
+
+// missed counts and logs rows of a scan that can't be read, and warns of them.
+func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
+	r.tellGap(r.env.Damage.NoteRows(rows, d))
+}
+
+// tellGap warns of each gap once.
+func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
+	what := e.What()
+	r.warnMu.Lock()
+	told := r.told[what] || len(r.told) > maxTold
+	if !told {
+		r.told[what] = true
+	}
+	more := len(r.told) > maxTold
+	r.warnMu.Unlock()
+	if more {
+		e = e.Anything()
+	}
+	if !told {
+		r.tell(e)
 	}
 }

@@ -3,7 +3,11 @@ package query
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -80,7 +84,7 @@ func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64)
 		}
 	}
 	m, cleared := marksReader{}, map[format.CommitKey]bool(nil)
-	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
+	err := r.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
 		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.Has(id) {
 			if cleared == nil {
 				cleared = map[format.CommitKey]bool{}
@@ -153,14 +157,11 @@ func (m metricNames) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
 }
 
-// catalogReader reads which metrics and series a window has, where the cache doesn't have them.
-type catalogReader struct{ *rowReader }
-
 // allMetrics returns all metrics of a window.
-func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
 	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
-		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
+		err := r.Scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
 			return size.Charge(len(row.Clustering[0].Text) + metricBytes)
 		})
@@ -176,7 +177,7 @@ func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNa
 }
 
 // shardsOfAll sets the shards of the metrics that have several.
-func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
+func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
 		r.env.Damage.NoteRows(&rows, d)
@@ -186,7 +187,7 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 			}
 		}
 	}
-	return r.scan(ctx, rows, func(row engine.Row) error {
+	return r.Scan(ctx, rows, func(row engine.Row) error {
 		name := row.Clustering[0].Text
 		i, ok := names.find(name)
 		if ok {
@@ -197,10 +198,148 @@ func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metr
 }
 
 // shards reads a number of shards; one that can't be read is named, and taken for 1.
-func (r catalogReader) shards(window int64, metric string, value []byte) int64 {
+func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
 		r.corrupt(&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
 	}
 	return n
+}
+
+// What every query reads first, which windows there are and the marks in them, is remembered where the engine can ensure that nobody has
+// written any since it was read (see engine.Versioned and decisions/033): a query of one series over a day needs no other row.
+//
+//	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks
+//	         └─────── by the engine's versions ─────┘
+
+// errDamagedList means that a list lacks damaged rows, so that each query must read it, and warn.
+var errDamagedList = errors.New("storage: damaged rows aren't cached")
+
+// listedWindows are the windows of a tenant that are listed, in order. They don't change.
+type listedWindows []int64
+
+func (l listedWindows) Bytes() int64 { return int64(8 * len(l)) }
+
+// between returns a copy of those from first to last.
+func (l listedWindows) between(first, last int64) []int64 {
+	from := sort.Search(len(l), func(i int) bool { return l[i] >= first })
+	to := sort.Search(len(l), func(i int) bool { return l[i] > last })
+	return slices.Clone(l[from:max(from, to)])
+}
+
+// windowMarks are the marks of a window. They don't change.
+type windowMarks struct {
+	// version is a hash of all of them; 0: there are none.
+	version uint64
+	// slots are those that have any, in order, and sums hashes of theirs.
+	slots []int64
+	sums  []uint64
+}
+
+func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
+
+// within returns a window with those of its slots that a request is about, which may be changed.
+func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
+	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
+	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
+	return sealedWindow{window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to])}
+}
+
+// version returns the engine's version of a partition; ok is false if it isn't known.
+func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
+	if e.Versions == nil {
+		return 0, false
+	}
+	return e.Versions.Version(t, partition)
+}
+
+// remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if load
+// has called missed, because rows of it are damaged.
+func remember[T cache.EntryValue](ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(ctx context.Context, missed func()) (T, error)) (value T, ok bool, err error) {
+	version, ok := e.version(t, partition)
+	if !ok {
+		return value, false, nil
+	}
+	v, err := e.Cache.Get(ctx, key, version, func(ctx context.Context) (cache.EntryValue, error) {
+		damaged := false
+		v, err := load(ctx, func() { damaged = true })
+		if err == nil && damaged {
+			err = errDamagedList
+		}
+		return v, err
+	})
+	if errors.Is(err, errDamagedList) {
+		return value, false, nil
+	}
+	if err != nil {
+		return value, false, err
+	}
+	return v.(T), true, nil
+}
+
+// KnownWindows lists the windows from first to last in which a tenant may have rows, in order, as Env.Windows does, which it may remember. Code that removes
+// rows, or reports which there are, reads them.
+func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error) {
+	if list, ok, err := q.recalledWindows(ctx, tenant); ok || err != nil {
+		return list.between(first, last), err
+	}
+	return q.env.Windows(ctx, tenant, first, last, missed)
+}
+
+// recalledWindows returns the windows of a tenant, if they are remembered, or can be.
+func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
+	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
+	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key, func(ctx context.Context, missed func()) (listedWindows, error) {
+		return q.env.Windows(ctx, tenant, math.MinInt64, math.MaxInt64, func(*damage.DamagedRowsError) { missed() })
+	})
+}
+
+// heldMarks returns the marks of a window if they are in memory.
+func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
+	version, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
+	if !ok {
+		return nil, false
+	}
+	v, ok := q.env.Cache.Held(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
+	if !ok {
+		return nil, false
+	}
+	return v.(*windowMarks), true
+}
+
+// recalledMarks returns the marks of a window, if they are remembered, or can be.
+func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
+	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
+	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key, func(ctx context.Context, missed func()) (*windowMarks, error) {
+		return q.scanMarks(ctx, tenant, window, func(engine.Damage) { missed() })
+	})
+}
+
+// MarksVersion returns the version of a window's marks; 0: it has none. Those that were read are remembered as long as nobody writes any, see
+// ended.Memory.
+func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
+	engineVersion, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
+	if version, known := q.env.Memory.Version(tenant, window, engineVersion); ok && known {
+		return version, nil
+	}
+	m, err := q.scanMarks(ctx, tenant, window, nil)
+	if err != nil {
+		return 0, err
+	}
+	if ok {
+		q.env.Memory.SetVersion(tenant, window, engineVersion, m.version)
+	}
+	return m.version, nil
+}
+
+// scanMarks reads the marks of a window. Damage is handled as in engine.Range.
+func (q *Querier) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
+	var m marksReader
+	for row, err := range q.env.Engine.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
+		}
+		m.add(row)
+	}
+	return m.marks(), nil
 }

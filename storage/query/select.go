@@ -316,12 +316,7 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		if len(f.ids) == 0 {
 			continue
 		}
-		n := run{matching: f, source: uint32(len(sel.sources)), places: onePlace}
-		if f.places != nil {
-			n.places = slices.Clone(f.places)
-			slices.Sort(n.places)
-			n.places = slices.Compact(n.places)
-		}
+		n := run{matching: f, source: uint32(len(sel.sources)), places: usedPlaces(f.places)}
 		m.runs = append(m.runs, n)
 		for _, at := range n.places {
 			src := sel.r.sourceOf(f.window, at)
@@ -340,6 +335,16 @@ func (m *merger) metric(found []matching, heads []uint32) {
 
 // onePlace is where most metrics have all of their series.
 var onePlace = []format.ClassShard{0}
+
+// usedPlaces returns those of the places of series, each once, ascending.
+func usedPlaces(places []format.ClassShard) []format.ClassShard {
+	if places == nil {
+		return onePlace
+	}
+	used := slices.Clone(places)
+	slices.Sort(used)
+	return slices.Compact(used)
+}
 
 // least returns the smallest id that is not merged yet.
 func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
@@ -428,5 +433,5 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
 	sel.r.leaveOut(s.Labels, into)
-	return sel.r.use.Samples(into.Len())
+	return sel.r.budget.Use.Samples(into.Len())
 }

@@ -74,7 +74,7 @@ func (m *metricSeries) Swap(i, j int) {
 }
 
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
-func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
+func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
@@ -90,7 +90,7 @@ func (r catalogReader) series(ctx context.Context, w *sealedWindow, metric strin
 }
 
 // tellBad warns of the rows that couldn't be read, and counts them when they were just loaded.
-func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
+func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
 			r.env.Damage.Corrupt(bad.Table, bad)
@@ -99,13 +99,13 @@ func (r catalogReader) tellBad(m *metricSeries, loaded bool) {
 	}
 }
 
-func (r catalogReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
+func (r *rowReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
 	l, err := r.newSeriesLoad(ctx, window, metric, shards)
 	if err != nil {
 		return nil, err
 	}
-	for at := range format.Places(r.env.Retention.Classes(), l.shards) {
-		if err := r.scan(ctx, l.rows(at), l.add); err != nil {
+	for at := range format.Places(l.classes, l.shards) {
+		if err := r.Scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
 		l.setPlaces(at)
@@ -114,25 +114,16 @@ func (r catalogReader) loadSeries(ctx context.Context, window int64, metric stri
 	return &l.m, nil
 }
 
-// shardsOf reads how many shards a metric has in a window.
-func (r catalogReader) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
-	value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
-	if err != nil || value == nil {
-		return 1, err
-	}
-	return r.shards(window, metric, value), nil
-}
-
 // indexSerial is the serial of the newest index.
 var indexSerial atomic.Uint64
 
 // seriesLoad reads labels rows.
 type seriesLoad struct {
-	r       catalogReader
+	r       *rowReader
 	window  int64
 	metric  string
 	shards  int64
-	single  bool // all series are in one place
+	classes int64 // in which there may be rows
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
@@ -141,15 +132,18 @@ type seriesLoad struct {
 }
 
 // newSeriesLoad returns a load of a metric's series; shards is 0 where it isn't known.
-func (r catalogReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
+func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
-		var err error
-		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
+		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
+		if err != nil {
 			return nil, err
+		}
+		if shards = 1; value != nil {
+			shards = r.shards(window, metric, value)
 		}
 	}
 	return &seriesLoad{
-		r: r, window: window, metric: metric, shards: shards, single: shards == 1 && r.env.Retention.Classes() == 1,
+		r: r, window: window, metric: metric, shards: shards, classes: r.env.Retention.Classes(),
 		budget: r.newBudget(ctx), builder: labels.NewScratchBuilder(16),
 	}, nil
 }
@@ -164,7 +158,7 @@ func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 
 // setPlaces sets the place of the series that were added since it was called last.
 func (l *seriesLoad) setPlaces(at format.ClassShard) {
-	for !l.single && len(l.m.places) < len(l.m.ids) {
+	for (l.shards > 1 || l.classes > 1) && len(l.m.places) < len(l.m.ids) {
 		l.m.places = append(l.m.places, at)
 	}
 }

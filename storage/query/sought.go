@@ -111,7 +111,7 @@ func (*openedPages) Bytes() int64 { return 8 }
 
 // matchingSeries returns the series of a window's metric among which are those that match.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
-	c := r.catalog()
+	c := r
 	if m := c.heldSeries(&wm); m != nil {
 		return m, nil
 	}
@@ -125,7 +125,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 }
 
 // heldSeries returns all series of a window's metric if their index is in the cache, else nil.
-func (r catalogReader) heldSeries(wm *windowMetric) *metricSeries {
+func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
 	v, ok := r.env.Cache.Held(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
@@ -141,7 +141,7 @@ func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 }
 
 // soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.
-func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
+func (r *rowReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
 	w := wm.window
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSought, Window: w.window, Tenant: r.tenant, Text: wm.metric + "\x00" + q.text}
@@ -158,13 +158,13 @@ func (r catalogReader) soughtSeries(ctx context.Context, wm *windowMetric, q *so
 }
 
 // loadSought reads the series that match.
-func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cache.EntryValue, error) {
+func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cache.EntryValue, error) {
 	l, err := r.newSeriesLoad(ctx, wm.window.window, wm.metric, wm.shards)
 	if err != nil {
 		return nil, err
 	}
 	wm.shards = l.shards
-	places := slices.Collect(format.Places(r.env.Retention.Classes(), l.shards))
+	places := slices.Collect(format.Places(l.classes, l.shards))
 	found, selector := make([]*paged.Candidates, len(places)), q.selector(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
@@ -213,7 +213,7 @@ func (r catalogReader) loadSought(ctx context.Context, wm *windowMetric, q *soug
 
 // payFilters counts what a look-up by filters is about to cost, and returns how many series the metric has, about; or errIndexBetter, where an index
 // of all is small enough to stay in the cache, and look-ups have cost as much, or this one would cost nearly as much.
-func (r catalogReader) payFilters(ctx context.Context, wm *windowMetric, found []*paged.Candidates) (series int64, err error) {
+func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*paged.Candidates) (series int64, err error) {
 	pages, all := 0, 0
 	for _, c := range found {
 		pages, all, series = pages+c.Pages(), all+c.AllPages, series+int64(c.AllSeries)

@@ -13,7 +13,7 @@ import (
 // TestWarningsAreBounded warns of more gaps than a query names one by one.
 func TestWarningsAreBounded(t *testing.T) {
 	var told []error
-	r := rowReader{warn: func(err error) { told = append(told, err) }}
+	r := rowReader{told: map[string]bool{}, warn: func(err error) { told = append(told, err) }}
 	for range 2 {
 		for i := range 2 * maxTold {
 			r.tellGap(&damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt})

@@ -43,9 +43,6 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 			return to
 		})
 		failed = errors.Join(failed, x.dropDue(ctx, tenant, next))
-		if next.equal(was) {
-			next = nil
-		}
 		return next, nil
 	})
 	if err == nil && next != nil {

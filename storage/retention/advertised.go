@@ -47,13 +47,11 @@ func (a *Advertised) of(tenant, class string) Keep {
 // Words returns the text of the process' retentions.
 func (a *Advertised) Words() string {
 	text := a.All.keep().words()
-	for _, own := range []struct {
-		of string
-		n  int
-	}{{"tenants", len(a.Tenants)}, {"classes", len(a.Classes)}} {
-		if own.n > 0 {
-			text += fmt.Sprintf(", %s otherwise: %d", own.of, own.n)
-		}
+	if n := len(a.Tenants); n > 0 {
+		text += fmt.Sprintf(", tenants otherwise: %d", n)
+	}
+	if n := len(a.Classes); n > 0 {
+		text += fmt.Sprintf(", classes otherwise: %d", n)
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,7 +153,11 @@ func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Bo
 		if row == nil || err != nil {
 			return before, err
 		}
-		after, err := k.replace(ctx, tenant, before, row)
+		value, err := json.Marshal(row)
+		if err != nil || bytes.Equal(value, before.value) {
+			return before, err
+		}
+		after, err := k.replace(ctx, tenant, before, row, value)
 		if err == nil {
 			return after, nil
 		}
@@ -163,12 +168,8 @@ func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Bo
 }
 
 // replace stores the boundaries of a tenant in place of those that were read, and returns them.
-func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries, next *boundaryRow) (*Boundaries, error) {
+func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte) (*Boundaries, error) {
 	if err := k.env.Clock.MayRemove(); err != nil {
-		return nil, err
-	}
-	value, err := json.Marshal(next)
-	if err != nil {
 		return nil, err
 	}
 	ok, _, err := k.env.Engine.CompareAndSet(ctx, engine.Store, boundariesPartition, engine.Key{engine.Text(tenant)}, before.value, value)

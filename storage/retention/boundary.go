@@ -233,14 +233,6 @@ func (r *boundaryRow) clone() *boundaryRow {
 	return out
 }
 
-func (r *boundaryRow) equal(other *boundaryRow) bool {
-	return slices.EqualFunc(r.List, other.List, func(a, b Boundary) bool {
-		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
-			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Holes, b.Holes)
-	})
-}
-
 // parseBoundaries reads the value of a tenant's row. Whoever took a row that it can't read for none would show rows that are
 // gone, and might hide or drop anew.
 func parseBoundaries(value []byte) (r boundaryRow, err error) {

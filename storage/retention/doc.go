@@ -6,7 +6,7 @@
 //	                                          └─► Expiry of a window, fixed before its first row ─┬─► rows of the window
 //	labels ─► list of classes of the day ─► class of a series                                     └─► Standing, holes
 //
-// classes.go, lists.go, days.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go, holes.go
+// classes.go, lists.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go, holes.go; hidden.go, placement.go
 //
 // # The calls of a store
 //

@@ -91,11 +91,15 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-func (m *expiryMemory) hasLearned(in windowOf) bool {
+// both returns the cached expiries of a class and of shared rows in a window. known is false if the one of the class is neither cached nor was missing when
+// the expiries of the window were read.
+func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, ok := m.learned[in]
-	return ok
+	if own, known = m.of[at]; !known {
+		_, known = m.learned[windowOf{at.tenant, at.window}]
+	}
+	return m.of[expiryAt{at.tenant, Shared, at.window}], own, known
 }
 
 // isFresh reports whether reading the expiries of a window again would show nothing that matters: those of all classes are known, or were read
@@ -378,11 +382,7 @@ func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) b
 	if !k.env.Expires {
 		return false
 	}
-	shared, _ := k.expiries.get(expiryAt{tenant, Shared, window})
-	own, known := k.expiries.get(expiryAt{tenant, class, window})
-	if !known && k.expiries.hasLearned(windowOf{tenant, window}) {
-		return k.isPast(shared.Expires) // Its rows come later, if at all.
-	}
+	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: its rows come later, if at all.
 	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
@@ -395,9 +395,6 @@ func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) b
 	}
 	return k.isPast(earlier(last, shared.Expires))
 }
-
-// windowClass names the rows of a class in a window.
-type windowClass struct{ window, class int64 }
 
 // firstListed returns the first window of a class of which the fixed expiry may matter: all that its boundary shows, and those before that would still
 // stand if their expiry were fixed now. The others count as expired, see hasExpired.
@@ -427,7 +424,7 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 		return nil
 	}
 	t.listed = k.env.Now()
-	found := map[windowClass]int64{}
+	found := map[expiryAt]int64{}
 	var from [rollup.OneHour + 1][]int64 // the first windows of the classes
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		first := int64(math.MaxInt64)
@@ -450,17 +447,14 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // It is written most.
 				k.expiries.set(at, value)
 			}
-			found[windowClass{at.window, at.class}] = value.Expires
+			found[at] = value.Expires
 		}
 	}
 	for of, expires := range found {
-		if of.class == Shared {
+		if first := from[format.ResolutionOf(of.window)]; of.class == Shared || of.class >= int64(len(first)) || of.window < first[of.class] {
 			continue
 		}
-		if first := from[format.ResolutionOf(of.window)]; of.class >= int64(len(first)) || of.window < first[of.class] {
-			continue
-		}
-		expires = earlier(expires, found[windowClass{of.window, Shared}])
+		expires = earlier(expires, found[expiryAt{tenant, Shared, of.window}])
 		t.fixed = append(t.fixed, fixedExpiry{of, expires})
 		t.firstExpiry = earlier(t.firstExpiry, expires)
 	}
@@ -470,7 +464,7 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 
 // fixedExpiry is when the rows of a class in a window expire, at the latest with those that classes share.
 type fixedExpiry struct {
-	windowClass
+	expiryAt
 	expires int64
 }
 

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,14 +88,8 @@ func (k *Keeper) logChanges(before, now summary) {
 		if was == is {
 			continue
 		}
-		as := func(words string) string {
-			if words == "" {
-				return "unknown"
-			}
-			return words
-		}
 		k.env.Logger.Warn("the retention has changed: samples past the new one are hidden from now on and deleted after a week; until then, a "+
 			"longer retention shows them again. On Cassandra, rows expire at the latest with the TTL they were written with",
-			"of", of, "was", as(was), "is", as(is))
+			"of", of, "was", cmp.Or(was, "unknown"), "is", cmp.Or(is, "unknown"))
 	}
 }

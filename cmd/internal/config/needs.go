@@ -24,7 +24,7 @@ var needs = []need{
 	{[]string{"metadata.http.config.file"}, []string{"metadata.from"}, nil},
 	{[]string{"otlp.ignore-resource-attribute"}, []string{"otlp.promote-all-resource-attributes"}, nil},
 	{[]string{"alertmanager.bearer-token-file"}, []string{"alertmanager.url"}, nil},
-	{[]string{"alertmanager.url", "rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil},
+	{[]string{"rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil}, // An alertmanager.url alone is usual: rules may come later.
 	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"}, []string{"ha.enabled", "ha.tenant"}, nil},
 	{[]string{"cassandra.tls-*"}, []string{"cassandra.tls"}, nil},
 	{[]string{"cassandra.password-file"}, []string{"cassandra.username"}, nil},

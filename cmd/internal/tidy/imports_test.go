@@ -45,10 +45,10 @@ var laws = []law{
 	{folder: "storage/damage", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
 	{folder: "storage/retention", may: []string{"storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
-	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
+	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
 	{folder: "storage/query", may: []string{
-		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/engine", "storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page", "storage/paged",
-		"storage/panics", "storage/retention", "storage/rollup", "storage/tenant",
+		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page",
+		"storage/paged", "storage/panics", "storage/retention", "storage/rollup", "storage/tenant",
 	}},
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},

@@ -306,7 +306,7 @@ var rules = []rule{
 		"TestClassesOfASharedStoreBeginLater|TestClassesOfTwoFiles",
 	},
 	{
-		"an import that stores nothing fixes no list of classes", "storage/retention/days.go",
+		"an import that stores nothing fixes no list of classes", "storage/retention/lists.go",
 		"	if !takesAny {", "	if false {", "TestImportRefusedFixesNoClasses",
 	},
 	{

@@ -1,7 +1,9 @@
+// Package damage names stored rows that can't be read. It counts and logs each of them once, and holds those that later queries are warned of.
 package damage
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -113,7 +115,16 @@ func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Da
 
 // Note names rows that can't be read, and counts them once.
 func (l *Log) Note(e *DamagedRowsError) {
-	if l.add(e) {
+	what := e.Error()
+	l.mu.Lock()
+	isNew := l.isNew(what)
+	if e.Kept && isNew {
+		l.kept = append(l.kept, e)
+	} else if e.Kept && !l.seen[what] && !l.more {
+		l.more, l.kept = true, append(l.kept, e.Anything())
+	}
+	l.mu.Unlock()
+	if isNew {
 		l.Corrupt(e.Table, e)
 	}
 }
@@ -127,37 +138,20 @@ func (l *Log) NoteRows(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 
 // NoteOnce names a filter, or counts of series, that can't be read, and counts it once. Nothing is left out for that.
 func (l *Log) NoteOnce(t *engine.Table, err error) {
-	what := err.Error()
 	l.mu.Lock()
-	isNew := !l.seen[what] && len(l.seen) < maxGaps
-	if isNew {
-		l.seen[what] = true
-	}
+	isNew := l.isNew(err.Error())
 	l.mu.Unlock()
 	if isNew {
 		l.Corrupt(t, err)
 	}
 }
 
-// add reports whether it is new.
-func (l *Log) add(e *DamagedRowsError) bool {
-	what := e.Error()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seen[what] {
-		return false
-	}
-	if len(l.seen) >= maxGaps {
-		if e.Kept && !l.more {
-			l.more = true
-			l.kept = append(l.kept, e.Anything())
-		}
+// isNew remembers a text. It returns false for one that is known, or that is beyond maxGaps. It needs the lock.
+func (l *Log) isNew(what string) bool {
+	if l.seen[what] || len(l.seen) >= maxGaps {
 		return false
 	}
 	l.seen[what] = true
-	if e.Kept {
-		l.kept = append(l.kept, e)
-	}
 	return true
 }
 
@@ -179,25 +173,20 @@ func (l *Log) NoteStagedRows(from StagedAt, rows *engine.Range, d engine.Damage)
 }
 
 func (l *Log) noteStaged(at StagedAt, err error) {
-	if l.addStaged(at, err) {
+	l.mu.Lock()
+	_, known := l.staged[at]
+	if !known {
+		if len(l.staged) >= maxStaged {
+			at.Row = format.StageRow{}
+		}
+		if _, ok := l.staged[at]; !ok && len(l.staged) < maxStagedSlots {
+			l.staged[at] = err
+		}
+	}
+	l.mu.Unlock()
+	if !known {
 		l.Corrupt(engine.Stage, err)
 	}
-}
-
-// addStaged reports whether the row is new.
-func (l *Log) addStaged(at StagedAt, err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.staged[at]; ok {
-		return false
-	}
-	if len(l.staged) >= maxStaged {
-		at.Row = format.StageRow{}
-	}
-	if _, ok := l.staged[at]; !ok && len(l.staged) < maxStagedSlots {
-		l.staged[at] = err
-	}
-	return true
 }
 
 // Staged returns the errors of stage rows that may hold samples of a range of time, milliseconds, in the order of the rows. Their series aren't known.
@@ -224,4 +213,79 @@ func (l *Log) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.seen) + len(l.staged)
+}
+
+// CorruptRowError names a row that can't be read. The query goes on without it.
+type CorruptRowError struct {
+	Table  *engine.Table
+	Window int64
+	Tenant string
+	Metric string
+	// Series is the id of the row's series, "" if it has none; Start the slot's start of a chunk, milliseconds.
+	Series string
+	Start  int64
+	Err    error
+}
+
+func (e *CorruptRowError) Error() string {
+	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
+	if e.Series != "" {
+		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
+	}
+	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
+}
+
+func (e *CorruptRowError) Unwrap() error { return e.Err }
+
+// DamagedRowsError means that rows can't be read, because the bytes that hold them are damaged: none, or any number.
+// The query goes on without them.
+type DamagedRowsError struct {
+	Table *engine.Table
+	// Tenant and Metric are whose the rows are; "": anybody's, of any metric.
+	Tenant, Metric string
+	// From and To bound the time of the missing rows; zero: it isn't known.
+	From, To time.Time
+	Err      error
+	// Kept is true if the cache keeps a result without them, so that later queries must be warned, too.
+	Kept bool
+}
+
+func (e *DamagedRowsError) Error() string {
+	return fmt.Sprintf("storage: skipped unreadable data of %s: %v", e.What(), e.Err)
+}
+
+// What names the rows.
+func (e *DamagedRowsError) What() string {
+	what := "table " + e.Table.Name
+	if e.Metric != "" {
+		what += fmt.Sprintf(", metric %q", e.Metric)
+	}
+	if e.Tenant != "" {
+		what += fmt.Sprintf(", tenant %q", e.Tenant)
+	}
+	if !e.From.IsZero() {
+		what += fmt.Sprintf(", from %s to %s", e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+	}
+	return what
+}
+
+func (e *DamagedRowsError) Unwrap() error { return e.Err }
+
+// Anything stands for more damage than is named: any rows may be part of it.
+func (e *DamagedRowsError) Anything() *DamagedRowsError {
+	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), Kept: e.Kept}
+}
+
+type warnKey struct{}
+
+// WithWarnings returns a context whose reads that have no other place for warnings, those of exemplars and of metadata, give
+// them to warn, one at a time in each read: rows that can't be read are left out of their answers.
+func WithWarnings(ctx context.Context, warn func(error)) context.Context {
+	return context.WithValue(ctx, warnKey{}, warn)
+}
+
+// Warnings returns the function that gets the warnings of a read; nil: nothing does.
+func Warnings(ctx context.Context) func(error) {
+	warn, _ := ctx.Value(warnKey{}).(func(error))
+	return warn
 }

@@ -1,0 +1,50 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// metadataWindows is how many windows back Metadata looks.
+const metadataWindows = 8
+
+// Metadata returns the metadata of a tenant's metrics of the last days, of each the latest first; metric
+// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see damage.WithWarnings.
+func (q *Querier) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
+	out, rows := map[string][]format.Metadata{}, engine.Range{Table: engine.Metadata}
+	if metric != "" {
+		rows.From = engine.Key{engine.Text(metric)}
+		rows.To = rows.From
+	}
+	r := q.newReader(ctx, tenant, damage.Warnings(ctx))
+	newest := q.env.Period.RawWindowAt(q.env.Now().UnixMilli())
+	for window := newest; window > newest-metadataWindows; window-- {
+		rows.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}
+		err := r.Scan(ctx, rows, func(row engine.Row) error {
+			name := row.Clustering[0].Text
+			if limit > 0 && len(out) >= limit && out[name] == nil {
+				return nil
+			}
+			m, err := format.ParseMetadata(row.Value)
+			if err != nil {
+				r.corrupt(&damage.CorruptRowError{Table: engine.Metadata, Window: window, Tenant: tenant, Metric: strings.Clone(name), Err: err})
+				return nil
+			}
+			if slices.Contains(out[name], m) {
+				return nil
+			}
+			name = strings.Clone(name)
+			out[name] = append(out[name], m)
+			return r.budget.Charge(len(row.Value) + len(name))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
