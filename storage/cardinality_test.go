@@ -3,9 +3,12 @@ package storage
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/counts"
@@ -42,5 +45,58 @@ func TestCardinality(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.Counts().Cardinality(ctx, "a", 2)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Counts of many unsealed series are shared, and reused until some time has passed or there are some percent more series.
+func TestCountsOfManyUnsealedSeriesAreReused(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
+	written := 0
+	write := func(n int) {
+		b := ts.NewBatch("ann")
+		for range n {
+			series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(written)))
+			require.NoError(t, err)
+			require.NoError(t, b.Float(series, ts.now.UnixMilli(), 0, 1))
+			written++
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	counted := func() int64 {
+		c, err := ts.Counts().Cardinality(t.Context(), "ann", 5)
+		require.NoError(t, err)
+		s, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Unsealed: true, Limit: 5})
+		require.NoError(t, err)
+		require.Equal(t, c.Series, s.Series)
+		require.EqualValues(t, s.Series, s.Metrics[0].Count)
+		return c.Series
+	}
+	write(100)
+	require.EqualValues(t, 100, counted())
+	write(1)
+	require.EqualValues(t, 101, counted(), "few series are counted each time")
+
+	write(12_000 - written)
+	before := ts.cache.Tally().Misses
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			c, err := ts.Counts().Cardinality(t.Context(), "ann", 5)
+			assert.NoError(t, err)
+			assert.EqualValues(t, 12_000, c.Series)
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, ts.cache.Tally().Misses-before)
+	require.EqualValues(t, 12_000, counted())
+	write(1)
+	require.EqualValues(t, 12_000, counted())
+	ts.now = ts.now.Add(30 * time.Second)
+	require.EqualValues(t, 12_001, counted())
+	write(400)
+	require.EqualValues(t, 12_401, counted())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := ts.Counts().Cardinality(ended, "ann", 6)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -14,18 +14,19 @@ import (
 
 // Kinds of entries: what a EntryKey names.
 const (
-	KindMetrics uint8 = iota // the names of a window's metrics
-	KindSeries               // the series of a window's metric, text
-	KindNames                // the names of a window's labels
-	KindValues               // the values of a window's label, text
-	KindCounts               // of what a window's series are made; text selects which
-	KindIDs                  // which series a window has
-	KindWindows              // the windows of a tenant; the version is the engine's
-	KindMarks                // the marks of a window; the version is the engine's
-	KindSought               // those series of a window's metric that some matchers match; text is the metric, and the matchers
-	KindStored               // the stored counts of a window's series
-	KindSpans                // when the series of a window's metric have samples in a slot, text; the version is the index's
-	KindOpened               // what look-ups of the series of a window's metric, text, have cost
+	KindMetrics  uint8 = iota // the names of a window's metrics
+	KindSeries                // the series of a window's metric, text
+	KindNames                 // the names of a window's labels
+	KindValues                // the values of a window's label, text
+	KindCounts                // of what a window's series are made; text selects which
+	KindIDs                   // which series a window has
+	KindWindows               // the windows of a tenant; the version is the engine's
+	KindMarks                 // the marks of a window; the version is the engine's
+	KindSought                // those series of a window's metric that some matchers match; text is the metric, and the matchers
+	KindStored                // the stored counts of a window's series
+	KindSpans                 // when the series of a window's metric have samples in a slot, text; the version is the index's
+	KindUnsealed              // counts of a tenant's unsealed series; text selects which, the version is made of their number and the time
+	KindOpened                // what look-ups of the series of a window's metric, text, have cost
 )
 
 // EntryKey names something that was read of a tenant's sealed window.

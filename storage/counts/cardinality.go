@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 )
@@ -32,10 +33,24 @@ const pairBytes = 2
 // cancelEvery is after how many series it is looked whether the caller has gone.
 const cancelEvery = 1 << 12
 
-// Cardinality counts the series of a tenant in the head; each list has at most limit entries. The error is the context's.
+// Cardinality counts the series of a tenant in the head; each list has at most limit entries. Counts of many series are reused for a while: see
+// countUnsealed. The error is the context's.
 func (s *Statistics) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
+	q := SeriesQuery{Tenant: tenant, Limit: limit}
+	v, err := s.countUnsealed(ctx, q, "cardinality", func(ctx context.Context) (cache.EntryValue, error) {
+		c, err := s.cardinality(ctx, q)
+		return cachedCardinality{c}, err
+	})
+	if err != nil {
+		return Cardinality{}, err
+	}
+	return v.(cachedCardinality).Cardinality, nil
+}
+
+func (s *Statistics) cardinality(ctx context.Context, q SeriesQuery) (Cardinality, error) {
+	limit := q.Limit
 	c := headCount{bytes: map[string]uint64{}, stats: &head.Stats{MinT: format.MaxTime, MaxT: -format.MaxTime}}
-	if err := c.count(ctx, s, SeriesQuery{Tenant: tenant, Limit: limit}); err != nil {
+	if err := c.count(ctx, s, q); err != nil {
 		return Cardinality{}, err
 	}
 	out := Cardinality{Stats: *c.stats}

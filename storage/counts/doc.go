@@ -9,7 +9,8 @@
 //	head: series ─► Cardinality, CountSeries of unsealed series
 //
 // window.go counts a window and stores that, stored.go reads it; series.go and churn.go answer from it, or count by walk.go, which visits each
-// series once; values.go counts in bounded memory; cardinality.go counts the head.
+// series once; values.go counts in bounded memory; cardinality.go counts the head, and unsealed.go reuses
+// these counts for a while.
 //
 // decisions/051 explains why counts are stored, and why by the state of a window.
 package counts

@@ -40,7 +40,8 @@ type SeriesCounts struct {
 
 // CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
 // these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps meter.ErrQueryTooLarge. Unsealed series are always counted, in several passes if they have many values. Labels that can't be read are left out, and warned of: see WithWarnings.
+// the error wraps meter.ErrQueryTooLarge. Unsealed series are counted in several passes if they have many values,
+// and counts of many are reused, see countUnsealed. Labels that can't be read are left out, and warned of: see WithWarnings.
 func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -95,15 +96,28 @@ func (t *toldOnce) add(err error) {
 	}
 }
 
+// countOpen counts unsealed series.
 func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
-	var c headCount
-	if err := c.count(ctx, s, q); err != nil {
+	v, err := s.countUnsealed(ctx, q, q.Metric+"\x00"+q.Label, func(ctx context.Context) (cache.EntryValue, error) {
+		var c headCount
+		err := c.count(ctx, s, q)
+		return c.seriesCounts(q), err
+	})
+	if err != nil {
 		return SeriesCounts{}, err
 	}
-	if warn := damage.Warnings(ctx); c.labels.tooMany && warn != nil {
-		warn(fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
+	counted := v.(cachedSeriesCounts)
+	if warn := damage.Warnings(ctx); warn != nil {
+		for _, err := range counted.left {
+			warn(err)
+		}
 	}
-	out := SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
+	return counted.SeriesCounts, nil
+}
+
+// seriesCounts returns the counts that q asks for.
+func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
+	out.SeriesCounts = SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
 	names := greatest{limit: q.Limit}
 	for name, found := range c.labels.found {
 		names.add(name, found.values)
@@ -112,7 +126,10 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 	if found := c.labels.found[q.Label]; found != nil {
 		out.Values = found.greatest.sorted()
 	}
-	return out, nil
+	if c.labels.tooMany {
+		out.left = append(out.left, fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
+	}
+	return out
 }
 
 // cachedSeriesCounts are what the cache holds: counts, and warnings of what they lack.
@@ -122,9 +139,13 @@ type cachedSeriesCounts struct {
 	left []error
 }
 
-func (c cachedSeriesCounts) Bytes() (n int64) {
-	n = int64(len(c.left)) * gapBytes
-	for _, list := range [][]Count{c.Metrics, c.Labels, c.Values} {
+func (c cachedSeriesCounts) Bytes() int64 {
+	return int64(len(c.left))*gapBytes + bytesOfCounts(c.Metrics, c.Labels, c.Values)
+}
+
+// bytesOfCounts is the memory that lists of counts take, about.
+func bytesOfCounts(lists ...[]Count) (n int64) {
+	for _, list := range lists {
 		for _, one := range list {
 			n += int64(len(one.Name)) + textBytes + 8
 		}

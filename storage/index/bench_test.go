@@ -45,7 +45,7 @@ func BenchmarkFirstUseOfALabel(b *testing.B) {
 			b.Run(fmt.Sprintf("series=%d/%s", n, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					New(series).column(name)
+					New(series).column(b.Context(), name)
 				}
 			})
 		}

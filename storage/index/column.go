@@ -1,136 +1,172 @@
 package index
 
 import (
+	"context"
 	"hash/maphash"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/prometheus/prometheus/model/labels"
+	"sync/atomic"
 )
 
 // column holds, for one label, which series have which value.
 type column struct {
 	name string
-	once sync.Once
+	// isFilled is set once the fields below don't change any more.
+	isFilled atomic.Bool
+	// mu guards the fields below while the column is filled, and is held for one step at a time.
+	mu      sync.Mutex
+	filling *filling // nil once the column is filled
+	lookups int      // that were answered by testing every series
+	counted int64    // bytes that are added to the set's
+
+	users int // readers that fill the column; guarded by the mutex of the set
+
 	// values are the label's values, sorted, without the empty one.
 	values []string
 	// ends[i] is where the positions of values[i] end; they start where those of values[i-1] end.
 	ends []uint32
 	// positions are ascending within a value.
 	positions []uint32
-	// places is a hash table, with linear probing, of the indices of values plus 1; 0: a place is free. Its length is a power of two.
+	// places is a hash table, with linear probing, of the indices of values plus 1; 0: a place is free. Its length is a power of two. To compare
+	// one text costs less than a binary search, whose texts are all over the memory.
 	places []uint32
 }
 
-// column returns a label's column, making it if this is the first time that it's asked for.
-func (s *Set) column(name string) *column {
+// filledColumn returns a label's column if it is filled; nil: it isn't.
+func (s *Set) filledColumn(name string) *column {
 	if c := s.recent.Load(); c != nil && c.name == name {
 		return c
 	}
 	s.mu.RLock()
 	c := s.columns[name]
 	s.mu.RUnlock()
-	if c == nil {
-		s.mu.Lock()
-		if c = s.columns[name]; c == nil {
-			c = &column{name: name}
-			s.columns[name] = c
-		}
-		s.mu.Unlock()
+	if c == nil || !c.isFilled.Load() {
+		return nil
 	}
-	c.once.Do(func() {
-		c.fill(s.series, name)
-		if len(c.values) > 0 {
-			s.columnBytes.Add(c.bytes() + int64(len(name)))
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.absent++; s.absent > maxAbsent {
-			delete(s.columns, name)
-		}
-	})
 	s.recent.Store(c)
 	return c
 }
 
-// hasColumn reports whether a label's column is there, or being made.
-func (s *Set) hasColumn(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.columns[name] != nil
+// column returns a label's column, and fills it first if needed, together with the other readers that need it; nil: the context has ended.
+func (s *Set) column(ctx context.Context, name string) *column {
+	if c := s.filledColumn(name); c != nil {
+		return c
+	}
+	c := s.enter(name)
+	defer s.leave(c)
+	for !hasEnded(ctx) { // The meter may wait for long: not under a lock.
+		if s.advance(c) {
+			s.recent.Store(c)
+			return c
+		}
+	}
+	return nil
 }
 
-// fill finds the values, numbers them in the order of the text, and sorts the positions by counting.
-func (c *column) fill(series []labels.Labels, name string) {
-	const none = ^uint32(0)
-	found := map[string]uint32{}
-	ordinals := make([]uint32, len(series))
-	lastValue, lastOrdinal := "", none
-	for i, ls := range series {
-		v := ls.Get(name)
-		switch {
-		case v == "":
-			ordinals[i] = none
-			continue
-		case v != lastValue:
-			o, ok := found[v]
-			if !ok {
-				o = uint32(len(c.values))
-				found[v] = o
-				c.values = append(c.values, v)
-			}
-			lastValue, lastOrdinal = v, o
-		}
-		ordinals[i] = lastOrdinal
+// prefersTests reports whether a look-up is to test every series, as the label's column isn't filled and has many values. Filling it takes as long
+// as dozens of such look-ups. From the second one on each does a part of it, so that the column of a label that is looked up often gets
+// filled, and no look-up waits for long.
+func (s *Set) prefersTests(ctx context.Context, name string) bool {
+	if s.filledColumn(name) != nil {
+		return false
 	}
+	c := s.enter(name)
+	defer s.leave(c)
+	if s.advance(c) { // At least one step is done: it shows whether there are many values.
+		return false
+	}
+	lookups := c.countLookup()
+	if lookups == 0 {
+		return false
+	}
+	for steps := len(s.series) / stretch / 2; lookups > 1 && steps > 0 && ctx.Err() == nil; steps-- {
+		if isFilled, ok := s.tryAdvance(c); isFilled || !ok {
+			return !isFilled
+		}
+	}
+	return true
+}
 
-	slices.Sort(c.values)
-	renumber := make([]uint32, len(c.values))
-	for i, v := range c.values {
-		renumber[found[v]] = uint32(i)
+// countLookup counts a look-up that tests every series, and returns how many did; 0: filling the column costs little more.
+func (c *column) countLookup() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.filling == nil || c.filling.hasFewValues() {
+		return 0
 	}
-	c.values = slices.Clip(c.values)
-	c.hash()
-	c.ends = make([]uint32, len(c.values))
-	for i, o := range ordinals {
-		if o != none {
-			ordinals[i] = renumber[o]
-			c.ends[ordinals[i]]++
+	c.lookups++
+	return c.lookups
+}
+
+// enter returns a label's column for a reader that fills it. The reader calls leave.
+func (s *Set) enter(name string) *column {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.columns[name]
+	if c == nil {
+		c = newColumn(name, s.series)
+		s.columns[name] = c
+	}
+	c.users++
+	return c
+}
+
+// leave forgets a column that its last reader leaves before a value was found: names that no series has don't fill the memory.
+func (s *Set) leave(c *column) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.users--; c.users == 0 && !c.isFilled.Load() && len(c.filling.texts) == 0 {
+		delete(s.columns, c.name)
+		s.columnBytes.Add(-c.counted)
+	}
+}
+
+// advance does one step of filling a column, and reports whether the column is filled.
+func (s *Set) advance(c *column) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.stepColumn(c)
+}
+
+// tryAdvance is advance unless another reader does a step now: then ok is false.
+func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
+	if !c.mu.TryLock() {
+		return false, false
+	}
+	defer c.mu.Unlock()
+	return s.stepColumn(c), true
+}
+
+// stepColumn is advance for the holder of the column's lock.
+func (s *Set) stepColumn(c *column) bool {
+	if c.isFilled.Load() {
+		return true
+	}
+	c.step()
+	bytes := c.bytes() + int64(len(c.name))
+	if c.filling == nil && len(c.values) == 0 {
+		bytes = 0
+	}
+	s.columnBytes.Add(bytes - c.counted)
+	if c.counted = bytes; c.filling != nil {
+		return false
+	}
+	c.isFilled.Store(true)
+	if len(c.values) == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.absent++; s.absent > maxAbsent {
+			delete(s.columns, c.name)
 		}
 	}
-	total := uint32(0)
-	for i, n := range c.ends {
-		c.ends[i] = total // for now where the value starts
-		total += n
-	}
-	c.positions = make([]uint32, total)
-	for i, o := range ordinals {
-		if o != none {
-			c.positions[c.ends[o]] = uint32(i)
-			c.ends[o]++
-		}
-	}
+	return true
 }
 
 // seed is that of all hashes of values.
 var seed = maphash.MakeSeed()
 
 func hashOf(value string) uint64 { return maphash.String(seed, value) }
-
-// hash makes the table of values: to compare one text costs less than a binary search, whose texts are all over the memory.
-func (c *column) hash() {
-	c.places = make([]uint32, 1<<bits.Len(uint(len(c.values)+len(c.values)/4)))
-	for i, v := range c.values {
-		at := c.place(hashOf(v))
-		for c.places[at] != 0 {
-			at = (at + 1) & (len(c.places) - 1)
-		}
-		c.places[at] = uint32(i) + 1
-	}
-}
 
 func (c *column) place(hash uint64) int { return int(hash) & (len(c.places) - 1) }
 
@@ -144,8 +180,13 @@ func (c *column) find(value string, hash uint64) (i int, ok bool) {
 	return 0, false
 }
 
+// bytes is the memory that the column takes, about.
 func (c *column) bytes() int64 {
-	return int64(len(c.values)*(headerBytes+4) + len(c.positions)*4 + len(c.places)*4)
+	n := int64(len(c.values)*(headerBytes+4) + len(c.positions)*4 + len(c.places)*4)
+	if c.filling != nil {
+		n += c.filling.bytes()
+	}
+	return n
 }
 
 // of returns the positions of the series with values[i].

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/meter"
 )
 
 // Prepared are matchers that several sets are asked for, see Prepare. They don't change.
@@ -163,7 +165,7 @@ func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 	count := len(s.series)
 	for i := range conditions {
 		c := &conditions[i]
-		if s.testIsCheaper(c, count) {
+		if s.testIsCheaper(x, c, count) {
 			s.testAll(x, c, left)
 		} else {
 			s.apply(x, c, left)
@@ -198,7 +200,11 @@ func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 		if !c.isLookup() {
 			continue
 		}
-		if named, few := s.column(c.m.Name).named(c); few && (by < 0 || len(named) < len(best)) {
+		col := s.filledColumn(c.m.Name)
+		if col == nil {
+			continue
+		}
+		if named, few := col.named(c); few && (by < 0 || len(named) < len(best)) {
 			best, by = named, i
 		}
 	}
@@ -228,33 +234,48 @@ func (c *column) named(of *condition) (positions []uint32, few bool) {
 }
 
 // testIsCheaper reports whether testing the series that are left costs less than looking at the label's values.
-func (s *Set) testIsCheaper(c *condition, left int) bool {
-	if !s.hasColumn(c.m.Name) {
-		return left <= len(s.series)/8 // making the column looks at every series
-	}
-	switch c.way {
-	case byPrefix:
-		from, to := s.column(c.m.Name).prefixed(c.m.Prefix())
+func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
+	col := s.filledColumn(c.m.Name)
+	switch {
+	case c.way == byLookup:
+		return col == nil && s.prefersTests(x.ctx, c.m.Name)
+	case col == nil:
+		return left <= len(s.series)/8 // filling the column looks at every series
+	case c.way == byPrefix:
+		from, to := col.prefixed(c.m.Prefix())
 		return left < to-from
-	case byScan:
-		return left < len(s.column(c.m.Name).values)
 	default:
-		return false
+		return left < len(col.values)
 	}
 }
 
+// testAll removes from left what doesn't pass, and everything if the context ends.
 func (s *Set) testAll(x *Matching, c *condition, left bitmap) {
-	for _, p := range left.appendTo(nil) {
+	for i, p := range left.appendTo(nil) {
+		if i%stretch == stretch-1 && hasEnded(x.ctx) {
+			clear(left)
+			return
+		}
 		if !c.passes(x, s.series[p]) {
 			left.remove(p)
 		}
 	}
 }
 
-// apply removes from left what doesn't pass. Each series has one value or none, so that all series with the
+// hasEnded calls the meter, and reports whether the context has ended.
+func hasEnded(ctx context.Context) bool {
+	meter.Working(ctx)
+	return ctx.Err() != nil
+}
+
+// apply removes from left what doesn't pass, and everything if the context ends. Each series has one value or none, so that all series with the
 // label are the named ones plus the others.
 func (s *Set) apply(x *Matching, c *condition, left bitmap) {
-	col := s.column(c.m.Name)
+	col := s.column(x.ctx, c.m.Name)
+	if col == nil {
+		clear(left)
+		return
+	}
 	named := newBitmap(len(s.series))
 	s.addNamed(x, c, col, named)
 	if c.negative == c.missing { // a="v": only the named pass; a!="v": all but the named pass

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type Set struct {
 	mu      sync.RWMutex
 	columns map[string]*column
 	absent  int
-	recent  atomic.Pointer[column] // the one that was asked for last
+	recent  atomic.Pointer[column] // the filled one that was used last
 
 	namesOnce sync.Once
 	names     []string
@@ -82,8 +83,8 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 }
 
 // LabelValues lists the values that the series at these positions have for a label, sorted; a series
-// without the label adds none.
-func (s *Set) LabelValues(name string, positions []uint32) []string {
+// without the label adds none. There are none if the context has ended.
+func (s *Set) LabelValues(ctx context.Context, name string, positions []uint32) []string {
 	if name == labels.MetricName && len(positions) > 0 { // The same for all.
 		if v := s.series[positions[0]].Get(name); v != "" {
 			return []string{v}
@@ -91,7 +92,10 @@ func (s *Set) LabelValues(name string, positions []uint32) []string {
 		return nil
 	}
 	if len(positions) == len(s.series) && len(positions) > smallSet {
-		return slices.Clone(s.column(name).values)
+		if c := s.column(ctx, name); c != nil {
+			return slices.Clone(c.values)
+		}
+		return nil
 	}
 	seen := map[string]struct{}{}
 	last := ""

@@ -128,10 +128,10 @@ func TestNamesAndValues(t *testing.T) {
 	require.Equal(t, []string{"__name__", "job", "zone"}, set.LabelNames([]uint32{0, 1, 2}))
 	require.Equal(t, []string{"__name__", "job"}, set.LabelNames([]uint32{0, 2}))
 	require.Empty(t, set.LabelNames(nil))
-	require.Equal(t, []string{"a", "b"}, set.LabelValues("job", []uint32{0, 1, 2}))
-	require.Equal(t, []string{"up"}, set.LabelValues("__name__", []uint32{2}))
-	require.Empty(t, set.LabelValues("zone", []uint32{0}))
-	require.Empty(t, set.LabelValues("nope", []uint32{0, 1, 2}))
+	require.Equal(t, []string{"a", "b"}, set.LabelValues(t.Context(), "job", []uint32{0, 1, 2}))
+	require.Equal(t, []string{"up"}, set.LabelValues(t.Context(), "__name__", []uint32{2}))
+	require.Empty(t, set.LabelValues(t.Context(), "zone", []uint32{0}))
+	require.Empty(t, set.LabelValues(t.Context(), "nope", []uint32{0, 1, 2}))
 }
 
 func TestNamesAndValuesOfALargeSet(t *testing.T) {
@@ -146,12 +146,12 @@ func TestNamesAndValuesOfALargeSet(t *testing.T) {
 			}
 		}
 		require.Equal(t, sortedKeys(names), set.LabelNames(positions))
-		require.Equal(t, sortedKeys(values), set.LabelValues("code", positions))
+		require.Equal(t, sortedKeys(values), set.LabelValues(t.Context(), "code", positions))
 	}
 	// The result is the caller's: changing it doesn't change the set.
-	set.LabelValues("code", set.Match(nil))[0] = "changed"
+	set.LabelValues(t.Context(), "code", set.Match(nil))[0] = "changed"
 	set.LabelNames(set.Match(nil))[0] = "changed"
-	require.NotContains(t, set.LabelValues("code", set.Match(nil)), "changed")
+	require.NotContains(t, set.LabelValues(t.Context(), "code", set.Match(nil)), "changed")
 	require.NotContains(t, set.LabelNames(set.Match(nil)), "changed")
 }
 
@@ -169,7 +169,7 @@ func TestManyGoroutinesMakeColumnsOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				got[i] = set.Match(ms)
-				set.LabelValues("code", set.Match(nil))
+				set.LabelValues(t.Context(), "code", set.Match(nil))
 				set.Bytes()
 			}
 		})

@@ -25,7 +25,9 @@ func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error)
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
 		},
-		ofSealed: func(m *metricSeries, positions []uint32) []string { return m.set.LabelNames(positions) },
+		ofSealed: func(_ context.Context, m *metricSeries, positions []uint32) []string {
+			return m.set.LabelNames(positions)
+		},
 	})
 }
 
@@ -38,7 +40,9 @@ func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]
 				t.addOne(v)
 			}
 		},
-		ofSealed: func(m *metricSeries, positions []uint32) []string { return m.set.LabelValues(name, positions) },
+		ofSealed: func(ctx context.Context, m *metricSeries, positions []uint32) []string {
+			return m.set.LabelValues(ctx, name, positions)
+		},
 	}
 	if name == labels.MetricName {
 		search.catalog, search.label = format.CatalogMetric, ""
@@ -53,7 +57,7 @@ type textSearch struct {
 	catalog  int64
 	label    string
 	ofOpen   func(*textSet, labels.Labels)
-	ofSealed func(m *metricSeries, positions []uint32) []string
+	ofSealed func(ctx context.Context, m *metricSeries, positions []uint32) []string
 }
 
 func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]string, error) {
@@ -168,7 +172,7 @@ func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search
 		return t.ofMetrics(ctx, find, list)
 	}
 	return find.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
-		return t.add(search.ofSealed(m, positions)...)
+		return t.add(search.ofSealed(ctx, m, positions)...)
 	})
 }
 

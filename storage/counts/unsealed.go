@@ -1,0 +1,41 @@
+package counts
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/cache"
+)
+
+const (
+	// reusedFrom is the number of unsealed series from which on counts are reused. Counting fewer takes some milliseconds.
+	reusedFrom = 10_000
+	// reusedFor is for how long at most.
+	reusedFor = 30 * time.Second
+	// growthSteps is the number of steps in which the number of series grows by a factor of e: a step is 2%.
+	growthSteps = 50
+)
+
+// countUnsealed calls count for the unsealed series that q selects. Counting millions of series takes seconds, so that concurrent calls share
+// one count, and later calls reuse it for up to reusedFor, unless the number of series has changed by about 2%. text identifies the kind of counts.
+func (s *Statistics) countUnsealed(ctx context.Context, q SeriesQuery, text string, count func(context.Context) (cache.EntryValue, error)) (cache.EntryValue, error) {
+	n := 0
+	for _, list := range s.env.Head.MetricSeries(q.Tenant, q.Metric) {
+		n += len(list)
+	}
+	if n < reusedFrom {
+		return count(ctx)
+	}
+	key := cache.EntryKey{Kind: cache.KindUnsealed, Tenant: q.Tenant, Text: fmt.Sprintf("%s\x00%d", text, q.Limit)}
+	size, period := uint64(math.Log(float64(n))*growthSteps), uint64(s.env.Now().UnixNano()/int64(reusedFor))
+	return s.env.Cache.Get(ctx, key, size<<48|period, count)
+}
+
+// cachedCardinality is what the cache holds of a Cardinality.
+type cachedCardinality struct{ Cardinality }
+
+func (c cachedCardinality) Bytes() int64 {
+	return bytesOfCounts(c.SeriesOfMetrics, c.ValuesOfLabels, c.BytesOfLabels, c.SeriesOfPairs)
+}

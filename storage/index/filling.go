@@ -1,0 +1,238 @@
+package index
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+const (
+	// stretch is the number of series, or values, that one step of a filling handles.
+	stretch = 1 << 12
+	// noValue is the ordinal of the series without the label.
+	noValue = ^uint32(0)
+)
+
+// fillPhase is a part of a filling. Each takes many steps.
+type fillPhase uint8
+
+const (
+	findValues   fillPhase = iota // number the values as they come
+	sortRuns                      // sort runs of them
+	mergeRuns                     // merge pairs of runs until there is one
+	numberValues                  // number the values in the order of the text
+	countSeries                   // count the series of each value
+	placeSeries                   // list the series of each value: sort their positions by counting
+	filled
+)
+
+// filling is the state of a column that isn't filled yet. Several readers fill it, a step each at a time, and one that leaves loses nothing.
+type filling struct {
+	series []labels.Labels
+	phase  fillPhase
+	next   int // the phase has handled those before it
+
+	ordinals []uint32     // of the series' values, by position
+	texts    []foundValue // the values as they came; then sorted
+	merged   []foundValue // the runs of texts, merged
+	hashes   []uint64     // of the values as they came
+	last     foundValue   // of the series before
+	width    int          // of the runs
+	left     int          // of the run that is merged with its neighbor: the next one to take
+	right    int          // of the neighbor
+	renumber []uint32     // from the numbers as the values came to those in the order of the text
+}
+
+// foundValue is a value, and its number in the order in which the values came.
+type foundValue struct {
+	text    string
+	ordinal uint32
+}
+
+func newColumn(name string, series []labels.Labels) *column {
+	return &column{name: name, filling: &filling{series: series, last: foundValue{ordinal: noValue}}}
+}
+
+// step does a part of the work: a stretch, and at times something short for every value.
+func (c *column) step() {
+	f := c.filling
+	from := f.next
+	total := len(f.series)
+	if f.phase == sortRuns || f.phase == numberValues {
+		total = len(f.texts)
+	}
+	to := min(from+stretch, total)
+	f.next = to
+	switch f.phase {
+	case findValues:
+		c.findValues(from, to)
+	case sortRuns:
+		slices.SortFunc(f.texts[from:to], compareTexts)
+	case mergeRuns:
+		if f.merge() {
+			f.enter(numberValues)
+			c.startNumbers()
+		}
+		return
+	case numberValues:
+		for i, v := range f.texts[from:to] {
+			c.values[from+i] = v.text
+			f.renumber[v.ordinal] = uint32(from + i)
+		}
+	case countSeries:
+		for i, o := range f.ordinals[from:to] {
+			if o != noValue {
+				o = f.renumber[o]
+				f.ordinals[from+i] = o
+				c.ends[o]++
+			}
+		}
+	case placeSeries:
+		for i, o := range f.ordinals[from:to] {
+			if o != noValue {
+				c.positions[c.ends[o]] = uint32(from + i)
+				c.ends[o]++
+			}
+		}
+	}
+	if to == total {
+		f.enter(f.phase + 1)
+		c.startPhase()
+	}
+}
+
+func (f *filling) enter(phase fillPhase) { f.phase, f.next = phase, 0 }
+
+// startPhase prepares the phase that was entered.
+func (c *column) startPhase() {
+	f := c.filling
+	switch f.phase {
+	case mergeRuns:
+		f.width = stretch
+		f.merged = make([]foundValue, 0, len(f.texts))
+	case countSeries:
+		for i, at := range c.places {
+			if at != 0 {
+				c.places[i] = f.renumber[at-1] + 1
+			}
+		}
+		c.ends = make([]uint32, len(c.values))
+	case placeSeries:
+		total := uint32(0)
+		for i, n := range c.ends {
+			c.ends[i] = total // for now where the value starts
+			total += n
+		}
+		c.positions = make([]uint32, total)
+	case filled:
+		c.filling = nil
+	}
+}
+
+// startNumbers prepares the phase after the merges.
+func (c *column) startNumbers() {
+	f := c.filling
+	f.merged, f.hashes = nil, nil
+	c.values, f.renumber = make([]string, len(f.texts)), make([]uint32, len(f.texts))
+}
+
+// findValues numbers the values of some series. Until they are sorted the hash table holds these numbers.
+func (c *column) findValues(from, to int) {
+	f := c.filling
+	if f.ordinals == nil {
+		f.ordinals = make([]uint32, len(f.series))
+		c.places = make([]uint32, 1)
+	}
+	for i, ls := range f.series[from:to] {
+		v := ls.Get(c.name)
+		if v == "" {
+			f.ordinals[from+i] = noValue
+			continue
+		}
+		if v != f.last.text {
+			f.last = foundValue{v, c.number(v)}
+		}
+		f.ordinals[from+i] = f.last.ordinal
+	}
+}
+
+// number returns the number of a value, which it adds if it's new.
+func (c *column) number(v string) uint32 {
+	f := c.filling
+	hash := hashOf(v)
+	at := c.place(hash)
+	for ; c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
+		if o := c.places[at] - 1; f.hashes[o] == hash && f.texts[o].text == v {
+			return o
+		}
+	}
+	o := uint32(len(f.texts))
+	f.texts, f.hashes = append(f.texts, foundValue{v, o}), append(f.hashes, hash)
+	if size := placesFor(len(f.texts)); size > len(c.places) {
+		c.places = make([]uint32, size)
+		for i, h := range f.hashes {
+			c.put(h, uint32(i))
+		}
+		return o
+	}
+	c.places[at] = o + 1
+	return o
+}
+
+// placesFor is the length of the hash table of n values.
+func placesFor(n int) int { return 1 << bits.Len(uint(n+n/4)) }
+
+// put adds the number of a value that isn't in the hash table.
+func (c *column) put(hash uint64, number uint32) {
+	at := c.place(hash)
+	for c.places[at] != 0 {
+		at = (at + 1) & (len(c.places) - 1)
+	}
+	c.places[at] = number + 1
+}
+
+// merge moves a stretch of values from pairs of runs to merged runs, and reports whether a single run is left.
+func (f *filling) merge() bool {
+	n := len(f.texts)
+	if f.width >= n {
+		return true
+	}
+	for range stretch {
+		done := len(f.merged)
+		if done == n {
+			f.texts, f.merged = f.merged, f.texts[:0]
+			f.width *= 2
+			return f.width >= n
+		}
+		start := done - done%(2*f.width)
+		if done == start {
+			f.left, f.right = start, start+f.width
+		}
+		middle, end := min(start+f.width, n), min(start+2*f.width, n)
+		if f.right >= end || f.left < middle && f.texts[f.left].text < f.texts[f.right].text {
+			f.merged = append(f.merged, f.texts[f.left])
+			f.left++
+		} else {
+			f.merged = append(f.merged, f.texts[f.right])
+			f.right++
+		}
+	}
+	return false
+}
+
+func compareTexts(a, b foundValue) int { return cmp.Compare(a.text, b.text) }
+
+// hasFewValues reports whether the first series have so few values that filling the column costs little more than testing every series.
+func (f *filling) hasFewValues() bool {
+	if f.phase == findValues {
+		return len(f.texts)*8 <= f.next
+	}
+	return len(f.texts)*8 <= len(f.series)
+}
+
+// bytes is the memory that the filling takes, about, besides its column.
+func (f *filling) bytes() int64 {
+	return int64(cap(f.texts)+cap(f.merged))*(headerBytes+8) + int64(len(f.ordinals)+len(f.renumber))*4 + int64(cap(f.hashes))*8
+}
