@@ -183,7 +183,11 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar.end()
 	t.report(stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
-		fmt.Fprintf(stdout, "no new samples were found: an earlier run has imported this source completely; to import all of it again, remove %s and run again\n", c.checkpoint)
+		why := "to import all of it again"
+		if n := report.All.Expired + report.All.RollupsOnly; n > 0 {
+			why = fmt.Sprintf("%d of its samples were past a retention; if it is longer now", n)
+		}
+		fmt.Fprintf(stdout, "no new samples were found: an earlier run has imported this source completely; %s, remove %s and run again\n", why, c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

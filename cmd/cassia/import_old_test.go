@@ -81,6 +81,10 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			require.Equal(t, 1, strings.Count(out, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n"), out)
 			require.Contains(t, out, "imported 1 sample in")
 			require.Contains(t, out, "; 1 only in the rollups\n")
+
+			out, errs, status = printed(t, text, append(args, "--retention.raw=90d")...)
+			require.Zero(t, status, errs)
+			require.Contains(t, out, "1 of its samples were past a retention; if it is longer now, remove "+filepath.Join(dir, "checkpoint")+" and run again\n")
 		})
 	}
 }

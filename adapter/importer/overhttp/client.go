@@ -181,6 +181,7 @@ func (c *Client) ask(ctx context.Context, method, name, what string, query url.V
 	if method == http.MethodPost {
 		h.Set("Content-Type", contentType)
 		h.Set("Content-Encoding", contentEncoding)
+		h.Set(retentionHeader, c.terms.retentionText())
 	}
 	answer, err := c.To.Do(ctx, method, u, bytes.NewReader(body), h)
 	if err != nil {

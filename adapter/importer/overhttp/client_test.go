@@ -162,6 +162,27 @@ func TestSmallWays(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
 }
 
+// TestChangedRetention ends an import when the server, as it comes back, keeps samples for another time: the client has decided by the one before.
+func TestChangedRetention(t *testing.T) {
+	t.Parallel()
+	kept := importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}}
+	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } }, nil)
+	_, err := r.Import(t.Context(), "a", history(1, 1, 4))
+	require.NoError(t, err)
+	for _, other := range []importer.Kept{
+		{Default: retention.Keep{Raw: 12 * time.Hour}}, {Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
+		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Keep: retention.Keep{Raw: time.Hour}}}},
+	} {
+		kept = other
+		_, err = r.Import(t.Context(), "a", history(2, 1, 4))
+		var status *fetch.StatusError
+		require.ErrorAs(t, err, &status)
+		require.Equal(t, http.StatusPreconditionFailed, status.Code)
+		require.ErrorContains(t, err, "run the import again")
+	}
+	require.Empty(t, r.waits)
+}
+
 // TestIdentity asks which store the server writes, so that a checkpoint of another one isn't taken up.
 func TestIdentity(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ var (
 	errMethod = errors.New("use POST to send series, or GET to list the supported formats")
 	errMedia  = errors.New("the body must be " + contentType + " with encoding " + contentEncoding)
 	errReads  = errors.New("overhttp: reading the body")
+	errOther  = errors.New("the retention of this server has changed since the import started: run the import again")
 )
 
 // Import answers GET with the Terms, and POST when the body's series are durable.
@@ -79,6 +80,11 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
+		var terms Terms // Clients decide by the retention which samples they may send.
+		terms.setKept(s.opts.Retention(name))
+		if text := r.Header.Get(retentionHeader); text != "" && text != terms.retentionText() {
+			return nil, errOther
+		}
 		stats, err := s.into.Import(ctx, name, b.series)
 		return storedOf(stats), err
 	})
@@ -212,6 +218,8 @@ func statusOf(err error) int {
 		return http.StatusUnsupportedMediaType
 	case errors.Is(err, ErrMalformed):
 		return http.StatusBadRequest
+	case errors.Is(err, errOther):
+		return http.StatusPreconditionFailed
 	case errors.Is(err, errReads):
 		return http.StatusServiceUnavailable
 	}

@@ -1,11 +1,13 @@
 package overhttp
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/adapter/importer"
@@ -60,6 +62,18 @@ func (t *Terms) setKept(k importer.Kept) {
 		}
 		t.Classes = append(t.Classes, class)
 	}
+}
+
+// retentionHeader is the header of a request with series: the retention that the client decided by, as Terms.retentionText.
+const retentionHeader = "X-Cassia-Retention"
+
+// retentionText identifies the retention.
+func (t *Terms) retentionText() string {
+	text, err := json.Marshal(Terms{RetentionMS: t.RetentionMS, Retention5mMS: t.Retention5mMS, Classes: t.Classes})
+	if err != nil {
+		return err.Error() // Text and numbers are never refused.
+	}
+	return strconv.FormatUint(xxhash.Sum64(text), 16)
 }
 
 // Kept returns the retention, without that of 1h rollups.

@@ -86,6 +86,9 @@ func (r *Retention) parseFile(text []byte) error {
 	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return yamlError(err)
 	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("the file has more than one document")
+	}
 	for _, name := range sortedKeys(file.Tenants) {
 		if err := tenant.Check(name); err != nil {
 			return fmt.Errorf("tenant %q: %w", name, err)

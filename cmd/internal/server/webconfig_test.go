@@ -46,6 +46,7 @@ func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, wan
 		{"web.yml", "\n", "TLS can't be enabled or disabled while Cassia runs"},
 		{"web.yml", missing, "no such file"},
 		{"web.yml", valid + "foo: 1\n", "field foo not found"},
+		{"web.yml", valid + "---\nbasic_auth_users: {}\n", "more than one document"},
 		{"web.yml", valid + "basic_auth_users: {a: plain}\n", "must be a bcrypt hash"},
 		{"web.yml", valid + "basic_auth_users: {a: $2a$04$012345678901234567890u012345678901234567890123456789.}\n", "can't be used together with --auth.file"},
 		{"web.yml", valid + "http_server_config: {headers: {Server: x}}\n", "can not be configured"},

@@ -1,9 +1,11 @@
 package webconfig
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +38,9 @@ func (f *File) parse() (*settings, error) {
 	}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, err
+	}
+	if d := yaml.NewDecoder(bytes.NewReader(text)); d.Decode(new(any)) == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
+		return nil, errors.New("the file has more than one document")
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
 	f.note(c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs)
