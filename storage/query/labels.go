@@ -61,22 +61,12 @@ type textSearch struct {
 }
 
 func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]string, error) {
-	if err := q.env.Ready(); err != nil {
-		return nil, err
-	}
 	query.LabelsOnly = true
-	r, err := q.newRequest(ctx, query)
-	if err != nil {
+	r, err := q.openRequest(ctx, query)
+	if r == nil {
 		return nil, err
 	}
-	if r.minT > r.maxT {
-		return nil, ctx.Err()
-	}
-	r.tellStaged()
 	t := &textSet{r: r, ctx: ctx, limit: query.Limit, seen: map[string]struct{}{}, list: []string{}}
-	if err := r.loadTombstones(ctx); err != nil {
-		return nil, err
-	}
 	// Invariant I4: first the head, then the marks, then the rows.
 	for series := range q.env.Head.Select(ctx, query.Tenant, query.Matchers, r.minT, r.maxT, true) {
 		if search.ofOpen(t, series.Labels()); t.isFull() {

@@ -95,6 +95,25 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	return r, nil
 }
 
+// openRequest returns a request that has its deletes, once queries can be answered; nil: nothing is to be read, because of the error or of the times.
+func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error) {
+	if err := q.env.Ready(); err != nil {
+		return nil, err
+	}
+	r, err := q.newRequest(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if r.minT > r.maxT {
+		return nil, ctx.Err()
+	}
+	r.tellStaged()
+	if err := r.loadTombstones(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
 // loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
 func (r *request) loadTombstones(ctx context.Context) error {
 	all, err := r.env.Deletes(ctx, r.tenant)

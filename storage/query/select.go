@@ -114,18 +114,8 @@ const inHead = ^uint32(0)
 
 // Select finds the series that match and have, or may have, samples in the range. It reads no samples yet.
 func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, error) {
-	if err := q.env.Ready(); err != nil {
-		return nil, err
-	}
-	r, err := q.newRequest(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	if r.minT > r.maxT {
-		return nil, ctx.Err()
-	}
-	r.tellStaged()
-	if err := r.loadTombstones(ctx); err != nil {
+	r, err := q.openRequest(ctx, query)
+	if r == nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.

@@ -55,15 +55,7 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 
 // ofTenants lists the changes that find returns for tenants, from the first window that each applies to; those without windows are left out.
 func (k *Keeper) ofTenants(ctx context.Context, find func(tenant string, b *Boundaries) []Change) (list []Change, err error) {
-	tenants, err := k.env.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, tenant := range tenants {
-		b, err := k.Boundaries(ctx, tenant)
-		if err != nil {
-			return nil, err
-		}
+	err = k.eachTenant(ctx, func(tenant string, b *Boundaries) error {
 		for _, c := range find(tenant, b) {
 			from := format.FirstWindow(c.Resolution)
 			if c.From.Before(c.Gone) {
@@ -74,15 +66,37 @@ func (k *Keeper) ofTenants(ctx context.Context, find func(tenant string, b *Boun
 			}
 			windows, err := k.env.Windows(ctx, tenant, from, k.env.Period.WindowAt(c.Resolution, c.To.UnixMilli()))
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if len(windows) > 0 {
 				c.From = Instant(k.env.Period.WindowStart(windows[0]))
 				list = append(list, c)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
+}
+
+// eachTenant calls do with the boundaries of each tenant, until it returns an error.
+func (k *Keeper) eachTenant(ctx context.Context, do func(tenant string, b *Boundaries) error) error {
+	tenants, err := k.env.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tenant := range tenants {
+		b, err := k.Boundaries(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		if err := do(tenant, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newChange returns a change of a boundary between two ends of windows, by a retention in place of the one before.
@@ -219,26 +233,22 @@ func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, er
 	if !k.env.Expires {
 		return nil, nil
 	}
-	tenants, err := k.env.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, tenant := range tenants {
-		b, err := k.Boundaries(ctx, tenant)
-		if err != nil {
-			return nil, err
-		}
+	err = k.eachTenant(ctx, func(tenant string, b *Boundaries) error {
 		for class := range k.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
 				later, err := k.laterRetention(ctx, b, tenant, class, res)
 				if err != nil {
-					return nil, err
+					return err
 				}
 				if !later.From.IsZero() {
 					list = append(list, later)
 				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
