@@ -27,28 +27,21 @@ func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) 
 	return rollupTimestamp(end, version)
 }
 
-// appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered
-// from samples.
+// appendRollup encodes buckets. Where histograms make them larger than a row may be, their sums are left out, or all of them, and
+// these must be answered from samples.
 func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
 	if len(b.End) == 0 {
 		return nil
 	}
 	value := rollup.AppendChunk(nil, b, res.Width(), version)
-	if len(value) <= engine.MaxValue/2 {
-		return value
-	}
-	for i := range b.Flags {
-		if b.Flags[i]&rollup.HasHistograms != 0 {
-			b.Flags[i] = b.Flags[i]&^rollup.HasHistograms | rollup.NotSimple
-			// The rest of the bucket is made of its floats, and there are none.
-			b.Count[i], b.FirstT[i], b.LastT[i], b.Resets[i], b.Changes[i] = 0, 0, 0, 0, 0
-			if b.FirstST != nil {
-				b.FirstST[i], b.LastST[i] = 0, 0
-			}
+	for _, drop := range []func(*rollup.Buckets){(*rollup.Buckets).DropHistogramSums, (*rollup.Buckets).DropHistograms} {
+		if len(value) <= engine.MaxValue/2 {
+			return value
 		}
+		drop(b)
+		value = rollup.AppendChunk(nil, b, res.Width(), version)
 	}
-	b.Histograms = nil
-	return rollup.AppendChunk(nil, b, res.Width(), version)
+	return value
 }
 
 // appendOrEmpty encodes buckets, or that there are none any more.

@@ -10,14 +10,14 @@ import (
 type valueIn func(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram)
 
 func lastIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
-	if b.Flags[i]&rollup.HasHistograms != 0 {
+	if b.Flags[i]&rollup.LastIsHistogram != 0 {
 		return 0, b.Histograms[i].Last
 	}
 	return b.Last[i], nil
 }
 
 func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
-	if b.Flags[i]&rollup.HasHistograms != 0 {
+	if b.Flags[i]&rollup.FirstIsHistogram != 0 {
 		return 0, b.Histograms[i].First
 	}
 	return b.First[i], nil
@@ -101,7 +101,7 @@ func presentIn(*rollup.Buckets, int) (float64, *histogram.FloatHistogram) { retu
 // overLastTime answers with the time of the last sample, seconds. Prometheus takes the later of the last float and
 // the last histogram, and 0 for what isn't there, so where there is only one sort it is never less than 0.
 func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
+	f.overEach(b, w, out, func(step, lo, hi int) {
 		last := b.LastT[hi-1]
 		if f.kinds.in(lo, hi) != ofBoth {
 			last = max(last, 0)
@@ -112,7 +112,7 @@ func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 
 func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	n := running{of: [][]uint32{b.Count}}
-	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
+	f.overEach(b, w, out, func(step, lo, hi int) {
 		out.add(step, float64(n.in(lo, hi))*w.scale())
 	})
 }
@@ -137,20 +137,22 @@ func (f *Evaluator) overSteps(inside []uint32, b *rollup.Buckets, w Windows, out
 	f.steps = append(f.steps[:0], 0) // into bucket i from the one before
 	for i := 1; i < len(b.End); i++ {
 		is := false
-		switch f.kinds.in(i-1, i+1) {
-		case ofFloats:
-			is = floats(b.Last[i-1], b.First[i])
-		case ofHistograms:
+		switch ended, begins := b.Flags[i-1]&rollup.LastIsHistogram != 0, b.Flags[i]&rollup.FirstIsHistogram != 0; {
+		case f.kinds.in(i-1, i+1) == ofUnknown:
+		case ended != begins:
+			is = true
+		case ended:
 			is = hists(b.Histograms[i-1].Last, b.Histograms[i].First)
+		default:
+			is = floats(b.Last[i-1], b.First[i])
 		}
+		f.steps = append(f.steps, 0)
 		if is {
-			f.steps = append(f.steps, 1)
-		} else {
-			f.steps = append(f.steps, 0)
+			f.steps[i] = 1
 		}
 	}
 	n := running{of: [][]uint32{inside, f.steps}}
-	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
+	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket comes from outside
 		out.add(step, float64(count)*w.scale())
 	})

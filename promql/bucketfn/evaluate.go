@@ -116,8 +116,8 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 // common case, there is nothing to look up.
 type kinds struct {
 	plain bool
-	// histograms[i] and complex[i] are how many of the first i buckets hold histograms, or aren't simple.
-	histograms, complex []int32
+	// floats[i], histograms[i] and complex[i] are how many of the first i buckets hold floats, or histograms, or aren't simple.
+	floats, histograms, complex []int32
 }
 
 func (k *kinds) of(b *rollup.Buckets) {
@@ -129,16 +129,19 @@ func (k *kinds) of(b *rollup.Buckets) {
 	if k.plain {
 		return
 	}
-	k.histograms, k.complex = append(k.histograms[:0], 0), append(k.complex[:0], 0)
+	k.floats, k.histograms, k.complex = append(k.floats[:0], 0), append(k.histograms[:0], 0), append(k.complex[:0], 0)
 	for i, flags := range b.Flags {
-		h, c := k.histograms[i], k.complex[i]
+		f, h, c := k.floats[i], k.histograms[i], k.complex[i]
+		if flags.HasFloats() {
+			f++
+		}
 		if flags&rollup.HasHistograms != 0 {
 			h++
 		}
 		if flags&rollup.NotSimple != 0 {
 			c++
 		}
-		k.histograms, k.complex = append(k.histograms, h), append(k.complex, c)
+		k.floats, k.histograms, k.complex = append(k.floats, f), append(k.histograms, h), append(k.complex, c)
 	}
 }
 
@@ -147,38 +150,36 @@ type kind uint8
 
 const (
 	ofFloats     kind = iota // floats alone
-	ofHistograms             // histograms alone, and all simple
-	ofBoth                   // buckets of floats and buckets of histograms, all simple
+	ofHistograms             // histograms alone
+	ofBoth                   // floats and histograms
 	ofUnknown                // not simple
 )
 
 // in returns what the buckets from lo to before hi hold, of which there is at least one.
 func (k *kinds) in(lo, hi int) kind {
-	if k.plain {
+	switch {
+	case k.plain:
 		return ofFloats
-	}
-	if k.complex[hi] > k.complex[lo] {
+	case k.complex[hi] > k.complex[lo]:
 		return ofUnknown
-	}
-	switch k.histograms[hi] - k.histograms[lo] {
-	case 0:
+	case k.histograms[hi] == k.histograms[lo]:
 		return ofFloats
-	case int32(hi - lo):
+	case k.floats[hi] == k.floats[lo]:
 		return ofHistograms
 	default:
 		return ofBoth
 	}
 }
 
-// overEach calls each for the windows that hold samples, with their buckets, lo to before hi. Windows of a kind
-// beyond most are left to the samples.
-func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, most kind, each func(step, lo, hi int)) {
+// overEach calls each for the windows that hold samples, with their buckets, lo to before hi. Windows of an unknown kind are left to
+// the samples.
+func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, each func(step, lo, hi int)) {
 	c := cursor{b: b}
 	for k := range w.Steps {
 		lo, hi := c.move(w.Window(k))
 		switch {
 		case lo == hi:
-		case f.kinds.in(lo, hi) > most:
+		case f.kinds.in(lo, hi) == ofUnknown:
 			out.needsSamples(k)
 		default:
 			each(k, lo, hi)

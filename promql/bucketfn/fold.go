@@ -3,6 +3,7 @@ package bucketfn
 import (
 	"slices"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/util/kahansum"
 
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -92,11 +93,30 @@ func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves [
 	b *rollup.Buckets, w Windows, out *Result,
 ) {
 	f.fold.Start(join)
-	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
-		if f.kinds.in(lo, hi) == ofFloats { // histograms alone have no least nor greatest value
+	f.overEach(b, w, out, func(step, lo, hi int) {
+		switch f.kinds.in(lo, hi) {
+		case ofFloats:
 			out.add(step, f.fold.Of(leaves, lo, hi))
+		case ofBoth: // Histograms have no least and no greatest value.
+			out.note(NoteHistogramsIgnored)
+			out.add(step, foldFloats(join, leaves, b, lo, hi))
 		}
 	})
+}
+
+// foldFloats joins those leaves whose buckets have floats, of which there are some.
+func foldFloats(join func(earlier, later float64) float64, leaves []float64, b *rollup.Buckets, lo, hi int) float64 {
+	joined, any := 0.0, false
+	for i := lo; i < hi; i++ {
+		switch {
+		case !b.Flags[i].HasFloats():
+		case !any:
+			joined, any = leaves[i], true
+		default:
+			joined = join(joined, leaves[i])
+		}
+	}
+	return joined
 }
 
 // compensated is a sum in two parts, as Neumaier's summation keeps it.
@@ -108,30 +128,83 @@ func addCompensated(a, b compensated) compensated {
 }
 
 func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSums(b, w, out, func(sum compensated, _, _ int) float64 {
-		return (sum.high + sum.low) * w.scale()
-	})
+	f.overSums(b, w, out, func(sum compensated, _ uint64) float64 { return (sum.high + sum.low) * w.scale() },
+		func(sum *histogram.FloatHistogram, _ uint64) *histogram.FloatHistogram {
+			if w.scale() != 1 {
+				sum.Mul(w.scale())
+			}
+			return sum
+		})
 }
 
 func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	n := running{of: [][]uint32{b.Count}}
-	f.overSums(b, w, out, func(sum compensated, lo, hi int) float64 {
-		count := float64(n.in(lo, hi))
-		return sum.high/count + sum.low/count
-	})
+	f.overSums(b, w, out, func(sum compensated, n uint64) float64 { return sum.high/float64(n) + sum.low/float64(n) },
+		func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram { return sum.Div(float64(n)) })
 }
 
-func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
-	value func(sum compensated, lo, hi int) float64,
+// overSums computes from the sum of a window and from how many samples it is of.
+func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value func(sum compensated, n uint64) float64,
+	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
 ) {
 	f.pairs = f.pairs[:0]
 	for i, high := range b.Sum {
 		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
 	}
 	f.sums.Start(addCompensated)
-	f.overEach(b, w, out, ofFloats, func(step, lo, hi int) {
-		out.add(step, value(f.sums.Of(f.pairs, lo, hi), lo, hi))
+	n := running{of: [][]uint32{b.Count}}
+	f.overEach(b, w, out, func(step, lo, hi int) {
+		count := n.in(lo, hi)
+		switch f.kinds.in(lo, hi) {
+		case ofFloats:
+			out.add(step, value(f.sums.Of(f.pairs, lo, hi), count))
+		case ofHistograms:
+			sum, known := sumOfHistograms(b, lo, hi, out)
+			switch {
+			case !known:
+				out.needsSamples(step)
+			case sum != nil:
+				out.addHistogram(step, hist(sum, count))
+			}
+		default:
+			out.note(NoteFloatsAndHistograms)
+		}
 	})
+}
+
+// sumOfHistograms adds the sums of buckets lo to before hi of histograms up as Prometheus' sum_over_time does; nil if they don't fit
+// together. It returns false if one of the sums isn't known.
+func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
+	kinds := [2]bool{}
+	for i := lo; i < hi; i++ {
+		h := b.Histograms[i]
+		switch {
+		case h.SumDropped:
+			return nil, false
+		case h.Sum == nil:
+			kinds = [2]bool{true, true}
+		case h.Sum.UsesCustomBuckets():
+			kinds[1] = true
+		default:
+			kinds[0] = true
+		}
+	}
+	if kinds[0] && kinds[1] {
+		out.note(NoteMixedKinds)
+		return nil, true
+	}
+	sum = b.Histograms[lo].Sum.Copy()
+	var low *histogram.FloatHistogram
+	for i := lo + 1; i < hi; i++ {
+		var reconciled bool
+		low, _, reconciled, _ = sum.KahanAdd(b.Histograms[i].Sum, low)
+		if reconciled {
+			out.note(NoteBoundsReconciledSum)
+		}
+	}
+	if low != nil {
+		_, _, _, _ = sum.Add(low)
+	}
+	return sum, true
 }
 
 // running is a sum of whole numbers over a window that moves on. They don't round, so it may subtract.

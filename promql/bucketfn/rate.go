@@ -1,7 +1,7 @@
 package bucketfn
 
 import (
-	"math"
+	"cmp"
 
 	"github.com/prometheus/prometheus/model/histogram"
 
@@ -23,16 +23,19 @@ func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 // overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
 // start timestamps aren't used.
 func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
-	most := ofFloats
-	if s.Counter && !f.kinds.plain {
-		most = ofHistograms
+	if !f.kinds.plain {
 		f.joints.of(b, &f.kinds)
 	}
 	resets := s.Counter && f.corrections(b)
 	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
 	n, width := running{of: [][]uint32{b.Count}}, w.Span
-	f.overEach(b, w, out, most, func(step, lo, hi int) {
+	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi)
+		kind := f.kinds.in(lo, hi)
+		if kind == ofBoth {
+			out.note(NoteFloatsAndHistograms)
+			return
+		}
 		if count < 2 {
 			return
 		}
@@ -42,13 +45,10 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			s = Slope{Counter: true, PerSecond: secondsOf(width)}
 		}
 		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
-		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
-			h := f.riseOfHistograms(b, lo, hi)
-			if h == nil {
-				out.needsSamples(step)
-				return
+		if kind == ofHistograms {
+			if h := f.riseOfHistograms(b, lo, hi, s.Counter, out); h != nil {
+				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			}
-			out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			return
 		}
 		rise := b.Last[hi-1] - b.First[lo]
@@ -79,72 +79,166 @@ func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 type joints struct {
 	// reset[i]: bucket i begins with a counter reset.
 	reset []bool
-	// unlike[i] is how many of the first i buckets have other bounds than the one before; corrected[i] how many
+	// odd[i] is how many of the first i buckets have another layout than the one before, or several inside; corrected[i] how many
 	// have something to correct, inside or at their begin.
-	unlike, corrected []int32
+	odd, corrected []int32
 }
 
 func (j *joints) of(b *rollup.Buckets, k *kinds) {
-	j.reset, j.unlike, j.corrected = j.reset[:0], append(j.unlike[:0], 0), append(j.corrected[:0], 0)
+	j.reset, j.odd, j.corrected = j.reset[:0], append(j.odd[:0], 0), append(j.corrected[:0], 0)
 	for i := range b.End {
-		reset, unlike, corrected := false, int32(0), int32(0)
+		reset, odd, corrected := false, int32(0), int32(0)
 		if k.in(i, i+1) == ofHistograms {
-			if b.Histograms[i].Correction != nil {
+			h := b.Histograms[i]
+			if h.Correction != nil {
 				corrected = 1
 			}
+			if h.FirstReset || h.MixedKinds || h.Coarser > 0 || !sameLayout(h.First, h.Last) {
+				odd, corrected = 1, 1
+			}
 			if i > 0 && k.in(i-1, i) == ofHistograms {
-				before, first := b.Histograms[i-1].Last, b.Histograms[i].First
-				if !sameBounds(before, first) {
-					unlike = 1
-				} else if first.DetectReset(before) {
+				before := b.Histograms[i-1].Last
+				if !sameLayout(before, h.First) {
+					odd = 1
+				}
+				if h.First.DetectReset(before) {
 					reset, corrected = true, 1
 				}
 			}
 		}
 		j.reset = append(j.reset, reset)
-		j.unlike, j.corrected = append(j.unlike, j.unlike[i]+unlike), append(j.corrected, j.corrected[i]+corrected)
+		j.odd, j.corrected = append(j.odd, j.odd[i]+odd), append(j.corrected, j.corrected[i]+corrected)
 	}
 }
 
-// sameBounds reports whether the buckets of two histograms are the same, so that nothing has to be reconciled.
-func sameBounds(a, b *histogram.FloatHistogram) bool {
+// sameLayout reports whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+func sameLayout(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
-// where only the samples have the answer: with other bounds, and where a sum that isn't finite may be that of a first
-// sample that Prometheus leaves out, since a reset follows it.
-func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
+// riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil if they don't
+// fit together.
+func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
 	j := &f.joints
-	if j.unlike[hi] > j.unlike[lo+1] {
-		return nil
+	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
+	gauges := first.CounterResetHint == histogram.GaugeType
+	unexpected := gauges == counter || gauges != (last.CounterResetHint == histogram.GaugeType)
+	if unexpected && counter {
+		out.note(NoteNotCounter)
 	}
-	rise := b.Histograms[hi-1].Last.Copy()
-	rise.CounterResetHint = histogram.GaugeType
-	ok := added(rise.Sub(b.Histograms[lo].First))
-	if ok && j.corrected[hi] > j.corrected[lo] {
-		ok = f.correctHistograms(rise, b, lo, hi)
+	if !counter {
+		if first.UsesCustomBuckets() != last.UsesCustomBuckets() {
+			out.note(NoteMixedKinds)
+			return nil
+		}
+		if unexpected {
+			out.note(NoteNotGauge)
+		}
+		return f.finishRise(added(f.layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
-	if !ok || math.IsNaN(rise.Sum) {
-		return nil
+	// Where a reset follows the first sample, that isn't looked at.
+	leftOut := b.Histograms[lo].FirstReset || b.Histograms[lo].Count == 1 && j.reset[lo+1]
+	least := last.Schema
+	if j.odd[hi] > j.odd[lo] || leftOut {
+		var ok bool
+		if least, ok = leastSchema(b, lo, hi, leftOut); !ok {
+			out.note(NoteMixedKinds)
+			return nil
+		}
 	}
-	rise.CounterResetHint = histogram.GaugeType
-	return rise.Compact(0)
-}
-
-// correctHistograms adds what stood before each reset in buckets lo to before hi.
-func (f *Evaluator) correctHistograms(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
+	rise := f.layoutOf(last, least)
+	if leftOut {
+		second := b.Histograms[min(lo+1, hi-1)].First
+		if b.Histograms[lo].Count > 1 {
+			second = cmp.Or(b.Histograms[lo].Second, b.Histograms[lo].Last)
+		}
+		rise = added(rise, &histogram.FloatHistogram{Schema: least, CustomValues: second.CustomValues}, -1, out)
+	} else {
+		rise = added(rise, first, -1, out)
+	}
+	if j.corrected[hi] == j.corrected[lo] {
+		return f.finishRise(rise)
+	}
 	for i := lo; i < hi; i++ {
-		if i > lo && f.joints.reset[i] && !added(rise.Add(b.Histograms[i-1].Last)) {
-			return false
+		h := b.Histograms[i]
+		switch {
+		case i == lo, i == lo+1 && leftOut && b.Histograms[lo].Count == 1:
+		case j.reset[i]:
+			rise = added(rise, b.Histograms[i-1].Last, 1, out)
 		}
-		if c := b.Histograms[i].Correction; c != nil && !added(rise.Add(c)) {
-			return false
+		if h.FirstReset && i > lo {
+			rise = added(rise, h.First, 1, out)
+		}
+		if h.Correction != nil {
+			rise = added(rise, h.Correction, 1, out)
 		}
 	}
-	return true
+	return f.finishRise(rise)
 }
 
-// added reports whether FloatHistogram's Add or Sub, whose results it takes, succeeded.
-func added(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }
+// layoutOf returns a copy of a histogram in a schema that isn't finer.
+func (f *Evaluator) layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
+	h = h.CopyToSchema(schema)
+	h.CounterResetHint = histogram.GaugeType
+	return h
+}
+
+func (f *Evaluator) finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
+	if h == nil {
+		return nil
+	}
+	h.CounterResetHint = histogram.GaugeType
+	return h.Compact(0)
+}
+
+// leastSchema returns the least of the schemas of the histograms in buckets lo to before hi, without the first one if it is left out, and
+// whether they are all of one kind.
+func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
+	custom := b.Histograms[hi-1].Last.UsesCustomBuckets()
+	least := b.Histograms[hi-1].Last.Schema
+	for i := lo; i < hi; i++ {
+		h := b.Histograms[i]
+		if h.MixedKinds {
+			return 0, false
+		}
+		if i > lo || !leftOut {
+			if h.First.UsesCustomBuckets() != custom {
+				return 0, false
+			}
+			least = min(least, h.First.Schema)
+		}
+		if h.Count > 1 {
+			if h.Last.UsesCustomBuckets() != custom {
+				return 0, false
+			}
+			least = min(least, h.Last.Schema-int32(h.Coarser))
+		}
+	}
+	return least, true
+}
+
+// added returns h, to which it has added or, if sign is negative, from which it has subtracted another one; nil if h is nil or they
+// are of different kinds.
+func added(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram.FloatHistogram {
+	if h == nil {
+		return nil
+	}
+	var reconciled bool
+	var err error
+	note := NoteBoundsReconciledAdd
+	if sign < 0 {
+		_, _, reconciled, err = h.Sub(other)
+		note = NoteBoundsReconciledSub
+	} else {
+		_, _, reconciled, err = h.Add(other)
+	}
+	if err != nil {
+		out.note(NoteMixedKinds)
+		return nil
+	}
+	if reconciled {
+		out.note(note)
+	}
+	return h
+}

@@ -13,13 +13,38 @@ type Result struct {
 	Histogram []*histogram.FloatHistogram
 	// Unanswered lists the steps, ascending, that can't be computed from buckets, only from the samples.
 	Unanswered []int32
+	// Notes is what Prometheus would remark on the samples.
+	Notes Note
 }
+
+// Note is a set of remarks on samples, which Prometheus' functions return as annotations.
+type Note uint16
+
+// The notes.
+const (
+	// NoteFloatsAndHistograms: floats and histograms are in one window, which therefore has no value.
+	NoteFloatsAndHistograms Note = 1 << iota
+	// NoteHistogramsIgnored: histograms are in a window of which only the floats count.
+	NoteHistogramsIgnored
+	// NoteMixedKinds: exponential histograms and those with custom bounds are in one window, which therefore has no value.
+	NoteMixedKinds
+	// NoteNotCounter: gauge histograms are treated as counters. NoteNotGauge: histograms that aren't gauges are treated as such.
+	NoteNotCounter
+	NoteNotGauge
+	// NoteBoundsReconciledAdd, NoteBoundsReconciledSub, NoteBoundsReconciledSum: custom bounds differed when histograms were added,
+	// subtracted, or summed up over a window.
+	NoteBoundsReconciledAdd
+	NoteBoundsReconciledSub
+	NoteBoundsReconciledSum
+)
+
+func (r *Result) note(n Note) { r.Notes |= n }
 
 // Reset empties r and keeps its memory.
 func (r *Result) Reset() {
 	clear(r.Histogram) // its pointers would keep histograms alive
 	r.Step, r.Value, r.Unanswered = r.Step[:0], r.Value[:0], r.Unanswered[:0]
-	r.Histogram = r.Histogram[:0]
+	r.Histogram, r.Notes = r.Histogram[:0], 0
 }
 
 func (r *Result) add(step int, v float64) {

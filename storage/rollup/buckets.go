@@ -24,8 +24,7 @@ type Buckets struct {
 	FirstT, LastT []int64
 	// FirstST and LastST are those samples' start timestamps, 0 where unknown; nil if all are.
 	FirstST, LastST []int64
-	// First and Last are the values of the first and the last sample; 0 where Count is 0, or where the samples
-	// are histograms.
+	// First and Last are the values of the first and the last float; 0 where there is none.
 	First, Last []float64
 	// Min and Max are the least and the greatest value; NaN only where all values are.
 	Min, Max []float64
@@ -37,16 +36,36 @@ type Buckets struct {
 	Correction []float64
 	// Resets and Changes are how often a value was less than, or other than, the one before it in the bucket.
 	Resets, Changes []uint32
-	// Histograms are the native histograms; nil if no bucket has any, and nil where Flags lack HasHistograms.
+	// Histograms are the native histograms; nil if no bucket has any, and nil where Flags lack HasHistograms. Columns determine which
+	// histograms each of them has; the rest is always there.
 	Histograms []*Histograms
 }
 
-// Histograms is what a bucket of native histograms holds in place of values. Nobody changes it.
+// Histograms is what a bucket holds of its native histograms. Nobody changes it. Histograms with other schemas, zero thresholds or
+// custom bounds are added as Prometheus adds them (FloatHistogram.Add): in the finest layout that all of them can be brought into.
 type Histograms struct {
-	// First and Last are the first and the last sample, with the hint UnknownCounterReset.
+	// Count is the number of histograms.
+	Count uint32
+	// First and Last are the first and the last histogram, with the hint UnknownCounterReset or, if they are gauges, GaugeType.
 	First, Last *histogram.FloatHistogram
-	// Correction is the sum of the histograms right before each counter reset; nil: there was none.
+	// Correction is the sum of the histograms right before each counter reset, but without First; nil if it is of none, or if
+	// MixedKinds is set.
 	Correction *histogram.FloatHistogram
+	// Sum is the sum of all histograms; nil if SumDropped is set, or they can't be added because there are floats, too, or
+	// histograms of both kinds.
+	Sum *histogram.FloatHistogram
+	// SumDropped is set if the sum isn't kept, for its size.
+	SumDropped bool
+	// Coarser is by how much the least schema of the histograms after the first is less than that of Last; 0 for custom bounds.
+	Coarser uint8
+	// FirstReset is set if the second histogram begins with a counter reset. Prometheus' rate then ignores the layout of the first
+	// one in a range that it begins.
+	FirstReset bool
+	// Second has the custom bounds of the second histogram, and no observations; nil unless FirstReset is set and Last has other
+	// bounds.
+	Second *histogram.FloatHistogram
+	// MixedKinds is set if, of the histograms after the first, some have exponential buckets and some custom bounds.
+	MixedKinds bool
 }
 
 // Flags of a bucket.
@@ -56,13 +75,25 @@ type Flags uint8
 const (
 	// EndsStale: a stale marker is the newest of the bucket.
 	EndsStale Flags = 1 << iota
-	// NotSimple: the bucket can't answer for its samples, which must be asked themselves: floats and
-	// histograms mix, histograms aren't all alike or are gauges, or a sum of the values could overflow. Its
-	// columns are then those of the floats among its samples.
+	// NotSimple: the bucket can't answer for its samples, which must be asked themselves: queries can't compute with one of the
+	// histograms, or a sum of the values could overflow. Its columns are then those of the floats among its samples.
 	NotSimple
-	// HasHistograms: the bucket's samples are native histograms, all with the same buckets and bounds.
+	// HasHistograms: native histograms are among the bucket's samples.
 	HasHistograms
+	_ // as stored: the bucket has no samples
+	// HasFloatsToo: floats are as well. First, Last, Min, Max and Sum are those of the floats; all other columns are of all samples,
+	// a change from one to the other being both a change and a reset, and there is no Correction.
+	HasFloatsToo
+	// FirstIsHistogram and LastIsHistogram: the first, or last, sample is a histogram.
+	FirstIsHistogram
+	LastIsHistogram
 )
+
+// ofHistograms are the flags of a bucket of which all samples are histograms.
+const ofHistograms = HasHistograms | FirstIsHistogram | LastIsHistogram
+
+// HasFloats returns true if floats are among the samples of a bucket that has samples.
+func (f Flags) HasFloats() bool { return f&(HasHistograms|HasFloatsToo) != HasHistograms }
 
 // Columns is a set of columns of Buckets. Start, End and Flags are always there.
 type Columns uint16
@@ -74,14 +105,22 @@ const (
 	ColumnLast          // Last and LastT
 	ColumnMin
 	ColumnMax
-	ColumnSum        // Sum and SumLow
-	ColumnCorrection // of floats and, with ColumnFirst and ColumnLast, of histograms
+	ColumnSum        // Sum and SumLow, and the sum of histograms
+	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
 	ColumnStarts // FirstST and LastST
 
 	AllColumns Columns = 1<<iota - 1
 )
+
+// floatCount is how many floats bucket i has, of which histograms are known.
+func (b *Buckets) floatCount(i int) uint32 {
+	if b.Flags[i]&HasHistograms != 0 {
+		return b.Count[i] - b.Histograms[i].Count
+	}
+	return b.Count[i]
+}
 
 // Slice returns the buckets [from, to), whose columns share memory with those of b. A column that isn't there stays so.
 func (b *Buckets) Slice(from, to int) Buckets {

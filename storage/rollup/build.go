@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -88,18 +89,39 @@ type builder struct {
 
 // cell appends the bucket of the floats from one index to another and of histograms hs, which aren't both empty.
 func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
+	b.alive = b.alive[:0]
+	for _, h := range hs {
+		if !isStale(h) {
+			b.alive = append(b.alive, h)
+		}
+	}
+	if len(b.alive) > 0 && slices.ContainsFunc(s.V[from:to], func(v float64) bool { return !isStaleFloat(v) }) {
+		b.cellOfBoth(start, end, s, from, to, hs)
+		return
+	}
 	i := b.into.add(start, end)
 	f := b.floats(i, s, from, to)
 	stale := f.endsStale
-	if len(hs) > 0 {
-		b.histograms(i, hs, f.count > 0)
-		if from == to || hs[len(hs)-1].T > s.T[to-1] {
-			stale = isStale(hs[len(hs)-1])
-		}
+	if len(b.alive) > 0 {
+		b.histograms(i, b.alive)
+	}
+	if len(hs) > 0 && (from == to || hs[len(hs)-1].T > s.T[to-1]) {
+		stale = isStale(hs[len(hs)-1])
 	}
 	if stale {
 		b.into.Flags[i] |= EndsStale
 	}
+}
+
+// cellOfBoth appends the bucket of floats and histograms: that of buckets of one sample each.
+func (b *builder) cellOfBoth(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
+	both := chunk.Samples{T: s.T[from:to], V: s.V[from:to], H: hs}
+	if len(s.ST) > 0 {
+		both.ST = s.ST[from:to]
+	}
+	var each Buckets
+	AppendEvery(&each, &both, 1)
+	coarsenOne(b.into, &each, 0, each.Len(), start, end)
 }
 
 // add appends a bucket of nothing, and returns its index.
@@ -139,7 +161,6 @@ func (b *Buckets) setHistograms(i int, h *Histograms) {
 		b.Histograms = make([]*Histograms, len(b.End), cap(b.End))
 	}
 	b.Histograms[i] = h
-	b.Flags[i] |= HasHistograms
 }
 
 // Len returns the number of buckets.

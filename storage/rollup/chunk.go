@@ -74,16 +74,28 @@ const (
 	// columnChanges: of full, not there: 0.
 	columnChanges
 	// columnHistograms: a chunk of package chunk with the first histogram of bucket i at time 2i, the last at
-	// 2i + 1 where it is another.
+	// 2i + 1 where there are several.
 	columnHistograms
 	// columnCorrections: a chunk of package chunk with the correction of bucket i at time i.
 	columnCorrections
+	// columnHistogramSums: likewise the sum of several histograms.
+	columnHistogramSums
+	// columnSeconds: likewise Histograms.Second.
+	columnSeconds
+	// columnLayouts: of buckets with histograms, 1 if the first is followed by a reset, 2 if MixedKinds, 4 if SumDropped, and 8 times
+	// Histograms.Coarser; not there: 0.
+	columnLayouts
+	// columnHistogramCounts: of buckets with floats, too, the number of histograms.
+	columnHistogramCounts
 
 	columnsEnd
 )
 
-// storedEmpty is the flag of a bucket whose count is 0.
-const storedEmpty = 1 << 3
+// storedEmpty is the flag of a bucket whose count is 0, and flagsEnd above all flags.
+const (
+	storedEmpty = 1 << 3
+	flagsEnd    = 2 * int64(LastIsHistogram)
+)
 
 const checksumSize = 4
 

@@ -23,22 +23,19 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	floats, histograms := false, false
 	for at := from; at < to; at++ {
 		flags |= fine.Flags[at] & NotSimple
-		if fine.Flags[at]&HasHistograms != 0 {
-			histograms = true
-		} else if fine.Count[at] > 0 {
-			floats = true
+		if fine.Count[at] > 0 {
+			floats = floats || fine.Flags[at].HasFloats()
+			histograms = histograms || fine.Flags[at]&HasHistograms != 0
 		}
 	}
 	into.Flags[i] = flags
-	if floats {
-		coarsenFloats(into, i, fine, from, to)
-	}
 	switch {
-	case !histograms:
-	case floats || flags&NotSimple != 0:
+	case histograms && flags&NotSimple == 0:
+		coarsenHistograms(into, i, fine, from, to, floats)
+	case floats:
+		coarsenFloats(into, i, fine, from, to)
+	case histograms:
 		into.Flags[i] |= NotSimple
-	default:
-		coarsenHistograms(into, i, fine, from, to)
 	}
 }
 
@@ -47,7 +44,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 	var r run
 	first, last, count := 0, -1, uint32(0)
 	for at := from; at < to; at++ {
-		if fine.Count[at] == 0 || fine.Flags[at]&HasHistograms != 0 {
+		if fine.Count[at] == 0 || !fine.Flags[at].HasFloats() {
 			continue
 		}
 		if last < 0 {
@@ -63,7 +60,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 		}
 		r.resets += fine.Resets[at]
 		r.changes += fine.Changes[at]
-		count += fine.Count[at]
+		count += fine.floatCount(at)
 		last = at
 	}
 	into.Count[i] = count
@@ -75,37 +72,57 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 	r.put(into, i)
 }
 
-// coarsenHistograms fills bucket i with the histograms of the buckets, or marks it where they aren't alike.
-func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int) {
-	var h Histograms
+// coarsenHistograms fills bucket i with the buckets' values of histograms, and of floats if there are some too.
+func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats bool) {
+	if floats {
+		coarsenFloats(into, i, fine, from, to)
+		into.Correction[i] = 0
+	}
+	var all histogramRun
 	first, last := -1, 0
 	count, resets, changes := uint32(0), uint32(0), uint32(0)
 	for at := from; at < to; at++ {
-		next := fine.Histograms[at]
-		if next == nil {
+		if fine.Count[at] == 0 {
 			continue
 		}
 		if first < 0 {
-			first, h.First = at, next.First
-		} else if !alike(h.First, next.First) || !h.step(fine.Histograms[last].Last, next.First, &resets, &changes) {
-			into.Flags[i] |= NotSimple
-			return
+			first = at
+		} else {
+			reset, change := stepInto(fine, last, at)
+			resets, changes = resets+asCount(reset), changes+asCount(change)
 		}
-		if next.Correction != nil && !h.correct(next.Correction) {
-			into.Flags[i] |= NotSimple
-			return
+		if fine.Flags[at]&HasHistograms != 0 {
+			all.add(fine.Histograms[at])
 		}
 		count += fine.Count[at]
-		resets += fine.Resets[at]
-		changes += fine.Changes[at]
+		resets, changes = resets+fine.Resets[at], changes+fine.Changes[at]
 		last = at
 	}
-	h.Last = fine.Histograms[last].Last
-	into.Count[i] = count
+	into.Count[i], into.Resets[i], into.Changes[i] = count, resets, changes
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	if fine.FirstST != nil {
 		into.setStarts(i, fine.FirstST[first], fine.LastST[last])
 	}
-	into.Resets[i], into.Changes[i] = resets, changes
-	into.setHistograms(i, &h)
+	if !floats {
+		into.Flags[i] |= ofHistograms
+		into.setHistograms(i, all.finish())
+		return
+	}
+	into.Flags[i] |= HasHistograms | HasFloatsToo | fine.Flags[first]&FirstIsHistogram | fine.Flags[last]&LastIsHistogram
+	into.setHistograms(i, all.amongFloats())
+}
+
+// stepInto returns whether the first sample of bucket b.i is a reset, or a change, after the last of bucket before.
+func stepInto(b *Buckets, before, i int) (reset, change bool) {
+	ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0
+	switch {
+	case ended != begins:
+		return true, true
+	case ended:
+		h, first := b.Histograms[before].Last, b.Histograms[i].First
+		return first.DetectReset(h), !first.Equals(h)
+	default:
+		v, first := b.Last[before], b.First[i]
+		return first < v, first != v && (first == first || v == v)
+	}
 }

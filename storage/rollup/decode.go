@@ -89,10 +89,7 @@ func decode(e *envelope, want Columns, into *Buckets) error {
 			return err
 		}
 	}
-	if want&(ColumnFirst|ColumnLast|ColumnCorrection) != 0 {
-		return d.histograms(want)
-	}
-	return nil
+	return d.histograms(want)
 }
 
 // tail makes column longer by n entries and returns those.
@@ -165,7 +162,7 @@ func (d *decoder) flags() error {
 	d.parts = make([]part, d.n)
 	d.full, d.floats = 0, 0
 	for i, f := range x {
-		if f < 0 || f >= 2*storedEmpty || f&storedEmpty != 0 && Flags(f)&HasHistograms != 0 {
+		if f < 0 || f >= flagsEnd || !valid(Flags(f)) {
 			return fmt.Errorf("%w: invalid flags %#x", ErrCorrupt, f)
 		}
 		flags[i] = Flags(f &^ storedEmpty)
@@ -174,12 +171,26 @@ func (d *decoder) flags() error {
 		}
 		d.parts[i] = full
 		d.full++
-		if flags[i]&HasHistograms == 0 {
+		if flags[i].HasFloats() {
 			d.parts[i] |= ofFloats
 			d.floats++
 		}
 	}
 	return nil
+}
+
+// valid reports whether flags as stored can be a bucket's.
+func valid(f Flags) bool {
+	switch {
+	case f&storedEmpty != 0:
+		return f&(ofHistograms|HasFloatsToo) == 0
+	case f&HasHistograms == 0:
+		return f&(ofHistograms|HasFloatsToo) == 0
+	case f&HasFloatsToo == 0:
+		return f&ofHistograms == ofHistograms
+	default:
+		return true
+	}
 }
 
 // counts fills count with the numbers of samples.

@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/prometheus/prometheus/model/histogram"
 
@@ -10,21 +11,39 @@ import (
 
 // histograms writes the columns of histograms.
 func (e *encoder) histograms(b *Buckets) {
-	var ends, corrections chunk.Samples
+	if b.Histograms == nil {
+		return
+	}
+	var ends, corrections, sums, seconds chunk.Samples
+	layouts, counts := e.take(len(b.End))[:0], e.take(len(b.End))[:0]
 	for i, h := range b.Histograms {
 		if h == nil {
 			continue
 		}
 		ends.AppendHistogram(chunk.Histogram{T: 2 * int64(i), Float: h.First})
-		if b.Count[i] > 1 {
+		if h.Count > 1 {
 			ends.AppendHistogram(chunk.Histogram{T: 2*int64(i) + 1, Float: h.Last})
 		}
 		if h.Correction != nil {
 			corrections.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Correction})
 		}
+		if h.Second != nil {
+			seconds.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Second})
+		}
+		if h.Sum != nil && h.Count > 1 {
+			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
+		}
+		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|uint32(h.Coarser)<<3))
+		if b.Flags[i]&HasFloatsToo != 0 {
+			counts = append(counts, int64(h.Count))
+		}
 	}
 	e.samples(columnHistograms, &ends)
 	e.samples(columnCorrections, &corrections)
+	e.samples(columnHistogramSums, &sums)
+	e.samples(columnSeconds, &seconds)
+	e.ints(columnLayouts, layouts)
+	e.ints(columnHistogramCounts, counts)
 }
 
 func (e *encoder) samples(id int, s *chunk.Samples) {
@@ -35,13 +54,13 @@ func (e *encoder) samples(id int, s *chunk.Samples) {
 	e.put(id, from)
 }
 
-// histograms appends the column of histograms: of each the columns that want selects.
+// histograms appends the column of histograms: of each what want selects, and the rest.
 func (d *decoder) histograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)
 	if !any && into.Histograms == nil {
-		if d.e.has(columnCorrections) {
-			return fmt.Errorf("%w: corrections without histograms", ErrCorrupt)
+		if d.e.has(columnCorrections) || d.e.has(columnHistogramSums) || d.e.has(columnSeconds) {
+			return fmt.Errorf("%w: sums of histograms without histograms", ErrCorrupt)
 		}
 		return nil
 	}
@@ -53,20 +72,79 @@ func (d *decoder) histograms(want Columns) error {
 			all[i] = &Histograms{}
 		}
 	}
-	if any && want&(ColumnFirst|ColumnLast) != 0 {
+	if err := d.layouts(all); err != nil || !any {
+		return err
+	}
+	if want&(ColumnFirst|ColumnLast|ColumnSum) != 0 {
 		if err := d.endHistograms(all, want); err != nil {
 			return err
 		}
 	}
-	if d.e.has(columnCorrections) && want&ColumnCorrection != 0 {
-		return d.eachHistogram(columnCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) {
-			h.Correction = f
-		})
+	if want&ColumnSum != 0 && d.e.has(columnHistogramSums) {
+		err := d.eachHistogram(columnHistogramSums, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Sum = f })
+		if err != nil {
+			return err
+		}
+	}
+	if d.e.has(columnSeconds) {
+		err := d.eachHistogram(columnSeconds, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Second = f })
+		if err != nil {
+			return err
+		}
+	}
+	if want&ColumnCorrection != 0 && d.e.has(columnCorrections) {
+		return d.eachHistogram(columnCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Correction = f })
 	}
 	return nil
 }
 
-// endHistograms sets the first and the last histograms.
+// layouts sets what buckets with histograms have besides these.
+func (d *decoder) layouts(all []*Histograms) error {
+	x := make([]int64, 2*len(all))
+	counts, layouts := x[:len(all)], x[len(all):]
+	n, both := 0, 0
+	for i, h := range all {
+		if h == nil {
+			continue
+		}
+		n++
+		if d.into.Flags[d.at+i]&HasFloatsToo != 0 {
+			both++
+		}
+	}
+	if err := decodeInts(d.e.column(columnLayouts), layouts[:n], "layouts of histograms"); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnHistogramCounts), counts[:both], "numbers of histograms"); err != nil {
+		return err
+	}
+	samples := make([]uint32, len(all))
+	if err := d.counts(samples); err != nil {
+		return err
+	}
+	for i, h := range all {
+		if h == nil {
+			continue
+		}
+		layout := layouts[0]
+		layouts = layouts[1:]
+		if layout < 0 || layout > math.MaxUint8<<3|7 {
+			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
+		}
+		h.FirstReset, h.MixedKinds, h.SumDropped, h.Coarser = layout&1 != 0, layout&2 != 0, layout&4 != 0, uint8(layout>>3)
+		h.Count = samples[i]
+		if d.into.Flags[d.at+i]&HasFloatsToo != 0 {
+			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {
+				return fmt.Errorf("%w: %d histograms among %d samples", ErrCorrupt, counts[0], samples[i])
+			}
+			h.Count = uint32(counts[0])
+			counts = counts[1:]
+		}
+	}
+	return nil
+}
+
+// endHistograms sets the first and the last histograms, and the sums of one.
 func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 	err := d.eachHistogram(columnHistograms, all, 2, func(h *Histograms, side int64, f *histogram.FloatHistogram) {
 		if side == 0 {
@@ -83,6 +161,9 @@ func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 		}
 		if h.First == nil {
 			return fmt.Errorf("%w: bucket %d has no histogram", ErrCorrupt, i)
+		}
+		if h.Count == 1 && want&ColumnSum != 0 && !h.SumDropped && d.into.Flags[d.at+i]&HasFloatsToo == 0 {
+			h.Sum = h.First
 		}
 		if want&ColumnFirst == 0 {
 			h.First = nil

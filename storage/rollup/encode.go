@@ -43,7 +43,7 @@ type part uint8
 
 const (
 	full     part = 1 << iota // it has samples
-	ofFloats                  // they are floats
+	ofFloats                  // it has floats
 )
 
 // partsOf returns the parts of every bucket; nil: all are of floats.
@@ -55,10 +55,10 @@ func partsOf(b *Buckets) []part {
 	for i, count := range b.Count {
 		switch {
 		case count == 0:
-		case b.Flags[i]&HasHistograms != 0:
-			parts[i] = full
-		default:
+		case b.Flags[i].HasFloats():
 			parts[i] = full | ofFloats
+		default:
+			parts[i] = full
 		}
 	}
 	return parts

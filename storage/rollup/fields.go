@@ -42,7 +42,7 @@ const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<column
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection
 
 // uncut are the columns that hold no run.
-const uncut = 1<<columnHistograms | 1<<columnCorrections
+const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds
 
 // TextSizedBy returns the numbers that TextSize needs for text k, by index.
 func TextSizedBy(k int) (head, count int, ok bool) {
@@ -156,7 +156,8 @@ const (
 	extremeColumns = 1<<columnFirst | 1<<columnLast | 1<<columnMin | 1<<columnMax
 	sumColumns     = extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnSumLow
 	// alwaysColumns are those of which the buckets themselves are made, and those of histograms.
-	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections
+	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums |
+		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts
 )
 
 // FieldsOf reports which fields AppendCut needs for a chunk that Decode reads with want as it does the whole one, if all others are zero.

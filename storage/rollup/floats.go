@@ -70,7 +70,7 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	count, first, last := 0, 0, 0
 	before := 0.0
 	for at, v := range s.V[from:to] {
-		if v != v && value.IsStaleNaN(v) {
+		if isStaleFloat(v) {
 			continue
 		}
 		last = from + at

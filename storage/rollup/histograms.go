@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -9,77 +10,186 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// histograms fills bucket i with histograms, or marks it where floats or they themselves don't allow that.
-func (b *builder) histograms(i int, hs []chunk.Histogram, floats bool) {
-	b.alive = b.alive[:0]
-	for _, h := range hs {
-		if !isStale(h) {
-			b.alive = append(b.alive, h)
-		}
-	}
-	if len(b.alive) == 0 {
-		return
-	}
-	into, first := b.into, asFloat(b.alive[0])
-	if floats || isGauge(first) || !computable(b.alive) {
+// histograms fills bucket i, which has no floats, with histograms that are no stale markers.
+func (b *builder) histograms(i int, alive []chunk.Histogram) {
+	into := b.into
+	if slices.ContainsFunc(alive, func(h chunk.Histogram) bool { return h.Computable() != nil }) {
 		into.Flags[i] |= NotSimple
 		return
 	}
-	last, h, resets, changes := first, &Histograms{First: first}, uint32(0), uint32(0)
-	for _, sample := range b.alive[1:] {
-		current := asFloat(sample)
-		if isGauge(current) || !alike(first, current) || !h.step(last, current, &resets, &changes) {
-			into.Flags[i] |= NotSimple
-			return
+	var all histogramRun
+	for _, h := range alive {
+		f := asFloat(h)
+		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f})
+	}
+	first, last := &alive[0], &alive[len(alive)-1]
+	into.Count[i] = all.h.Count
+	into.FirstT[i], into.LastT[i] = first.T, last.T
+	into.setStarts(i, first.ST, last.ST)
+	into.Resets[i], into.Changes[i] = all.resets, all.changes
+	into.Flags[i] |= ofHistograms
+	into.setHistograms(i, all.finish())
+}
+
+func asCount(is bool) uint32 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// histogramRun puts histograms together that follow each other, as Prometheus' rate, resets, changes and sum_over_time do.
+type histogramRun struct {
+	h Histograms
+	// resets and changes are between those that were added.
+	resets, changes uint32
+
+	sum, low    *histogram.FloatHistogram // by Kahan's summation, as Prometheus adds
+	unsummable  bool
+	second      *histogram.FloatHistogram // the second histogram, or one of the same bounds; nil unless the first is followed by a reset
+	least       int32                     // of the schemas of the exponential histograms after the first
+	exponential bool                      // there are such
+	custom      bool                      // there are such with custom bounds
+}
+
+// add appends the histograms of a bucket.
+func (r *histogramRun) add(next *Histograms) {
+	r.addSum(next.Sum)
+	r.h.SumDropped = r.h.SumDropped || next.SumDropped
+	if r.h.Count == 0 {
+		r.h.First, r.h.FirstReset, r.least = next.First, next.FirstReset, math.MaxInt32
+		if r.second = next.Second; next.FirstReset && next.Second == nil {
+			r.second = next.Last
 		}
-		last = current
+		r.correct(next.Correction)
+	} else {
+		before := r.h.Last
+		r.changes += asCount(!next.First.Equals(before))
+		if next.First.DetectReset(before) {
+			r.resets++
+			if r.h.Count == 1 {
+				r.h.FirstReset, r.second = true, next.First
+			} else {
+				r.correct(before)
+			}
+		}
+		r.see(next.First, 0)
+		if next.FirstReset {
+			r.correct(next.First)
+		}
+		r.correct(next.Correction)
 	}
-	h.Last = last
-	newest := b.alive[len(b.alive)-1]
-	into.Count[i] = uint32(len(b.alive))
-	into.FirstT[i], into.LastT[i] = b.alive[0].T, newest.T
-	into.setStarts(i, b.alive[0].ST, newest.ST)
-	into.Resets[i], into.Changes[i] = resets, changes
-	into.setHistograms(i, h)
-}
-
-// computable reports whether queries can compute with all of the histograms.
-func computable(hs []chunk.Histogram) bool {
-	return !slices.ContainsFunc(hs, func(h chunk.Histogram) bool { return h.Computable() != nil })
-}
-
-// step goes from one histogram to the next as Prometheus' rate, resets and changes do. It reports whether they
-// could be added.
-func (h *Histograms) step(before, current *histogram.FloatHistogram, resets, changes *uint32) bool {
-	if !current.Equals(before) {
-		*changes++
+	if next.Count > 1 {
+		r.see(next.Last, next.Coarser)
+		if next.MixedKinds {
+			r.exponential, r.custom = true, true
+		}
 	}
-	if !current.DetectReset(before) {
-		return true
+	r.h.Last = next.Last
+	r.h.Count += next.Count
+}
+
+// see notes the layout of a histogram after the first.
+func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
+	if h.UsesCustomBuckets() {
+		r.custom = true
+		return
 	}
-	*resets++
-	return h.correct(before)
+	r.exponential = true
+	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// correct adds to the correction, which is its own; it reports whether that was possible.
-func (h *Histograms) correct(by *histogram.FloatHistogram) bool {
-	if h.Correction == nil {
-		h.Correction = by.Copy()
-		h.Correction.CounterResetHint = histogram.UnknownCounterReset
-		return true
+// correct adds to the correction.
+func (r *histogramRun) correct(by *histogram.FloatHistogram) {
+	switch {
+	case by == nil:
+	case r.h.Correction == nil:
+		r.h.Correction = by.Copy()
+	default:
+		if _, _, _, err := r.h.Correction.Add(by); err != nil {
+			r.exponential, r.custom = true, true
+		}
 	}
-	_, _, _, err := h.Correction.Add(by)
-	h.Correction.CounterResetHint = histogram.UnknownCounterReset
-	return err == nil
+	if r.h.Correction != nil {
+		r.h.Correction.CounterResetHint = histogram.UnknownCounterReset
+	}
 }
 
-// alike reports whether histograms have the same buckets and bounds, so that nothing has to be reconciled.
-func alike(a, b *histogram.FloatHistogram) bool {
-	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
-		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
+// addSum adds to the sum.
+func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
+	switch {
+	case by == nil:
+		r.unsummable = true
+	case r.unsummable:
+	case r.sum == nil:
+		r.sum = by.Copy()
+	default:
+		low, _, _, err := r.sum.KahanAdd(by, r.low)
+		r.low, r.unsummable = low, err != nil
+	}
 }
 
-func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
+// finish returns what the run came to. The run is of no use afterwards.
+func (r *histogramRun) finish() *Histograms {
+	h := &r.h
+	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
+		h.Correction = nil
+	} else if r.exponential {
+		h.Coarser = uint8(h.Last.Schema - r.least)
+	} else if h.FirstReset && !histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
+		h.Second = &histogram.FloatHistogram{Schema: r.second.Schema, CustomValues: r.second.CustomValues}
+	}
+	if r.unsummable {
+		return h
+	}
+	if r.low != nil {
+		_, _, _, err := r.sum.Add(r.low)
+		if err != nil {
+			return h
+		}
+	}
+	h.Sum = r.sum
+	if h.Sum.CounterResetHint != histogram.GaugeType {
+		h.Sum.CounterResetHint = histogram.UnknownCounterReset
+	}
+	return h
+}
+
+// amongFloats returns what is kept of histograms that floats are among: no function adds them up. The run is of no use afterwards.
+func (r *histogramRun) amongFloats() *Histograms {
+	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last}
+}
+
+// DropHistogramSums removes the sums of histograms, so that the buckets don't answer what needs them.
+func (b *Buckets) DropHistogramSums() {
+	for i, h := range b.Histograms {
+		if h != nil && h.Sum != nil {
+			dropped := *h
+			dropped.Sum, dropped.SumDropped = nil, true
+			b.Histograms[i] = &dropped
+		}
+	}
+}
+
+// DropHistograms removes the histograms. Buckets that had some aren't simple.
+func (b *Buckets) DropHistograms() {
+	for i, flags := range b.Flags {
+		if flags&HasHistograms == 0 {
+			continue
+		}
+		b.Flags[i] = flags&EndsStale | NotSimple
+		b.Count[i] = b.Count[i] - b.Histograms[i].Count
+		b.Resets[i], b.Changes[i] = 0, 0
+		if b.Count[i] > 0 {
+			continue
+		}
+		b.FirstT[i], b.LastT[i] = 0, 0
+		if b.FirstST != nil {
+			b.FirstST[i], b.LastST[i] = 0, 0
+		}
+	}
+	b.Histograms = nil
+}
 
 // asFloat returns the histogram that a query sees. Whether the sender reported a reset doesn't matter: queries find
 // that out from the histogram before, as they do with Prometheus' own storage.
@@ -88,7 +198,7 @@ func asFloat(h chunk.Histogram) *histogram.FloatHistogram {
 	if h.Int != nil {
 		f = h.Int.ToFloat(nil)
 	}
-	if f.CounterResetHint == histogram.CounterReset {
+	if f.CounterResetHint != histogram.GaugeType && f.CounterResetHint != histogram.UnknownCounterReset {
 		unhinted := *f // the rest is shared: nobody changes it
 		unhinted.CounterResetHint = histogram.UnknownCounterReset
 		return &unhinted
@@ -102,3 +212,5 @@ func isStale(h chunk.Histogram) bool {
 	}
 	return value.IsStaleNaN(h.Float.Sum)
 }
+
+func isStaleFloat(v float64) bool { return v != v && value.IsStaleNaN(v) }

@@ -1,10 +1,13 @@
 package bucketfntest
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
@@ -12,31 +15,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable reports whether Evaluate has to answer a window with these buckets, each of which may be mixed with
-// others only where the function defines the result.
-func answerable(name string, b *rollup.Buckets, a, to int64) bool {
-	floats, hists := 0, 0
+// answerable reports whether Evaluate has to answer a window with these buckets.
+func answerable(b *rollup.Buckets, a, to int64) bool {
 	for i := range b.End {
-		if b.End[i] <= a || b.End[i] > to {
-			continue
-		}
-		switch {
-		case b.Flags[i]&rollup.NotSimple != 0:
+		if b.End[i] > a && b.End[i] <= to && b.Flags[i]&rollup.NotSimple != 0 {
 			return false
-		case b.Flags[i]&rollup.HasHistograms != 0:
-			hists++
-		case b.Count[i] > 0:
-			floats++
 		}
 	}
-	switch name {
-	case "", "last_over_time", "first_over_time", "count_over_time", "present_over_time", "ts_of_first_over_time", "ts_of_last_over_time":
-		return true
-	case "resets", "changes", "min_over_time", "max_over_time":
-		return floats == 0 || hists == 0
-	default:
-		return hists == 0
-	}
+	return true
 }
 
 // RequireExact evaluates every function over b and compares it with Prometheus' on the samples of which b are
@@ -58,6 +44,7 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 ) int {
 	t.Helper()
 	at, left, width, args := 0, 0, w.Span, argsOf(t, name, w.Span)
+	var notes bucketfn.Note
 	for k := range w.Steps {
 		from, to := w.Window(k)
 		if to-from != width { // After SnapUntil.
@@ -67,12 +54,13 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 		c := fmt.Sprintf("%s: %q over (%d, %d]", context, name, from, to)
 		if left < len(out.Unanswered) && out.Unanswered[left] == int32(k) {
 			left++
-			require.False(t, answerable(name, b, from, to), "%s: left to the samples", c)
+			require.False(t, answerable(b, from, to), "%s: left to the samples", c)
 			continue
 		}
 		window := p.in(from, to)
 		largest := window.Largest()
-		want, ok := onSamples(name, args, s, window, from, to)
+		want, ok, remarks := onSamples(name, args, s, window, from, to)
+		notes |= notesOf(t, remarks)
 		has := at < len(out.Step) && out.Step[at] == int32(k)
 		require.Equal(t, ok, has, "%s: has a value", c)
 		if !has {
@@ -91,9 +79,42 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 		}
 		at++
 	}
+	// Of bounds that changed in the middle of a bucket, the bucket has the coarser ones.
+	require.Equal(t, notes&^boundsNotes, out.Notes&^boundsNotes, "%s: %q: notes", context, name)
+	require.Zero(t, out.Notes&^notes, "%s: %q: notes", context, name)
 	require.Len(t, out.Step, at, context)
 	require.Len(t, out.Unanswered, left, context)
 	return at
+}
+
+const boundsNotes = bucketfn.NoteBoundsReconciledAdd | bucketfn.NoteBoundsReconciledSub | bucketfn.NoteBoundsReconciledSum
+
+// notesOf returns the notes that Prometheus' annotations correspond to.
+func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note) {
+	for text, err := range remarks {
+		switch {
+		case errors.Is(err, annotations.MixedFloatsHistogramsWarning):
+			notes |= bucketfn.NoteFloatsAndHistograms
+		case errors.Is(err, annotations.MixedExponentialCustomHistogramsWarning):
+			notes |= bucketfn.NoteMixedKinds
+		case errors.Is(err, annotations.NativeHistogramNotCounterWarning):
+			notes |= bucketfn.NoteNotCounter
+		case errors.Is(err, annotations.NativeHistogramNotGaugeWarning):
+			notes |= bucketfn.NoteNotGauge
+		case errors.Is(err, annotations.HistogramIgnoredInMixedRangeInfo):
+			notes |= bucketfn.NoteHistogramsIgnored
+		case errors.Is(err, annotations.PossibleNonCounterInfo):
+		case strings.Contains(text, "during addition"):
+			notes |= bucketfn.NoteBoundsReconciledAdd
+		case strings.Contains(text, "during subtraction"):
+			notes |= bucketfn.NoteBoundsReconciledSub
+		case strings.Contains(text, "during aggregation"):
+			notes |= bucketfn.NoteBoundsReconciledSum
+		default:
+			require.Fail(t, "an unknown annotation", text)
+		}
+	}
+	return notes
 }
 
 // pruned returns b with only the columns asked for, so that a test fails if a function looks at another.
@@ -130,7 +151,12 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 		if h == nil {
 			continue
 		}
-		kept := &rollup.Histograms{}
+		kept := &rollup.Histograms{
+			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, SumDropped: h.SumDropped, Second: h.Second,
+		}
+		if want&rollup.ColumnSum != 0 {
+			kept.Sum = h.Sum
+		}
 		if want&rollup.ColumnFirst != 0 {
 			kept.First = h.First
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -83,20 +84,21 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value.
-func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, a, b int64) (promengine.Sample, bool) {
+// onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value, with its annotations.
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, a, b int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
-		return newestSample(s, a, b)
+		newest, ok := newestSample(s, a, b)
+		return newest, ok, nil
 	}
 	if len(window.Floats)+len(window.Histograms) == 0 {
-		return promengine.Sample{}, false
+		return promengine.Sample{}, false, nil
 	}
-	out, _ := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}},
+	out, remarks := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}},
 		args, &promengine.EvalNodeHelper{Ts: b})
 	if len(out) == 0 {
-		return promengine.Sample{}, false
+		return promengine.Sample{}, false, remarks
 	}
-	return out[0], true
+	return out[0], true, remarks
 }
 
 // argsOf returns the arguments of a function over a range of so many milliseconds.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
@@ -16,7 +17,8 @@ import (
 var SeriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
 	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
-	"gauge histograms", "hinted histograms", "floats and histograms",
+	"gauge histograms", "hinted histograms", "floats and histograms", "histograms of changing layouts", "custom buckets of changing bounds",
+	"gauge histograms of changing layouts",
 }
 
 // GenerateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
@@ -128,6 +130,17 @@ func (g *SeriesGenerator) histogram() {
 		g.sort = r.IntN(4)
 		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
 	}
+	if strings.HasSuffix(g.Kind, "histograms of changing layouts") && r.IntN(15) == 0 {
+		// An SDK makes its buckets coarser, and begins with fine ones when it is started again; sometimes anything comes.
+		switch r.IntN(4) {
+		case 0:
+			g.sort = r.IntN(16)
+		case 1:
+			g.sort, g.counts, g.zero, g.sum = 3, [4]int64{int64(r.IntN(2)), 1}, 0, r.Float64()
+		default:
+			g.sort = g.sort/4*4 + max(0, g.sort%4-1)
+		}
+	}
 	h := histogram.FloatHistogram{
 		Schema: int32(1 + g.sort%2), ZeroThreshold: 0.001 * float64(1+g.sort/2), ZeroCount: float64(g.zero), Sum: g.sum,
 		PositiveSpans:   []histogram.Span{{Offset: -1, Length: 2}, {Offset: 2, Length: 1}},
@@ -135,11 +148,18 @@ func (g *SeriesGenerator) histogram() {
 		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(g.counts[3])},
 	}
 	switch {
-	case g.Kind == "custom buckets" || g.sort == 3:
+	case g.Kind == "custom buckets" || g.Kind == "histograms of several sorts" && g.sort == 3:
 		h = histogram.FloatHistogram{
 			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: g.sum,
 			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 4}},
 			PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2]), float64(g.counts[3])},
+		}
+	case g.Kind == "custom buckets of changing bounds":
+		h = g.custom()
+	case strings.HasSuffix(g.Kind, "histograms of changing layouts"):
+		h.Schema, h.ZeroThreshold = int32(g.sort%4), []float64{0, 1e-128, 0.001, 0.25}[g.sort/4]
+		if g.Kind[0] == 'g' {
+			h.CounterResetHint = histogram.GaugeType
 		}
 	case g.Kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
@@ -154,6 +174,9 @@ func (g *SeriesGenerator) histogram() {
 		if r.IntN(50) == 0 {
 			h.Sum = math.NaN()
 		}
+	}
+	if h.UsesCustomBuckets() {
+		h.ZeroCount, h.ZeroThreshold = 0, 0
 	}
 	h.Count = h.ZeroCount
 	for _, c := range h.PositiveBuckets {
@@ -170,6 +193,25 @@ func (g *SeriesGenerator) histogram() {
 			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
 		}}
 	}
+}
+
+// custom makes a histogram of custom bounds, some of which come and go.
+func (g *SeriesGenerator) custom() histogram.FloatHistogram {
+	r := g.Rand
+	if r.IntN(15) == 0 {
+		if g.sort = r.IntN(5); r.IntN(2) == 0 {
+			g.counts = [4]int64{1, 0, 1, 0}
+		}
+	}
+	bounds := [][]float64{{0.1, 1, 10}, {0.1, 10}, {0.1, 1, 5, 10}, {1, 10}, {0.2, 2}}[g.sort]
+	h := histogram.FloatHistogram{
+		Schema: histogram.CustomBucketsSchema, CustomValues: bounds, Sum: g.sum,
+		PositiveSpans: []histogram.Span{{Offset: 0, Length: uint32(len(bounds) + 1)}},
+	}
+	for i := range len(bounds) + 1 {
+		h.PositiveBuckets = append(h.PositiveBuckets, float64(g.counts[i%4]))
+	}
+	return h
 }
 
 // SortedKeys returns the keys of a set, ascending.
