@@ -44,7 +44,7 @@ type Buckets struct {
 // Histograms is what a bucket holds of its native histograms. Nobody changes it. Histograms with other schemas, zero thresholds or
 // custom bounds are added as Prometheus adds them (FloatHistogram.Add): in the finest layout that all of them can be brought into.
 type Histograms struct {
-	// Count is the number of histograms.
+	// Count is the number of histograms; with ColumnCount.
 	Count uint32
 	// First and Last are the first and the last histogram, with the hint UnknownCounterReset or, if they are gauges, GaugeType.
 	First, Last *histogram.FloatHistogram

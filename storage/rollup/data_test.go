@@ -143,7 +143,7 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := &chunk.Samples{}
 	counts := make([]int64, 10)
-	schema, threshold, hint := int32(3), 0.001, histogram.UnknownCounterReset
+	schema, threshold, hint, wide := int32(3), 0.001, histogram.UnknownCounterReset, false
 	at := int64(startMS)
 	for range n {
 		at += 1 + r.Int64N(2*intervalMS)
@@ -165,12 +165,19 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 					at += intervalMS
 					s.AppendFloat(at, 0, float64(r.IntN(9)))
 				}
+			case 5:
+				wide = !wide
 			}
 		}
 		for j := range counts {
 			counts[j] += r.Int64N(4) * int64(r.IntN(2))
 		}
 		sample := chunk.Histogram{T: at, Int: histogramOf(counts, schema, threshold, hint)}
+		if wide { // Some of the bounds stay.
+			for i := range sample.Int.CustomValues {
+				sample.Int.CustomValues[i] *= 2
+			}
+		}
 		hint = min(hint, histogram.GaugeType) * (1 - histogram.CounterResetHint(r.IntN(2)))
 		if r.IntN(40) == 0 && odd {
 			sample.Int = &histogram.Histogram{Sum: staleNaN}

@@ -72,7 +72,7 @@ func (d *decoder) histograms(want Columns) error {
 			all[i] = &Histograms{}
 		}
 	}
-	if err := d.layouts(all); err != nil || !any {
+	if err := d.layouts(all, want); err != nil || !any {
 		return err
 	}
 	if want&(ColumnFirst|ColumnLast|ColumnSum) != 0 {
@@ -99,7 +99,7 @@ func (d *decoder) histograms(want Columns) error {
 }
 
 // layouts sets what buckets with histograms have besides these.
-func (d *decoder) layouts(all []*Histograms) error {
+func (d *decoder) layouts(all []*Histograms, want Columns) error {
 	x := make([]int64, 2*len(all))
 	counts, layouts := x[:len(all)], x[len(all):]
 	n, both := 0, 0
@@ -119,8 +119,8 @@ func (d *decoder) layouts(all []*Histograms) error {
 		return err
 	}
 	samples := make([]uint32, len(all))
-	if err := d.counts(samples); err != nil {
-		return err
+	if want&ColumnCount != 0 {
+		copy(samples, d.into.Count[d.at:])
 	}
 	for i, h := range all {
 		if h == nil {
@@ -133,7 +133,7 @@ func (d *decoder) layouts(all []*Histograms) error {
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped, h.Coarser = layout&1 != 0, layout&2 != 0, layout&4 != 0, uint8(layout>>3)
 		h.Count = samples[i]
-		if d.into.Flags[d.at+i]&HasFloatsToo != 0 {
+		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&HasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {
 				return fmt.Errorf("%w: %d histograms among %d samples", ErrCorrupt, counts[0], samples[i])
 			}
@@ -162,7 +162,7 @@ func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 		if h.First == nil {
 			return fmt.Errorf("%w: bucket %d has no histogram", ErrCorrupt, i)
 		}
-		if h.Count == 1 && want&ColumnSum != 0 && !h.SumDropped && d.into.Flags[d.at+i]&HasFloatsToo == 0 {
+		if h.Last == h.First && want&ColumnSum != 0 && !h.SumDropped && d.into.Flags[d.at+i]&HasFloatsToo == 0 {
 			h.Sum = h.First
 		}
 		if want&ColumnFirst == 0 {

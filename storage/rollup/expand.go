@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -85,21 +86,32 @@ func (b *Buckets) shareChanges(first int, changes uint32) {
 //	      └──────────────────── time
 //
 // Other properties of the samples aren't known: quantiles, deviations and the like of them are approximate.
-// Native histograms are counters: first, last and the increase are the same, and between they grow evenly.
+// For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
-	if n > 0 {
-		if len(b.Histograms) > 0 && b.Histograms[i] != nil {
-			expandHistograms(into, b.Histograms[i], n, b.FirstT[i], b.LastT[i])
-		} else {
-			x.values(&expanded{
-				n: n, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i],
-				sum: b.Sum[i], low: b.SumLow[i], resets: int(b.Resets[i]), correction: b.Correction[i],
-			})
-			for k, v := range x.v {
-				into.AppendFloat(timeOf(k, n, b.FirstT[i], b.LastT[i]), 0, v)
-			}
+	var hs []*histogram.FloatHistogram
+	if len(b.Histograms) > 0 && b.Histograms[i] != nil {
+		hs = expandHistograms(b.Histograms[i])
+	}
+	if floats := n - len(hs); floats > 0 {
+		x.values(&expanded{
+			n: floats, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i],
+			sum: b.Sum[i], low: b.SumLow[i], resets: min(int(b.Resets[i]), floats-1), correction: b.Correction[i],
+		})
+	} else {
+		x.v = x.v[:0]
+	}
+	switch {
+	case len(hs) == 0:
+		for k, v := range x.v {
+			into.AppendFloat(timeOf(k, n, b.FirstT[i], b.LastT[i]), 0, v)
 		}
+	case len(x.v) == 0:
+		for k, h := range hs {
+			into.AppendHistogram(chunk.Histogram{T: timeOf(k, n, b.FirstT[i], b.LastT[i]), Float: h})
+		}
+	default:
+		b.appendBoth(into, i, x.v, hs)
 	}
 	if b.Flags[i]&EndsStale != 0 && (n == 0 || b.LastT[i] < end) {
 		into.AppendFloat(b.staleAt(i), 0, staleMarker)

@@ -8,44 +8,108 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// expandHistograms appends n histograms: with resets they grow to the value before it, fall to nothing, and grow again.
-func expandHistograms(into *chunk.Samples, h *Histograms, n int, first, last int64) {
-	add := func(k int, f *histogram.FloatHistogram) {
-		into.AppendHistogram(chunk.Histogram{T: timeOf(k, n, first, last), Float: f})
-	}
-	nothing := emptied(h.Last)
-	from, at, left := h.First, 0, n
-	if h.Correction != nil && n > 2 {
-		peak := h.Correction
-		grown := !peak.Equals(h.First)
-		if steps := grownIn(h, n); grown && n > 3 {
-			grow(h.First, peak, steps+1, func(k int, f *histogram.FloatHistogram) { add(at+k, f) })
-			at += steps + 1
-		} else {
-			add(0, h.First)
-			at++
-			if grown { // There is no place for nothing.
-				add(1, peak)
-				add(2, h.Last)
-				return
-			}
+// expandHistograms returns as many histograms as h is of, with the same first and last. Gauges have the same sum. Counters rise by as
+// much; without resets they have the same sum, and with some they grow to the value before it, fall to nothing, and grow again.
+func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
+	n := int(h.Count)
+	switch {
+	case h.MixedKinds || n <= 2:
+		return append(repeat(nil, h.First, n-1), h.Last)
+	case h.First.CounterResetHint == histogram.GaugeType:
+		if mean := meanBetween(h); mean != nil {
+			return append(repeat([]*histogram.FloatHistogram{h.First}, mean, n-2), h.Last)
 		}
-		from, left = nothing, n-at
+		return grow(nil, h.First, h.Last, n)
+	case h.Correction == nil && !h.FirstReset:
+		return growToSum(h)
 	}
-	grow(from, h.Last, left, func(k int, f *histogram.FloatHistogram) { add(at+k, f) })
+	nothing := &histogram.FloatHistogram{
+		Schema: h.Last.Schema - int32(h.Coarser), ZeroThreshold: h.Last.ZeroThreshold, CustomValues: h.Last.CustomValues,
+	}
+	list, peak := []*histogram.FloatHistogram(nil), h.Correction
+	switch {
+	case h.FirstReset && peak == nil:
+		list = append(list, h.First)
+	case h.FirstReset && n > 3:
+		list = grow(append(list, h.First), nothing, peak, stepsToPeak(peak.Count, h.Last.Count, n-2))
+	case peak.Equals(h.First):
+		list = append(list, peak)
+	case n > 3:
+		list = grow(list, h.First, peak, 1+stepsToPeak(peak.Count-h.First.Count, h.Last.Count, n-2))
+	default: // There is no place for nothing.
+		list = append(list, h.First, peak)
+	}
+	if h.Coarser > 0 || n-len(list) < 2 { // What grows in coarse buckets doesn't become fine again without a reset.
+		return append(repeat(list, nothing, n-1-len(list)), h.Last)
+	}
+	return grow(list, nothing, h.Last, n-len(list))
 }
 
-// grownIn returns after how many steps of n histograms there is the one before the reset, if counts rise as fast before it as after.
-func grownIn(h *Histograms, n int) int {
+// stepsToPeak returns in how many of n steps histograms grow by as much as they did before a reset, if they grow as fast after it.
+func stepsToPeak(before, after float64, n int) int {
 	share := 0.5
-	if before, after := h.Correction.Count-h.First.Count, h.Last.Count; before > 0 && after >= 0 {
+	if before > 0 && after >= 0 {
 		share = before / (before + after)
 	}
-	return max(1, min(int(math.Round(float64(n-2)*share)), n-3)) // Then there is nothing, and after it the last.
+	return max(1, min(int(math.Round(float64(n)*share)), n-1))
 }
 
-// grow yields n histograms from one to another, n > 0; where there is one, it is the last.
-func grow(from, to *histogram.FloatHistogram, n int, yield func(int, *histogram.FloatHistogram)) {
+func repeat(list []*histogram.FloatHistogram, h *histogram.FloatHistogram, n int) []*histogram.FloatHistogram {
+	for range n {
+		list = append(list, h)
+	}
+	return list
+}
+
+// meanBetween returns the mean of the histograms between the first and the last; nil if it isn't known.
+func meanBetween(h *Histograms) *histogram.FloatHistogram {
+	if h.Sum == nil {
+		return nil
+	}
+	mean := h.Sum.Copy()
+	for _, end := range []*histogram.FloatHistogram{h.First, h.Last} {
+		if _, _, _, err := mean.Sub(end); err != nil {
+			return nil
+		}
+	}
+	mean.Div(float64(h.Count - 2))
+	mean.CounterResetHint = h.First.CounterResetHint
+	return mean
+}
+
+// growToSum returns the histograms of a counter without resets: a line, moved up or down as a whole between its ends, or, if it would
+// then fall, all equal between them.
+func growToSum(h *Histograms) []*histogram.FloatHistogram {
+	list := grow(nil, h.First, h.Last, int(h.Count))
+	mean := meanBetween(h)
+	if mean == nil {
+		return list
+	}
+	between := list[1 : len(list)-1]
+	off := mean.Copy()
+	for _, f := range between {
+		if _, _, _, err := off.Sub(f.Copy().Div(float64(len(between)))); err != nil {
+			return list
+		}
+	}
+	moved := []*histogram.FloatHistogram{h.First}
+	for _, f := range between {
+		f = f.Copy()
+		if _, _, _, err := f.Add(off); err != nil {
+			return list
+		}
+		f.CounterResetHint = histogram.UnknownCounterReset
+		moved = append(moved, f)
+	}
+	moved = append(moved, h.Last)
+	if !moved[1].DetectReset(h.First) && !h.Last.DetectReset(moved[len(moved)-2]) {
+		return moved
+	}
+	return append(repeat(moved[:1], mean, len(between)), h.Last)
+}
+
+// grow appends n histograms from one to another, n > 0; where there is one, it is the last.
+func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, n int) []*histogram.FloatHistogram {
 	var by *histogram.FloatHistogram
 	if n > 2 {
 		by = to.Copy()
@@ -60,19 +124,47 @@ func grow(from, to *histogram.FloatHistogram, n int, yield func(int, *histogram.
 			if _, _, _, err := f.Add(by.Copy().Mul(float64(k) / float64(n-1))); err != nil {
 				f = from
 			}
-			f.CounterResetHint = histogram.UnknownCounterReset
+			f.CounterResetHint = from.CounterResetHint
 		}
-		yield(k, f)
+		list = append(list, f)
 	}
-	yield(n-1, to)
+	return append(list, to)
 }
 
-// emptied returns a histogram of no observations, with the buckets of another one.
-func emptied(h *histogram.FloatHistogram) *histogram.FloatHistogram {
-	e := h.Copy()
-	e.Count, e.Sum, e.ZeroCount = 0, 0, 0
-	clear(e.PositiveBuckets)
-	clear(e.NegativeBuckets)
-	e.CounterResetHint = histogram.UnknownCounterReset
-	return e
+// appendBoth appends samples of bucket i, which has floats v and histograms: those between the first and the last are in one piece of
+// floats and one or two of histograms, or the other way round.
+func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*histogram.FloatHistogram) {
+	n, flags := len(v)+len(hs), b.Flags[i]
+	floatsBefore, histogramsBefore := 0, 0
+	switch first, last := flags&FirstIsHistogram != 0, flags&LastIsHistogram != 0; {
+	case first && last:
+		histogramsBefore = max(1, len(hs)/2)
+	case first:
+		histogramsBefore = len(hs)
+	case last:
+		floatsBefore = len(v)
+	default:
+		floatsBefore = max(1, len(v)/2)
+	}
+	for k := range n {
+		t := timeOf(k, n, b.FirstT[i], b.LastT[i])
+		float := floatsBefore > 0
+		switch {
+		case floatsBefore > 0:
+			floatsBefore--
+		case histogramsBefore > 0:
+			histogramsBefore--
+		case flags&FirstIsHistogram != 0: // then all floats, and what is left of the histograms
+			float = len(v) > 0
+		default:
+			float = len(hs) == 0
+		}
+		if float {
+			into.AppendFloat(t, 0, v[0])
+			v = v[1:]
+		} else {
+			into.AppendHistogram(chunk.Histogram{T: t, Float: hs[0]})
+			hs = hs[1:]
+		}
+	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -31,6 +33,13 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 	build("one sample", &chunk.Samples{T: []int64{-1}, V: []float64{0.5}})
 	build("histograms", histograms(t, 120, 7, false, false))
 	build("odd histograms", histograms(t, 120, 7, true, true))
+	layouts := goldenLayouts()
+	build("layouts of histograms", layouts)
+	build("histograms without sums", layouts)
+	dropped := *golden["histograms without sums"]
+	dropped.Histograms = slices.Clone(dropped.Histograms)
+	dropped.DropHistogramSums()
+	golden["histograms without sums"] = &dropped
 	deltas := &chunk.Samples{}
 	for i := range int64(60) {
 		deltas.AppendFloat(startMS+i*intervalMS, startMS+(i-1)*intervalMS, float64(i%7))
@@ -40,6 +49,26 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 	AppendEvery(&hours, usual()[7].floats(2000, 7), oneHour)
 	golden["low sums"] = &hours
 	return golden
+}
+
+// goldenLayouts are histograms that follow a reset with other bounds or a finer schema, in buckets of their own and among floats.
+func goldenLayouts() *chunk.Samples {
+	s := &chunk.Samples{}
+	for i := range int64(30) {
+		at := startMS + i*6*intervalMS
+		h := histogramOf([]int64{i, 5, 30 - i}, int32(3-i%4), 0.001, 0)
+		switch {
+		case i >= 10 && i < 20:
+			h = histogramOf([]int64{i, 5, 30 - i}, histogram.CustomBucketsSchema, 0, 0)
+			h.CustomValues[2] += float64(i % 3)
+		case i%4 == 3:
+			s.AppendFloat(at, 0, float64(i))
+			continue
+		}
+		s.AppendHistogram(chunk.Histogram{T: at, Float: h.ToFloat(nil)})
+	}
+	s.Normalize()
+	return s
 }
 
 // TestGolden holds that what any release wrote is read back as the buckets it was, and that the bytes of the
