@@ -115,7 +115,39 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		}
 	}
 	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
+	noteHistograms(r.segment.fragment, s.Labels, a.Notes, &r.annotations)
 	return nil
+}
+
+// noteHistograms adds the annotations that Prometheus' functions make of a series' histograms.
+func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into *annotations.Annotations) {
+	if notes == 0 {
+		return
+	}
+	name, at := stored.Get(labels.MetricName), p.args[0].PositionRange()
+	for _, n := range []struct {
+		note bucketfn.Note
+		make func() error
+	}{
+		{bucketfn.NoteFloatsAndHistograms, func() error { return annotations.NewMixedFloatsHistogramsWarning(name, at) }},
+		{bucketfn.NoteHistogramsIgnored, func() error { return annotations.NewHistogramIgnoredInMixedRangeInfo(name, at) }},
+		{bucketfn.NoteMixedKinds, func() error { return annotations.NewMixedExponentialCustomHistogramsWarning(name, at) }},
+		{bucketfn.NoteNotCounter, func() error { return annotations.NewNativeHistogramNotCounterWarning(name, at) }},
+		{bucketfn.NoteNotGauge, func() error { return annotations.NewNativeHistogramNotGaugeWarning(name, at) }},
+		{bucketfn.NoteBoundsReconciledAdd, func() error {
+			return annotations.NewMismatchedCustomBucketsHistogramsInfo(at, annotations.HistogramAdd)
+		}},
+		{bucketfn.NoteBoundsReconciledSub, func() error {
+			return annotations.NewMismatchedCustomBucketsHistogramsInfo(at, annotations.HistogramSub)
+		}},
+		{bucketfn.NoteBoundsReconciledSum, func() error {
+			return annotations.NewMismatchedCustomBucketsHistogramsInfo(at, annotations.HistogramAgg)
+		}},
+	} {
+		if notes&n.note != 0 {
+			into.Add(n.make())
+		}
+	}
 }
 
 func isSet(t int64) bool { return t != 0 }

@@ -67,6 +67,7 @@ var rolledMetrics = []struct {
 	{"size_bucket", 2 * minute, []string{"counter", "counter", "counter", "counter"}},
 	{"latency", 2 * minute, []string{"histograms", "histograms with resets", "integer histograms", "float histograms"}},
 	{"shapes", 2 * minute, []string{"histograms of several sorts", "custom buckets", "gauge histograms", "hinted histograms"}},
+	{"scaled", 2 * minute, []string{"histograms of changing layouts", "custom buckets of changing bounds", "gauge histograms of changing layouts"}},
 	{"wild", 3 * minute, []string{"wild", "wild"}},
 	{"mixed", 2 * minute, []string{"floats and histograms", "floats and histograms", "gauge"}},
 }

@@ -369,7 +369,7 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && s.strange {
+		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName()) {
 			all[m.metric(s.labels).Hash()] = true
 		}
 	}

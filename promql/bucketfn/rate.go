@@ -2,6 +2,7 @@ package bucketfn
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
 
@@ -122,20 +123,18 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
 	j := &f.joints
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
-	gauges := first.CounterResetHint == histogram.GaugeType
-	unexpected := gauges == counter || gauges != (last.CounterResetHint == histogram.GaugeType)
-	if unexpected && counter {
-		out.note(NoteNotCounter)
-	}
 	if !counter {
 		if first.UsesCustomBuckets() != last.UsesCustomBuckets() {
 			out.note(NoteMixedKinds)
 			return nil
 		}
-		if unexpected {
+		if first.CounterResetHint != histogram.GaugeType || last.CounterResetHint != histogram.GaugeType {
 			out.note(NoteNotGauge)
 		}
 		return f.finishRise(added(f.layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
+	}
+	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
+		out.note(NoteNotCounter)
 	}
 	// Where a reset follows the first sample, that isn't looked at.
 	leftOut := b.Histograms[lo].FirstReset || b.Histograms[lo].Count == 1 && j.reset[lo+1]

@@ -64,6 +64,8 @@ type Histograms struct {
 	// Second has the custom bounds of the second histogram, and no observations; nil unless FirstReset is set and Last has other
 	// bounds.
 	Second *histogram.FloatHistogram
+	// HasGauges is set if any of the histograms is a gauge.
+	HasGauges bool
 	// MixedKinds is set if, of the histograms after the first, some have exponential buckets and some custom bounds.
 	MixedKinds bool
 }

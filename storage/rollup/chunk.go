@@ -82,8 +82,8 @@ const (
 	columnHistogramSums
 	// columnSeconds: likewise Histograms.Second.
 	columnSeconds
-	// columnLayouts: of buckets with histograms, 1 if the first is followed by a reset, 2 if MixedKinds, 4 if SumDropped, and 8 times
-	// Histograms.Coarser; not there: 0.
+	// columnLayouts: of buckets with histograms, 1 if the first is followed by a reset, 2 if MixedKinds, 4 if SumDropped, 8 if HasGauges, and
+	// 16 times Histograms.Coarser; not there: 0.
 	columnLayouts
 	// columnHistogramCounts: of buckets with floats, too, the number of histograms.
 	columnHistogramCounts

@@ -35,8 +35,8 @@ func text(b *Buckets, i int) string {
 		at(b.First), at(b.Last), at(b.Min), at(b.Max), at(b.Sum), at(b.SumLow), at(b.Correction), small(b.Resets), small(b.Changes))
 	if b.Histograms != nil && b.Histograms[i] != nil {
 		h := b.Histograms[i]
-		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v",
-			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds, h.SumDropped)
+		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v",
+			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds, h.SumDropped, h.HasGauges)
 	}
 	return out
 }

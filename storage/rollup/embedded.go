@@ -33,7 +33,7 @@ func (e *encoder) histograms(b *Buckets) {
 		if h.Sum != nil && h.Count > 1 {
 			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
 		}
-		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|uint32(h.Coarser)<<3))
+		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|asCount(h.HasGauges)<<3|uint32(h.Coarser)<<4))
 		if b.Flags[i]&HasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
@@ -128,10 +128,11 @@ func (d *decoder) layouts(all []*Histograms, want Columns) error {
 		}
 		layout := layouts[0]
 		layouts = layouts[1:]
-		if layout < 0 || layout > math.MaxUint8<<3|7 {
+		if layout < 0 || layout > math.MaxUint8<<4|15 {
 			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
 		}
-		h.FirstReset, h.MixedKinds, h.SumDropped, h.Coarser = layout&1 != 0, layout&2 != 0, layout&4 != 0, uint8(layout>>3)
+		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
+		h.HasGauges, h.Coarser = layout&8 != 0, uint8(layout>>4)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&HasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

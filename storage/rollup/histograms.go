@@ -56,6 +56,7 @@ type histogramRun struct {
 func (r *histogramRun) add(next *Histograms) {
 	r.addSum(next.Sum)
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
+	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
 	if r.h.Count == 0 {
 		r.h.First, r.h.FirstReset, r.least = next.First, next.FirstReset, math.MaxInt32
 		if r.second = next.Second; next.FirstReset && next.Second == nil {
@@ -157,7 +158,7 @@ func (r *histogramRun) finish() *Histograms {
 
 // amongFloats returns what is kept of histograms that floats are among: no function adds them up. The run is of no use afterwards.
 func (r *histogramRun) amongFloats() *Histograms {
-	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last}
+	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last, HasGauges: r.h.HasGauges}
 }
 
 // DropHistogramSums removes the sums of histograms, so that the buckets don't answer what needs them.

@@ -213,7 +213,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			requireNear(t, want.Sum, got.Sum, math.Abs(want.Sum), name)
 		}
 		rest := func(h *Histograms) Histograms {
-			return Histograms{Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, Second: h.Second}
+			return Histograms{Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second}
 		}
 		require.Equal(t, rest(built.Histograms[i]), rest(coarse.Histograms[i]), name)
 	}

@@ -152,7 +152,7 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 			continue
 		}
 		kept := &rollup.Histograms{
-			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, SumDropped: h.SumDropped, Second: h.Second,
+			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
 		}
 		if want&rollup.ColumnSum != 0 {
 			kept.Sum = h.Sum
