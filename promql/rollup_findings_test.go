@@ -108,8 +108,8 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	}
 }
 
-// Buckets have no sum of native histograms, so it is that of samples made of them. A bucket that the window's end cuts where raw
-// samples are kept is cut by these; it was made into samples as a whole, so that what came after the end was seen before it.
+// A bucket that the window's end cuts where raw samples are kept is cut by these; it was made into samples as a whole, so that what
+// came after the end was seen before it.
 func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
 	store := openRolled(t, memory.New(), 5*24*time.Hour, 0)
 	b := store.NewBatch("default")

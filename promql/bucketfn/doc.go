@@ -16,8 +16,9 @@
 // where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the
 // values of made samples: the last of a bucket where it asks at the bucket's end.
 //
-// Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or
-// are gauges. Once raw is gone there is no value for such buckets, and the info has it.
+// Native histograms of any layout are brought together as Prometheus brings them together (FloatHistogram.Add and Sub), and its
+// warnings about them are in Result.Notes. Only samples can answer for a bucket with values whose sum could overflow. Once raw is
+// gone there is no value for such buckets, and the info has it.
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated

@@ -154,7 +154,7 @@ func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*hist
 			floatsBefore--
 		case histogramsBefore > 0:
 			histogramsBefore--
-		case flags&FirstIsHistogram != 0: // then all floats, and what is left of the histograms
+		case flags&FirstIsHistogram != 0: // then all floats, and the other histograms
 			float = len(v) > 0
 		default:
 			float = len(hs) == 0

@@ -156,7 +156,7 @@ func (r *histogramRun) finish() *Histograms {
 	return h
 }
 
-// amongFloats returns what is kept of histograms that floats are among: no function adds them up. The run is of no use afterwards.
+// amongFloats returns the run of a bucket that has floats, too, so that no function adds its histograms up. The run is of no use afterwards.
 func (r *histogramRun) amongFloats() *Histograms {
 	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last, HasGauges: r.h.HasGauges}
 }

@@ -131,15 +131,7 @@ func (g *SeriesGenerator) histogram() {
 		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
 	}
 	if strings.HasSuffix(g.Kind, "histograms of changing layouts") && r.IntN(15) == 0 {
-		// An SDK makes its buckets coarser, and begins with fine ones when it is started again; sometimes anything comes.
-		switch r.IntN(4) {
-		case 0:
-			g.sort = r.IntN(16)
-		case 1:
-			g.sort, g.counts, g.zero, g.sum = 3, [4]int64{int64(r.IntN(2)), 1}, 0, r.Float64()
-		default:
-			g.sort = g.sort/4*4 + max(0, g.sort%4-1)
-		}
+		g.changeLayout()
 	}
 	h := histogram.FloatHistogram{
 		Schema: int32(1 + g.sort%2), ZeroThreshold: 0.001 * float64(1+g.sort/2), ZeroCount: float64(g.zero), Sum: g.sum,
@@ -192,6 +184,19 @@ func (g *SeriesGenerator) histogram() {
 			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{g.counts[3]},
 			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
 		}}
+	}
+}
+
+// changeLayout changes schema and zero threshold: an SDK makes its buckets coarser, and begins with fine ones when it is started again;
+// sometimes anything comes.
+func (g *SeriesGenerator) changeLayout() {
+	switch r := g.Rand; r.IntN(4) {
+	case 0:
+		g.sort = r.IntN(16)
+	case 1:
+		g.sort, g.counts, g.zero, g.sum = 3, [4]int64{int64(r.IntN(2)), 1}, 0, r.Float64()
+	default:
+		g.sort = g.sort/4*4 + max(0, g.sort%4-1)
 	}
 }
 
