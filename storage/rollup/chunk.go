@@ -78,6 +78,8 @@ const (
 	columnHistograms
 	// columnCorrections: a chunk of package chunk with the correction of bucket i at time i.
 	columnCorrections
+	// columnMoment: of floats, see moment.go; not there: 0 where min and max are equal, else unknown.
+	columnMoment
 
 	columnsEnd
 )
