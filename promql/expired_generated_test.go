@@ -269,6 +269,8 @@ func (q boundedQuery) exactly() bool {
 		return true
 	case "changes": // Made samples of a counter rise, those that there were may stand still.
 		return q.planned()
+	case "stddev_over_time", "stdvar_over_time": // Made samples deviate otherwise.
+		return q.planned()
 	}
 	return bucketfn.Lookup(q.fn).FromBuckets()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -18,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // rawReader computes a fragment's values from samples: it lays all samples of a series out once, and hands
@@ -253,13 +253,8 @@ func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotatio
 		return
 	}
 	name := stored.Get(labels.MetricName)
-	if name == "" {
+	if name == "" || rollup.IsCounterName(name) {
 		return
-	}
-	for _, suffix := range [...]string{"_total", "_sum", "_count", "_bucket"} {
-		if strings.HasSuffix(name, suffix) {
-			return
-		}
 	}
 	into.Add(annotations.NewPossibleNonCounterInfo(name, p.args[0].PositionRange()))
 }

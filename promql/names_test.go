@@ -94,9 +94,9 @@ func TestRollupsAreReadByName(t *testing.T) {
 		fine := ask("temperature_max", "5m", time.Hour)
 		require.Equal(t, hourly(60), fine[`{__name__="temperature_max", job="api"}`], "the last five minutes of each hour")
 		require.Equal(t, "5m", report.Resolution())
-		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(stddev_over_time(disk_reads[1h]))", "", time.Hour)
+		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(quantile_over_time(0.5, disk_reads[1h]))", "", time.Hour)
 		if planned {
-			require.Equal(t, "1h, raw", report.Resolution(), "buckets know no deviations")
+			require.Equal(t, "1h, raw", report.Resolution(), "buckets have no quantiles")
 			require.Len(t, report.Fragments(), 3)
 		}
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)

@@ -217,7 +217,7 @@ func (ts truths) boundOf(c candidate) boundFunc {
 	}
 	return func(metric labels.Labels, t int64) float64 {
 		from, to := c.window(c.stepAt(t))
-		return ts.largest(c, metric, from, to)
+		return bucketfntest.Bound(c.function, ts.largest(c, metric, from, to))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -269,7 +270,7 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 // largest returns the bound of what the fragment has at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	from, to := m.window(m.stepAt(t))
-	return m.d.truths.largest(m.candidate, metric, from, to)
+	return bucketfntest.Bound(m.function, m.d.truths.largest(m.candidate, metric, from, to))
 }
 
 // differs compares what the fragment has to have with what it has.
@@ -368,8 +369,9 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 // strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
+	ofMoments := m.function == "stddev_over_time" || m.function == "stdvar_over_time"
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName()) {
+		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName() || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
 			all[m.metric(s.labels).Hash()] = true
 		}
 	}

@@ -79,7 +79,7 @@ var parserFunctions, rangeFunctions = func() (all, ranged []string) {
 func (a *rollupAsker) overRange(of string) string {
 	name := rangeFunctions[a.r.IntN(len(rangeFunctions))]
 	if a.r.IntN(2) == 0 {
-		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "resets", "changes", "count_over_time")
+		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "resets", "changes", "count_over_time", "stddev_over_time", "stdvar_over_time")
 	}
 	return a.call(name, func() string { return of }, nil)
 }
@@ -206,7 +206,7 @@ func (a *rollupAsker) at(text string) asked {
 func (a *rollupAsker) dashboard() asked {
 	step := []int64{hour, hour, 2 * hour, 30 * minute}[a.r.IntN(4)]
 	width := step + []int64{15 * second, minute, 4 * minute, 0}[a.r.IntN(4)]
-	text := fmt.Sprintf("%s(%s[%ds])", a.one("rate", "increase", "delta", "avg_over_time", "max_over_time", "sum_over_time", "count_over_time", "changes"), a.selector(), width/1000)
+	text := fmt.Sprintf("%s(%s[%ds])", a.one("rate", "increase", "delta", "avg_over_time", "max_over_time", "sum_over_time", "count_over_time", "changes", "stddev_over_time"), a.selector(), width/1000)
 	if a.r.IntN(2) == 0 {
 		text = a.one("sum by (job)", "max", "avg by (instance)") + "(" + text + ")"
 	}

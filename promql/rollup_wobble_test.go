@@ -83,7 +83,9 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 	for _, c := range fragments {
 		from, _ := c.window(0)
 		_, to := c.window(c.edges.n - 1)
-		bound := func(metric labels.Labels) float64 { return d.truths.largest(c, metric, from, to) }
+		bound := func(metric labels.Labels) float64 {
+			return bucketfntest.Bound(c.function, d.truths.largest(c, metric, from, to))
+		}
 		if c.over == nil {
 			if !bucketfntest.BitExact[c.function] {
 				all[(*c.at).String()] = bound
@@ -95,7 +97,9 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 		}
 		if inner := c; !bucketfntest.BitExact[c.function] { // An aggregation of histograms is the evaluator's.
 			inner.over = nil
-			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.largest(inner, metric, from, to) }
+			all[(*c.inner).String()] = func(metric labels.Labels) float64 {
+				return bucketfntest.Bound(inner.function, d.truths.largest(inner, metric, from, to))
+			}
 		}
 	}
 	return all

@@ -145,7 +145,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	samples.Normalize()
 	b.Reset()
 	if samples.Len() > 0 {
-		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
+		rollup.AppendStored(b, &samples, r.series.Metric(), rollup.FiveMinutes.Width())
 	}
 	if err := x.keepUnread(in, r, shards, b); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		r.version += c.version
 		chunks = append(chunks, c)
 	}
-	rollup.Coarsen(hours, b, rollup.OneHour.Width())
+	rollup.CoarsenStored(hours, b, r.series.Metric(), rollup.OneHour.Width())
 	if r.chunk = appendRollup(hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}

@@ -135,7 +135,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
 		}
-		r.chunk = x.build(samples, uint64(len(r.own))*r.exempt.Weight(nil))
+		r.chunk = x.build(s.Metric(), samples, uint64(len(r.own))*r.exempt.Weight(nil))
 		x.stats.Series++
 		x.stats.Samples += samples.Len()
 	}
@@ -146,14 +146,14 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 // onlyRollUp adds a rollup of one series whose raw rows are past their retention; only its buckets that are lacking are used.
 func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
-		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(samples, 1)})
+		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(c.series.Metric(), samples, 1)})
 	}
 }
 
-// build makes the slot's 5m chunk of all samples that a series has there.
-func (x *slotSealer) build(samples *chunk.Samples, version uint64) []byte {
+// build makes the slot's 5m chunk of all samples that a series of a metric has there.
+func (x *slotSealer) build(metric string, samples *chunk.Samples, version uint64) []byte {
 	x.buckets.Reset()
-	rollup.AppendEvery(&x.buckets, samples, rollup.FiveMinutes.Width())
+	rollup.AppendStored(&x.buckets, samples, metric, rollup.FiveMinutes.Width())
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 

@@ -12,9 +12,9 @@
 // least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from
 // them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
 // computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
-// read). Over whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and
-// where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the
-// values of made samples: the last of a bucket where it asks at the bucket's end.
+// read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and
+// smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,
+// sees the values of made samples: the last of a bucket where it asks at the bucket's end.
 //
 // Native histograms of any layout are brought together as Prometheus brings them together (FloatHistogram.Add and Sub), and its
 // warnings about them are in Result.Notes. Only samples can answer for a bucket with values whose sum could overflow. Once raw is
@@ -45,8 +45,8 @@
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
 //	start_timestamp                -             approximate: reconstructed samples have no start timestamp
-//	stddev_over_time               -             approximate: from reconstructed samples: the error is at most the spread within a bucket
-//	stdvar_over_time               -             approximate: from reconstructed samples, like stddev_over_time
+//	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
+//	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket
 //	ts_of_first_over_time          exact         exact on bucket edges, otherwise interpolated

@@ -105,8 +105,8 @@ func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves [
 }
 
 // foldFloats joins those leaves whose buckets have floats, of which there are some.
-func foldFloats(join func(earlier, later float64) float64, leaves []float64, b *rollup.Buckets, lo, hi int) float64 {
-	joined, any := 0.0, false
+func foldFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buckets, lo, hi int) (joined T) {
+	any := false
 	for i := lo; i < hi; i++ {
 		switch {
 		case !b.Flags[i].HasFloats():

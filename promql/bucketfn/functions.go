@@ -23,7 +23,8 @@ type Function struct {
 	staleness bool
 	// WithoutRaw is how the function is answered if raw samples are gone and no bucket fits the window.
 	WithoutRaw WithoutRaw
-	// Why is the reason, shown in the tables of this package and the manual, for an approximation or a refusal.
+	// Why is the reason, shown in the tables of this package and the manual, for an approximation or a refusal; for Cut it is
+	// what differs from the other functions.
 	Why string
 }
 
@@ -54,6 +55,12 @@ func (w WithoutRaw) String() string {
 // bucketEnds are the first and the last sample of a bucket.
 const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 
+// momentColumns are the columns that moments are merged by.
+const momentColumns = rollup.ColumnMoment | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
+
+// noMoments is when moments are left out, see rollup.AppendStored.
+const noMoments = "counters are approximate, from reconstructed samples"
+
 // functions lists the instant selector, the functions that take a range vector, and those that use the samples of
 // instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
 var functions = [...]Function{
@@ -81,8 +88,8 @@ var functions = [...]Function{
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
 	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have no start timestamp"},
-	{Name: "stddev_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
-	{Name: "stdvar_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples, like stddev_over_time"},
+	{Name: "stddev_over_time", over: overStddev, columns: momentColumns, Snaps: true, Why: noMoments},
+	{Name: "stdvar_over_time", over: overStdvar, columns: momentColumns, Snaps: true, Why: noMoments},
 	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
 	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket"},
 	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},

@@ -38,18 +38,23 @@ func docTable() string {
 		"least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from",
 		"them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator",
 		"computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote",
-		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and",
-		"where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the",
-		"values of made samples: the last of a bucket where it asks at the bucket's end.",
+		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and",
+		"smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,",
+		"sees the values of made samples: the last of a bucket where it asks at the bucket's end.",
 		"",
-		"Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or",
-		"are gauges. Once raw is gone there is no value for such buckets, and the info has it.",
+		"Native histograms of any layout are brought together as Prometheus brings them together (FloatHistogram.Add and Sub), and its",
+		"warnings about them are in Result.Notes. Only samples can answer for a bucket with values whose sum could overflow. Once raw is",
+		"gone there is no value for such buckets, and the info has it.",
 		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
 	}
 	row := func(name, from, without, why string) {
-		if why != "" {
+		switch {
+		case why == "":
+		case from == "exact":
+			without += "; " + why
+		default:
 			without += ": " + why
 		}
 		fmt.Fprintf(&b, "//\t%-30s %-13s %s\n", name, from, without)
@@ -88,6 +93,9 @@ func manualTable() string {
 		switch f.WithoutRaw {
 		case Cut:
 			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info annotation"
+			if f.Why != "" {
+				how += ". Exception: " + f.Why
+			}
 		case Approximated:
 			how = "approximate, with an info annotation: " + f.Why
 		default:

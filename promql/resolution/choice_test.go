@@ -108,7 +108,7 @@ func TestChoose(t *testing.T) {
 		{name: "raw", fn: "rate", window: hour, days: 90, step: hour, mode: ModeRaw, want: "0-2160 raw exact 1h0m0s"},
 		{name: "5m asked for", fn: "rate", window: hour, days: 90, step: hour, mode: ModeFiveMinutes, want: "0-2160 5m exact 1h0m0s"},
 		{name: "1h asked for, of shorter windows", fn: "increase", window: 5 * minute, days: 1, step: 5 * minute, mode: ModeOneHour, want: "0-288 1h widened 1h0m0s", wantScale: 1.0 / 12},
-		{name: "1h asked for, of what buckets don't know", fn: "stddev_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
+		{name: "1h asked for, of what buckets don't know", fn: "quantile_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
 		{name: "at most 5m", fn: "rate", window: hour, days: 90, step: hour, coarsest: rollup.FiveMinutes, want: "0-2160 5m exact 1h0m0s"},
 
 		// After raw has expired.

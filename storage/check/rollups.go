@@ -92,7 +92,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		have.samples.Normalize()
 		var b rollup.Buckets
 		if have.samples.Len() > 0 {
-			rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
+			rollup.AppendStored(&b, &have.samples, metric, rollup.FiveMinutes.Width())
 		}
 		want := c.env.EncodeRollup(&b, rollup.FiveMinutes, have.version)
 		switch {

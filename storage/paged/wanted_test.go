@@ -22,7 +22,9 @@ func TestChunksReadFewRanges(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New())
 		series := seriesOf("up", 2000)
-		require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, 0, 1, 2, 3, 4)}))
+		for _, slots := range [][]int{{0, 1, 2}, {3, 4}} {
+			require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, slots...)}))
+		}
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(3), Last: startOf(3), PassOver: 20}
 		for i := 0; i < len(series); i += 2 {
 			w.IDs = append(w.IDs, series[i].id)

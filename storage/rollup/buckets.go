@@ -32,6 +32,9 @@ type Buckets struct {
 	// fehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974). Sum is the float next to it; SumLow
 	// is rounded to 2^-47 of the greatest absolute value, and 0 where Sum is infinite or NaN.
 	Sum, SumLow []float64
+	// Moment is the sum of the squares of what the values differ by from their mean, to 1.1e-13; -1 where it isn't known, and 0 where
+	// Sum is infinite or NaN.
+	Moment []float64
 	// Correction is what rate adds for counter resets: the sum of the values right before each.
 	Correction []float64
 	// Resets and Changes are how often a value was less than, or other than, the one before it in the bucket.
@@ -112,12 +115,13 @@ const (
 	ColumnResets
 	ColumnChanges
 	ColumnStarts // FirstST and LastST
+	ColumnMoment
 
 	AllColumns Columns = 1<<iota - 1
 )
 
-// floatCount is how many floats bucket i has, of which histograms are known.
-func (b *Buckets) floatCount(i int) uint32 {
+// FloatCount returns how many floats bucket i has.
+func (b *Buckets) FloatCount(i int) uint32 {
 	if b.Flags[i]&HasHistograms != 0 {
 		return b.Count[i] - b.Histograms[i].Count
 	}
@@ -134,7 +138,7 @@ func (b *Buckets) Slice(from, to int) Buckets {
 		FirstST: view(b.FirstST, n, from, to), LastST: view(b.LastST, n, from, to),
 		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
 		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
-		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to),
+		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
 		Correction: view(b.Correction, n, from, to),
 		Resets:     view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
 		Histograms: view(b.Histograms, n, from, to),
@@ -147,7 +151,7 @@ func (b *Buckets) Equal(o *Buckets) bool {
 		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
 		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
 		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
-		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Correction, o.Correction) &&
+		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Moment, o.Moment) && sameBits(b.Correction, o.Correction) &&
 		slices.Equal(b.Resets, o.Resets) && slices.Equal(b.Changes, o.Changes)
 }
 
@@ -165,6 +169,7 @@ func (b *Buckets) Keep(at, from, to int) {
 	b.First, b.Last = keep(b.First, n, at, from, to), keep(b.Last, n, at, from, to)
 	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
 	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)
+	b.Moment = keep(b.Moment, n, at, from, to)
 	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
 }
 

@@ -18,6 +18,11 @@ func AppendEvery(into *Buckets, s *chunk.Samples, width int64) {
 // inside: a sample at an edge is the last that may be before it.
 func AppendCells(into *Buckets, s *chunk.Samples, edges []int64, width int64) {
 	b := builder{into: into}
+	b.cells(s, edges, width)
+}
+
+// cells appends all buckets.
+func (b *builder) cells(s *chunk.Samples, edges []int64, width int64) {
 	floats, histograms := 0, 0
 	for floats < len(s.T) || histograms < len(s.H) {
 		start, end := around(nextTime(s, floats, histograms), width)
@@ -85,6 +90,8 @@ func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
 type builder struct {
 	into  *Buckets
 	alive []chunk.Histogram // histograms that are no stale markers
+	// isCounter: moments aren't needed.
+	isCounter bool
 }
 
 // cell appends the bucket of the floats from one index to another and of histograms hs, which aren't both empty.
@@ -122,6 +129,9 @@ func (b *builder) cellOfBoth(start, end int64, s *chunk.Samples, from, to int, h
 	var each Buckets
 	AppendEvery(&each, &both, 1)
 	coarsenOne(b.into, &each, 0, each.Len(), start, end)
+	if i := b.into.Len() - 1; b.isCounter && b.into.Moment[i] > 0 {
+		b.into.Moment[i] = unknownMoment
+	}
 }
 
 // add appends a bucket of nothing, and returns its index.
@@ -136,7 +146,7 @@ func (b *Buckets) add(start, end int64) int {
 	b.First, b.Last = append(b.First, 0), append(b.Last, 0)
 	b.Min, b.Max = append(b.Min, 0), append(b.Max, 0)
 	b.Sum, b.SumLow = append(b.Sum, 0), append(b.SumLow, 0)
-	b.Correction = append(b.Correction, 0)
+	b.Moment, b.Correction = append(b.Moment, 0), append(b.Correction, 0)
 	b.Resets, b.Changes = append(b.Resets, 0), append(b.Changes, 0)
 	if b.Histograms != nil {
 		b.Histograms = append(b.Histograms, nil)
@@ -171,7 +181,7 @@ func (b *Buckets) Reset() {
 	*b = Buckets{
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
-		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0],
+		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0],
 		Correction: b.Correction[:0], Resets: b.Resets[:0], Changes: b.Changes[:0],
 	}
 }

@@ -87,6 +87,8 @@ const (
 	columnLayouts
 	// columnHistogramCounts: of buckets with floats, too, the number of histograms.
 	columnHistogramCounts
+	// columnMoment: of floats, see moment.go; not there: 0 where min and max are equal, else unknown.
+	columnMoment
 
 	columnsEnd
 )

@@ -47,9 +47,10 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 		if fine.Count[at] == 0 || !fine.Flags[at].HasFloats() {
 			continue
 		}
+		r.addMoment(float64(count), fine, at)
 		if last < 0 {
 			first = at
-			r = run{min: fine.Min[at], max: fine.Max[at]}
+			r.min, r.max = fine.Min[at], fine.Max[at]
 		} else {
 			r.step(fine.Last[last], fine.First[at])
 			r.extend(fine.Min[at], fine.Max[at])
@@ -60,8 +61,16 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 		}
 		r.resets += fine.Resets[at]
 		r.changes += fine.Changes[at]
-		count += fine.floatCount(at)
+		count += fine.FloatCount(at)
 		last = at
+	}
+	switch {
+	case !(r.min < r.max) || !isFinite(r.sum.total()):
+		r.moment = 0
+	case r.moment >= 0: // Not unknown, nor NaN.
+		r.moment = roundMoment(r.moment)
+	default:
+		r.moment = unknownMoment
 	}
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
@@ -70,6 +79,18 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 		into.setStarts(i, fine.FirstST[first], fine.LastST[last])
 	}
 	r.put(into, i)
+}
+
+// addMoment adds the moment of a bucket to that of the n values before it, whose sum the run has.
+func (r *run) addMoment(n float64, fine *Buckets, at int) {
+	switch {
+	case n == 0:
+		r.moment = fine.Moment[at]
+	case r.moment < 0 || fine.Moment[at] < 0:
+		r.moment = unknownMoment
+	default:
+		r.moment += fine.Moment[at] + MomentBetween(n, r.sum.high, r.sum.low, float64(fine.FloatCount(at)), fine.Sum[at], fine.SumLow[at])
+	}
 }
 
 // coarsenHistograms fills bucket i with the buckets' values of histograms, and of floats if there are some too.

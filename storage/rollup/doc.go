@@ -9,5 +9,5 @@
 //
 // A bucket is left-open and right-closed, as PromQL's ranges are. It keeps the first and the last sample with
 // their timestamps, and what the counter lost by resets between them, so that rate over a run of buckets is
-// the same arithmetic as over their samples.
+// the same arithmetic as over their samples. It keeps the second central moment of the values, but for counters (moment.go).
 package rollup

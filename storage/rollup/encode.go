@@ -139,10 +139,17 @@ func (e *encoder) encode(b *Buckets, width int64) {
 	if b.FirstST != nil {
 		e.starts(b, parts)
 	}
-	e.floats(b, parts)
+	l := e.lanes(b, parts)
+	hasFloats := len(l.first) > 0
+	if hasFloats {
+		e.floats(b, parts, &l)
+	}
 	e.ints(columnResets, e.widen(gather(b.Resets, parts, full)))
 	e.ints(columnChanges, e.widen(gather(b.Changes, parts, full)))
 	e.histograms(b)
+	if hasFloats {
+		e.moments(b, parts, &l)
+	}
 }
 
 func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }
@@ -155,12 +162,8 @@ func widen(wide []int64, x []uint32) []int64 {
 	return wide
 }
 
-// floats writes the columns of floats.
-func (e *encoder) floats(b *Buckets, parts []part) {
-	l := e.lanes(b, parts)
-	if len(l.first) == 0 {
-		return
-	}
+// floats writes the columns of floats, of which there are some, but for moments.
+func (e *encoder) floats(b *Buckets, parts []part, l *lanes) {
 	from := len(e.body)
 	e.body = l.appendFirst(e.body, e.take(len(l.first)-1))
 	e.put(columnFirst, from)
@@ -168,6 +171,6 @@ func (e *encoder) floats(b *Buckets, parts []part) {
 	e.ints(columnLast, l.fromFirst(e.take(n)))
 	e.ints(columnMin, l.below(e.take(n)))
 	e.ints(columnMax, l.above(e.take(n)))
-	e.sums(b, parts, &l)
-	e.corrections(b, parts, &l)
+	e.sums(b, parts, l)
+	e.corrections(b, parts, l)
 }

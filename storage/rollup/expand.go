@@ -14,7 +14,7 @@ import (
 const ExpandColumns = ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets
 
 // CutColumns are the columns that Cut needs.
-const CutColumns = ExpandColumns | ColumnChanges
+const CutColumns = ExpandColumns | ColumnChanges | ColumnMoment
 
 var staleMarker = math.Float64frombits(value.StaleNaN)
 

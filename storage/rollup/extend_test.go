@@ -41,7 +41,9 @@ func TestExtend(t *testing.T) {
 		var got Buckets
 		_, left := Extend(&got, of(&parts[first]), of(&parts[1-first]), width)
 		require.Zero(t, left)
-		require.True(t, want.Equal(&got), "%+v\n%+v", want, got)
+		requireAlike(t, want, &got, "")
+		want = &Buckets{} // Moments are rounded, and a rounded one is merged.
+		want.copy(&got, 0, got.Len(), AllColumns)
 
 		for _, part := range parts {
 			kept := got

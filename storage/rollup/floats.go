@@ -12,6 +12,7 @@ import (
 type run struct {
 	min, max        float64
 	sum, correction sum
+	moment          float64 // set after all values
 	resets, changes uint32
 	large           bool
 }
@@ -49,6 +50,7 @@ func (r *run) extend(least, greatest float64) {
 func (r *run) put(b *Buckets, i int) {
 	b.Min[i], b.Max[i] = r.min, r.max
 	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max)
+	b.Moment[i] = r.moment
 	if r.resets > 0 {
 		b.Correction[i] = r.correction.total()
 	}
@@ -98,6 +100,13 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	f := floatsOf{count: count, endsStale: from < to && value.IsStaleNaN(s.V[to-1])}
 	if count == 0 {
 		return f
+	}
+	switch {
+	case !(r.min < r.max) || !isFinite(r.sum.total()):
+	case b.isCounter:
+		r.moment = unknownMoment
+	default:
+		r.moment = roundMoment(momentOf(s.V[from:to], count, r.sum))
 	}
 	into := b.into
 	into.Count[i] = uint32(min(count, math.MaxUint32))

@@ -57,6 +57,9 @@ func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
 	if columns&ColumnSum != 0 {
 		b.Sum, b.SumLow = append(b.Sum, other.Sum[from:to]...), append(b.SumLow, other.SumLow[from:to]...)
 	}
+	if columns&ColumnMoment != 0 {
+		b.Moment = append(b.Moment, other.Moment[from:to]...)
+	}
 	if columns&ColumnCorrection != 0 {
 		b.Correction = append(b.Correction, other.Correction[from:to]...)
 	}
@@ -104,7 +107,8 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	b.FirstT, b.LastT = filter(b.FirstT, keep), filter(b.LastT, keep)
 	b.FirstST, b.LastST = filter(b.FirstST, keep), filter(b.LastST, keep)
 	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep), filter(b.Max, keep)
-	b.Sum, b.SumLow, b.Correction = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Correction, keep)
+	b.Sum, b.SumLow, b.Moment = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Moment, keep)
+	b.Correction = filter(b.Correction, keep)
 	b.Histograms = filter(b.Histograms, keep)
 }
 

@@ -129,6 +129,18 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 	}
 	requireNear(t, one("sum_over_time"), b.Sum[i]+b.SumLow[i], greatest, name)
 	requireNear(t, one("avg_over_time"), b.Sum[i]/float64(b.Count[i])+b.SumLow[i]/float64(b.Count[i]), greatest, name)
+	if math.IsInf(b.Sum[i], 0) || b.Sum[i] != b.Sum[i] {
+		require.True(t, math.IsNaN(one("stdvar_over_time")), name)
+		require.Zero(t, b.Moment[i], name)
+	} else if b.Moment[i] >= 0 {
+		variance := b.Moment[i] / float64(b.Count[i])
+		requireNear(t, one("stdvar_over_time"), variance, greatest*greatest, name)
+		requireNear(t, one("stddev_over_time"), math.Sqrt(variance), greatest, name)
+		require.Equal(t, b.Min[i] == b.Max[i], variance == 0, name)
+	} else {
+		variance := one("stdvar_over_time")
+		require.True(t, b.Min[i] < b.Max[i] && (variance < 1e-295 || variance > 1e295 || variance != variance), "%s: %v isn't known", name, variance)
+	}
 	if b.Count[i] > 1 {
 		grew := b.Last[i] - b.First[i] + b.Correction[i]
 		requireNear(t, one("increase"), grew*increase(b, i, grew, b.First[i]), greatest, name)
@@ -184,7 +196,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
 	exact := func(b *Buckets) *Buckets {
 		c := *b
-		c.Sum, c.SumLow, c.Correction = nil, nil, nil
+		c.Sum, c.SumLow, c.Moment, c.Correction = nil, nil, nil, nil
 		c.Histograms = nil
 		return &c
 	}
@@ -199,6 +211,11 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			greatest = 0
 		}
 		requireNear(t, built.Sum[i]+built.SumLow[i], coarse.Sum[i]+coarse.SumLow[i], greatest, name)
+		if n := float64(built.Count[i]); built.Moment[i] >= 0 && n > 0 {
+			requireNear(t, math.Sqrt(built.Moment[i]/n), math.Sqrt(coarse.Moment[i]/n), greatest, name)
+		} else {
+			require.Equal(t, built.Moment[i], coarse.Moment[i], name)
+		}
 		requireNear(t, built.Correction[i], coarse.Correction[i], greatest, name)
 		if built.Flags[i]&HasHistograms == 0 {
 			continue

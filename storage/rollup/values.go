@@ -8,7 +8,7 @@ import (
 
 // values appends the columns of floats.
 func (d *decoder) values(want Columns) error {
-	derived := want & (ColumnMin | ColumnMax | ColumnSum)
+	derived := want & (ColumnMin | ColumnMax | ColumnSum | ColumnMoment)
 	if d.e.has(columnCorrection) {
 		derived |= want & ColumnCorrection
 	}
@@ -94,7 +94,7 @@ func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	}
 	correction := d.e.column(columnCorrection)
 	switch {
-	case want&ColumnSum != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
+	case want&(ColumnSum|ColumnMoment) != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
 		return d.sums(want, correction, space)
 	case want&ColumnCorrection != 0:
 		return d.corrections(correction, nil, space)
@@ -120,18 +120,19 @@ func (d *decoder) extremes() error {
 	return nil
 }
 
-// sums appends sums, and corrections that are predicted from them.
+// sums appends sums, and moments and corrections that are predicted from them.
 func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 	n := d.floats
 	count, space := space[:n], space[n:]
 	if err := d.floatCounts(count); err != nil {
 		return err
 	}
-	if want&ColumnSum == 0 {
+	switch {
+	case want&ColumnSum == 0 && (want&ColumnCorrection != 0 && correction[0] == bySum || d.momentsNeedSums()):
 		if err := d.high(nil, count); err != nil {
 			return err
 		}
-	} else {
+	case want&ColumnSum != 0:
 		high, low := tail(&d.into.Sum, d.n), tail(&d.into.SumLow, d.n)
 		if err := d.high(high[:n], count); err != nil {
 			return err
@@ -141,6 +142,11 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 			return err
 		}
 		d.place(low)
+	}
+	if want&ColumnMoment != 0 {
+		if err := d.moments(count, space); err != nil {
+			return err
+		}
 	}
 	if want&ColumnCorrection == 0 {
 		return nil

@@ -1,0 +1,72 @@
+package bucketfn
+
+import (
+	"math"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// moments are the number, the sum and the moment of values, which are merged as rollup.MomentBetween describes.
+type moments struct {
+	n           float64
+	sum, moment compensated
+	min, max    float64
+	unknown     bool // some bucket has no moment
+}
+
+func mergeMoments(a, b moments) moments {
+	both := moments{
+		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown,
+	}
+	if both.min == both.max { // Rounded sums would make of constants that are no constant.
+		return both
+	}
+	both.moment = addCompensated(addCompensated(a.moment, b.moment),
+		compensated{rollup.MomentBetween(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low), 0})
+	return both
+}
+
+// variance returns the variance of the values, and whether it is known. As Prometheus has it, that of values that aren't all finite is NaN.
+func (m *moments) variance() (v float64, known bool) {
+	if sum := m.sum.high + m.sum.low; sum-sum != 0 {
+		return math.NaN(), true
+	}
+	v = max(0, (m.moment.high+m.moment.low)/m.n)
+	return v, !m.unknown && v <= math.MaxFloat64
+}
+
+func overStdvar(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overMoments(b, w, out, func(variance float64) float64 { return variance })
+}
+
+func overStddev(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overMoments(b, w, out, math.Sqrt)
+}
+
+func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value func(variance float64) float64) {
+	f.parts = f.parts[:0]
+	for i, moment := range b.Moment {
+		f.parts = append(f.parts, moments{
+			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{max(0, moment), 0},
+			min: b.Min[i], max: b.Max[i], unknown: moment < 0,
+		})
+	}
+	f.merged.Start(mergeMoments)
+	f.overEach(b, w, out, func(step, lo, hi int) {
+		var m moments
+		switch f.kinds.in(lo, hi) {
+		case ofFloats:
+			m = f.merged.Of(f.parts, lo, hi)
+		case ofBoth:
+			out.note(NoteHistogramsIgnored)
+			m = foldFloats(mergeMoments, f.parts, b, lo, hi)
+		default: // histograms alone have no deviation
+			return
+		}
+		if v, known := m.variance(); known {
+			out.add(step, value(v))
+		} else {
+			out.needsSamples(step)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package rollup
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// A moment is the second central moment of values about their mean m, Σ(v − m)². Divided by their number it is their variance. The
+// moments of two parts are merged by the formula of Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979), in which the difference of the means is taken of sums in high and low parts.
+
+// unknownMoment stands for a moment that isn't stored.
+const unknownMoment = -1
+
+// momentBits is to how many binary digits after the first a moment is kept: to 1.1e-13, half of which is left of it in a deviation.
+const momentBits = 42
+
+// Moments beyond these bounds aren't stored: those above may overflow when they are merged, and those below lack digits.
+var smallestMoment, largestMoment = math.Ldexp(1, -1000), math.Ldexp(1, 1000)
+
+// roundMoment returns a moment as it is stored, of values of which not all are equal.
+func roundMoment(m float64) float64 {
+	if !(m >= smallestMoment && m <= largestMoment) {
+		return unknownMoment
+	}
+	const below = 52 - momentBits
+	return math.Float64frombits((math.Float64bits(m) + 1<<(below-1)) &^ (1<<below - 1))
+}
+
+// momentBlock is how many squares are added up before their sum is added to others with a low part.
+const momentBlock = 64
+
+// momentOf returns the moment of the values among v that are no stale markers: they are n, and have this finite sum.
+func momentOf(v []float64, n int, s sum) float64 {
+	mean := s.total() / float64(n)
+	var squares, off sum
+	for len(v) > 0 {
+		block := v[:min(momentBlock, len(v))]
+		v = v[len(block):]
+		a, b := 0.0, 0.0
+		for _, x := range block {
+			if d := x - mean; d == d {
+				a += float64(d * d)
+				b += d
+			}
+		}
+		squares.add(a)
+		off.add(b)
+	}
+	// The mean is rounded: off would be 0.
+	rest := off.total()
+	return squares.total() - float64(rest*rest)/float64(n)
+}
+
+// MomentBetween returns by how much the moment of values is greater than the moments of two parts together: of n1 and n2 values,
+// whose sums are high plus low.
+func MomentBetween(n1, high1, low1, n2, high2, low2 float64) float64 {
+	// The difference of the means, times n1·n2. A fused multiply-add returns what rounding takes off a product.
+	a, b := float64(n1*high2), float64(n2*high1)
+	d := (a - b) + (math.FMA(n1, high2, -a) - math.FMA(n2, high1, -b)) + (float64(n1*low2) - float64(n2*low1))
+	n := n1 * n2
+	d /= n
+	return float64(d*d) * (n / (n1 + n2))
+}
+
+// isFinite reports whether a sum is: then all values are.
+func isFinite(sum float64) bool { return sum-sum == 0 }
+
+// counterSuffixes end the names of counters. Prometheus warns of a rate of others.
+var counterSuffixes = [...]string{"_total", "_sum", "_count", "_bucket"}
+
+// IsCounterName reports whether a metric is a counter by its name.
+func IsCounterName(metric string) bool {
+	for _, suffix := range counterSuffixes {
+		if strings.HasSuffix(metric, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendStored appends to into the buckets that are stored of a metric's normalized samples: those of AppendEvery, but without moments
+// where the metric is a counter by its name, and its values don't fall. These would take a fifth of the room of its buckets, for
+// deviations that hardly anybody asks for.
+func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
+	b := builder{into: into, isCounter: IsCounterName(metric) && !falls(s.V)}
+	b.cells(s, nil, width)
+}
+
+// CoarsenStored does as Coarsen, but with the moments that AppendStored has.
+func CoarsenStored(into, fine *Buckets, metric string, width int64) {
+	from := into.Len()
+	Coarsen(into, fine, width)
+	if !IsCounterName(metric) || into.falls(from) {
+		return
+	}
+	for i := from; i < into.Len(); i++ {
+		into.Moment[i] = impliedMoment(into.Min[i], into.Max[i])
+	}
+}
+
+// falls reports whether a value is less than the one before it, among those of the buckets from index from on.
+func (b *Buckets) falls(from int) bool {
+	before := math.Inf(-1)
+	for i := from; i < b.Len(); i++ {
+		if b.Count[i] == 0 || b.Flags[i]&HasHistograms != 0 {
+			continue
+		}
+		if b.Resets[i] > 0 || b.First[i] < before {
+			return true
+		}
+		before = b.Last[i]
+	}
+	return false
+}
+
+// falls reports whether a value is less than the one before it.
+func falls(v []float64) bool {
+	before := math.Inf(-1)
+	for _, x := range v {
+		if x < before {
+			return true
+		}
+		if x == x {
+			before = x
+		}
+	}
+	return false
+}
+
+// Column moment isn't there where no bucket's moment is known but of those whose values are all equal, which is 0. Else it begins with a
+// byte for the kind of prediction. Its integers are the bits of moments without the lowest 10, which are 0; −1: unknown.
+//
+//	0  count · (max − min)² / 12, of values that are spread evenly; a run of what they are greater by follows
+//	1  (s · (n·r − s) − n·k) / n, of the lanes' integers: n the count, r = max − min, s = sum − n·min; a run of k follows, and
+//	   perhaps one of what the integers are greater by
+//
+// k is how much less Σ(v − min)(v − max) is than 0: it is 0 where there are two values only.
+const (
+	momentBySpread = 0
+	momentByLanes  = 1
+)
+
+// maxSpread bounds n·r, so that nothing overflows.
+const maxSpread = 1 << 31
+
+// momentInteger returns the integer of a moment.
+func momentInteger(m float64) int64 {
+	if m < 0 {
+		return unknownMoment
+	}
+	return int64(math.Float64bits(m) >> (52 - momentBits))
+}
+
+// impliedMoment returns the moment of a bucket where the column isn't there.
+func impliedMoment(least, greatest float64) float64 {
+	if least < greatest {
+		return unknownMoment
+	}
+	return 0
+}
+
+// predictedMoment returns the integer of a moment that was computed.
+func predictedMoment(m float64) int64 {
+	if !(m >= smallestMoment && m <= largestMoment) {
+		return 0
+	}
+	return momentInteger(roundMoment(m))
+}
+
+func predictMomentBySpread(n int64, least, greatest float64) int64 {
+	r := greatest - least
+	return predictedMoment(float64(float64(n)*r) * r / 12)
+}
+
+// momentAtMost returns n times what the moment of n integers is at most that add up to sum and lie between two, s·(n·r − s); false
+// where it may overflow.
+func momentAtMost(n, sum, least, greatest int64) (m int64, ok bool) {
+	r := greatest - least
+	if r < 0 || r > maxSpread || n > maxSpread || n*r > maxSpread {
+		return 0, false
+	}
+	s := sum - n*least
+	if s < 0 || s > n*r {
+		return 0, false
+	}
+	return s * (n*r - s), true
+}
+
+// predictMomentByLanes returns the integer of a moment, given k.
+func (l *lanes) predictMomentByLanes(n, atMost, k int64) int64 {
+	p := chunk.Power(l.form)
+	return predictedMoment(float64(atMost-n*k) / float64(n) / p / p)
+}
+
+// moments writes the column of moments.
+func (e *encoder) moments(b *Buckets, parts []part, l *lanes) {
+	moment, count := gather(b.Moment, parts, ofFloats), e.widen(gather(b.Count, parts, ofFloats))
+	least, greatest := gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats)
+	m := e.take(len(moment))
+	implied := true
+	for i, v := range moment {
+		m[i] = momentInteger(v)
+		implied = implied && v == impliedMoment(least[i], greatest[i])
+	}
+	if implied {
+		return
+	}
+	from := len(e.body)
+	over := e.take(len(m))
+	for i, n := range count {
+		over[i] = m[i] - predictMomentBySpread(n, least[i], greatest[i])
+	}
+	e.body = appendInts(append(e.body, momentBySpread), over)
+	if middle := len(e.body); e.momentsByLanes(m, moment, count, l) {
+		if len(e.body)-middle < middle-from {
+			e.body = append(e.body[:from], e.body[middle:]...)
+		} else {
+			e.body = e.body[:middle]
+		}
+	}
+	e.put(columnMoment, from)
+}
+
+// momentsByLanes appends the column of moments in the form of the lanes, and reports whether there is one.
+func (e *encoder) momentsByLanes(m []int64, moment []float64, count []int64, l *lanes) bool {
+	if l.form == formBits || l.sum == nil {
+		return false
+	}
+	k, over := e.take(len(m)), e.take(len(m))
+	p := chunk.Power(l.form)
+	for i, n := range count {
+		atMost, ok := momentAtMost(n, l.sum[i], l.min[i], l.max[i])
+		if !ok {
+			return false
+		}
+		if m[i] > 0 {
+			k[i] = int64(math.RoundToEven((float64(atMost) - float64(float64(moment[i]*p*p)*float64(n))) / float64(n)))
+		}
+		over[i] = m[i] - l.predictMomentByLanes(n, atMost, k[i])
+	}
+	e.body = appendInts(append(e.body, momentByLanes), k)
+	if !allZero(over) {
+		e.body = appendInts(e.body, over)
+	}
+	return true
+}
+
+// momentsNeedSums reports whether moments are predicted from the integers of sums.
+func (d *decoder) momentsNeedSums() bool {
+	b := d.e.column(columnMoment)
+	return len(b) > 0 && b[0] == momentByLanes
+}
+
+// moments appends the moments, in some space to work in: as much as there are buckets of floats.
+func (d *decoder) moments(count, space []int64) error {
+	column := tail(&d.into.Moment, d.n)
+	v, space := column[:d.floats], space[:d.floats]
+	b := d.e.column(columnMoment)
+	switch {
+	case len(b) == 0:
+		for i := range v {
+			v[i] = impliedMoment(d.l.float(d.l.min[i]), d.l.float(d.l.max[i]))
+		}
+		d.place(column)
+		return nil
+	case len(v) == 0:
+		return fmt.Errorf("%w: moments without buckets", ErrCorrupt)
+	case b[0] > momentByLanes:
+		return fmt.Errorf("%w: moments of unknown kind %d", ErrCorrupt, b[0])
+	}
+	rest, err := chunk.DecodeInts(b[1:], space)
+	if err != nil {
+		return fmt.Errorf("%w: moments: %w", ErrCorrupt, err)
+	}
+	if b[0] == momentBySpread {
+		for i, n := range count {
+			space[i] += predictMomentBySpread(n, d.l.float(d.l.min[i]), d.l.float(d.l.max[i]))
+		}
+	} else if rest, err = d.momentsByLanes(count, space, v, rest); err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: moments are followed by %d extra bytes", ErrCorrupt, len(rest))
+	}
+	for i, m := range space {
+		if v[i] = unknownMoment; m == unknownMoment {
+			continue
+		}
+		if v[i] = math.Float64frombits(uint64(m) << (52 - momentBits)); m != 0 && !(v[i] >= smallestMoment && v[i] <= largestMoment) {
+			return fmt.Errorf("%w: an invalid moment", ErrCorrupt)
+		}
+	}
+	d.place(column)
+	return nil
+}
+
+// momentsByLanes turns what the first run holds into the integers of moments, with those of a second run, if there is one. It returns what
+// follows. v is space to work in.
+func (d *decoder) momentsByLanes(count, m []int64, v []float64, b []byte) (rest []byte, err error) {
+	for i, n := range count {
+		atMost, ok := momentAtMost(n, d.l.sum[i], d.l.min[i], d.l.max[i])
+		if !ok || d.l.form == formBits {
+			return nil, fmt.Errorf("%w: moments of values that are too large", ErrCorrupt)
+		}
+		m[i] = d.l.predictMomentByLanes(n, atMost, m[i])
+	}
+	if len(b) == 0 {
+		return nil, nil
+	}
+	for i, x := range m {
+		v[i] = math.Float64frombits(uint64(x))
+	}
+	if rest, err = chunk.DecodeInts(b, m); err != nil {
+		return nil, fmt.Errorf("%w: moments: %w", ErrCorrupt, err)
+	}
+	for i := range m {
+		m[i] += int64(math.Float64bits(v[i]))
+	}
+	return rest, nil
+}

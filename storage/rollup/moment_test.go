@@ -1,0 +1,123 @@
+package rollup
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// momentColumn returns the column of moments in the chunk of samples' buckets of 5 minutes.
+func momentColumn(t *testing.T, s *chunk.Samples, metric string) (*Buckets, []byte) {
+	var b Buckets
+	AppendStored(&b, s, metric, fiveMinutes)
+	var e envelope
+	require.NoError(t, e.parse(AppendChunk(nil, &b, fiveMinutes, 1)))
+	return &b, e.column(columnMoment)
+}
+
+// Constants have no column, nor have counters, and series of two values have hardly one.
+func TestMomentsThatTakeNoRoom(t *testing.T) {
+	b, column := momentColumn(t, usual()[2].floats(480, 1), "constant")
+	require.Empty(t, column)
+	require.Zero(t, b.Moment[3])
+	for _, i := range []int{0, 3, 4, 6} {
+		for _, metric := range []string{"x_total", "x_sum", "x_count", "x_bucket"} {
+			b, column = momentColumn(t, usual()[i].floats(480, 1), metric)
+			require.Empty(t, column, usual()[i].name)
+			require.Contains(t, b.Moment, float64(unknownMoment))
+		}
+	}
+	s := &chunk.Samples{}
+	for i := range int64(480) {
+		s.AppendFloat(startMS+i*intervalMS, 0, float64(i/7%2))
+	}
+	b, column = momentColumn(t, s, "up")
+	require.Len(t, column, 3)
+	require.InDelta(t, float64(b.Count[5])*0.2475, b.Moment[5], 0.5)
+}
+
+// A metric may be named as a counter is, and fall.
+func TestMomentsOfFallingCounters(t *testing.T) {
+	b, column := momentColumn(t, usual()[1].floats(480, 1), "jobs_count")
+	require.NotEmpty(t, column)
+	require.NotContains(t, b.Moment, float64(unknownMoment))
+	var hours, want Buckets
+	CoarsenStored(&hours, b, "jobs_count", oneHour)
+	Coarsen(&want, b, oneHour)
+	require.True(t, want.Equal(&hours))
+
+	var rising Buckets // Values of an hour rise though those of no 5 minutes do.
+	s := &chunk.Samples{}
+	for i := range int64(48) {
+		s.AppendFloat(startMS+1+i*fiveMinutes, 0, float64(i))
+	}
+	AppendStored(&rising, s, "x_total", fiveMinutes)
+	require.NotContains(t, rising.Moment, float64(unknownMoment))
+	hours.Reset()
+	CoarsenStored(&hours, &rising, "x_total", oneHour)
+	require.Equal(t, []float64{-1, -1, -1, -1}, hours.Moment)
+	hours.Reset()
+	CoarsenStored(&hours, &rising, "x", oneHour)
+	require.InDeltaSlice(t, []float64{143, 143, 143, 143}, hours.Moment, 1e-9)
+}
+
+// A deviation that is small against the values is as precise as their floats allow.
+func TestSmallMomentsOfLargeValues(t *testing.T) {
+	for _, offset := range []float64{0, 1 << 20, 1 << 40, -1 << 40, 1 << 50} {
+		s := &chunk.Samples{}
+		for i := range int64(20 * 48) {
+			s.AppendFloat(startMS+1+i*intervalMS, 0, offset+float64(i%5)) // variance 2
+		}
+		var fine, coarse Buckets
+		AppendEvery(&fine, s, fiveMinutes)
+		Coarsen(&coarse, &fine, oneHour)
+		for _, b := range []*Buckets{&fine, &coarse} {
+			for i := range b.End {
+				require.InEpsilon(t, 2, b.Moment[i]/float64(b.Count[i]), 1e-12, "offset %v", offset)
+			}
+		}
+	}
+}
+
+// Constants have no deviation at all, however many samples each of their buckets has.
+func TestMomentsOfConstants(t *testing.T) {
+	s := &chunk.Samples{}
+	for i := range int64(1000) {
+		s.AppendFloat(startMS+i*i*100, 0, 0.1)
+	}
+	var fine, coarse Buckets
+	AppendEvery(&fine, s, fiveMinutes)
+	Coarsen(&coarse, &fine, oneHour)
+	for _, m := range append(fine.Moment, coarse.Moment...) {
+		require.Zero(t, m)
+	}
+}
+
+// Moments that would overflow, or lack digits, aren't known; those of values that aren't finite follow from their sums.
+func TestMomentsWithoutValue(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{1e200, -1e200}, -1},
+		{[]float64{1e-170, 2e-170}, -1},
+		{[]float64{math.Inf(1), 1}, 0},
+		{[]float64{math.NaN(), 1, 2}, 0},
+		{[]float64{1e100, -1e100}, 2e200},
+	} {
+		s := &chunk.Samples{}
+		for i, v := range c.values {
+			s.AppendFloat(int64(i+1), 0, v)
+		}
+		var fine, b Buckets
+		AppendEvery(&b, s, 10)
+		AppendEvery(&fine, s, 1)
+		Coarsen(&b, &fine, 20)
+		for _, m := range b.Moment {
+			require.InDelta(t, c.want, m, 1e-12*math.Abs(c.want), "%v", c.values)
+		}
+	}
+}
