@@ -178,7 +178,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 		return want.differsBy(got, d.truths.boundOf(c))
 	case exact && info == 0:
 		d.outcomes["exact, raw being gone"]++
-		if want, got := withoutBounds(want.notes), withoutBounds(got.notes); !slices.Equal(want, got) {
+		if want, got := sureNotes(want.notes), sureNotes(got.notes); !slices.Equal(want, got) {
 			return fmt.Sprintf("annotations %q, not %q", got, want)
 		}
 	case approximate && c.over != nil:

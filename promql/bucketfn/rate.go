@@ -133,18 +133,21 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 		}
 		return f.finishRise(added(f.layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
-	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
-		out.note(NoteNotCounter)
-	}
 	// Where a reset follows the first sample, that isn't looked at.
 	leftOut := b.Histograms[lo].FirstReset || b.Histograms[lo].Count == 1 && j.reset[lo+1]
-	least := last.Schema
+	least, alike := last.Schema, true
 	if j.odd[hi] > j.odd[lo] || leftOut {
-		var ok bool
-		if least, ok = leastSchema(b, lo, hi, leftOut); !ok {
-			out.note(NoteMixedKinds)
-			return nil
+		least, alike = leastSchema(b, lo, hi, leftOut)
+	}
+	if !alike {
+		if !leftOut && first.UsesCustomBuckets() != last.UsesCustomBuckets() && (first.CounterResetHint == histogram.GaugeType || last.CounterResetHint == histogram.GaugeType) {
+			out.note(NoteNotCounter)
 		}
+		out.note(NoteMixedKinds)
+		return nil
+	}
+	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
+		out.note(NoteNotCounter)
 	}
 	rise := f.layoutOf(last, least)
 	if leftOut {
