@@ -277,6 +277,26 @@ func TestImportedAgainAfterRaising(t *testing.T) {
 	})
 }
 
+// TestImportedWithoutRollups raises the retention after the rollups of a week have expired, and imports a day of that week which never had raw samples. The samples
+// have no place in rollups and are skipped: raw samples alone would vanish once they have expired, where longer rollups are promised. Those of the week after are
+// stored.
+func TestImportedWithoutRollups(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		m := r.start(0, keeping(20*day, 20*day, 365*day))
+		week := time.UnixMilli(m.period.WindowStart(m.period.WindowAt(rollup.FiveMinutes, r.now().UnixMilli()) - 1))
+		require.Equal(t, 1, m.brings(week.Add(time.Hour), 1, day).Samples)
+		r.passes(45*day, m)
+		m.stop()
+		m = r.start(0, keeping(60*day, 90*day, 365*day))
+		stats := m.brings(week.Add(3*day+time.Hour), 1, day)
+		require.Equal(t, 1, stats.Expired, "%+v", stats)
+		require.Zero(t, stats.Samples)
+		stats = m.brings(week.Add(8*day+time.Hour), 1, day)
+		require.Equal(t, 1, stats.Samples, "%+v", stats)
+		require.Equal(t, 1, m.bucketsBetween(rollup.OneHour, week.Add(7*day), week.Add(9*day)))
+	})
+}
+
 // TestLoweredByMistake (c) lowers a retention for six days and takes that back: nothing is lost. Lowered for good, what it hides is dropped after the week.
 func TestLoweredByMistake(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {

@@ -50,7 +50,9 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	past := func(res rollup.Resolution) bool {
 		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
 	}
-	if past(rollup.Raw) && past(rollup.FiveMinutes) { // No boundary moves for samples that aren't stored.
+	// Where rows expire by themselves, those of rollups may have expired under an earlier retention. Raw samples alone would vanish with their
+	// window. No boundary moves for samples that aren't stored.
+	if past(rollup.FiveMinutes) && (k.env.Expires || past(rollup.Raw)) {
 		return NoRows, nil
 	}
 	withoutRaw, err := k.importsWithoutRaw(ctx, tenant, class, slot, keep)
