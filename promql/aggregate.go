@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // maxRanked is a k so great that the evaluator may find it too great.
@@ -74,16 +73,16 @@ type aggregator struct {
 	grouped labels.ScratchBuilder
 	labels  format.LabelMemory
 	buffer  []byte
-	// ordered: the groups are to be in the order in which they would be met in the order of the labels that are stored.
-	ordered bool
+	// order, if it isn't nil, is that of the series: the groups are to be in the order in which they would be met then.
+	order *labelOrder
 }
 
 // group is the state of a group so far, as columns with one entry per step; which there are depends on the
 // operator.
 type group struct {
 	metric labels.Labels
-	// first are the first labels, in their order, of the series that are stored.
-	first labels.Labels
+	// first is the place of the first of its series, in their order.
+	first uint32
 	// value is none where no sample was seen.
 	value []float64
 	*groupMore
@@ -104,17 +103,17 @@ func newAggregator(a *aggregation, n int, b *budget) *aggregator {
 	return &aggregator{aggregation: a, n: n, budget: b, index: map[uint64]int{}, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
-// add takes the values of the next series, which is made of the one that is stored with these labels.
-func (a *aggregator) add(stored, metric labels.Labels, v *values) error {
+// add takes the values of the next series, which has this place among the fragment's.
+func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
 		return errHistograms
 	}
-	g, err := a.group(metric)
+	g, isNew, err := a.group(metric)
 	if err != nil {
 		return err
 	}
-	if a.ordered && (g.first.IsEmpty() || labels.Compare(stored, g.first) < 0) {
-		g.first = stored
+	if isNew || a.order != nil && a.order.isLess(at, g.first) {
+		g.first = at
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -143,7 +142,7 @@ func (a *aggregator) add(stored, metric labels.Labels, v *values) error {
 }
 
 // group returns the group of a series.
-func (a *aggregator) group(metric labels.Labels) (*group, error) {
+func (a *aggregator) group(metric labels.Labels) (g *group, isNew bool, err error) {
 	key := uint64(0)
 	switch {
 	case a.expr.Without:
@@ -152,14 +151,14 @@ func (a *aggregator) group(metric labels.Labels) (*group, error) {
 		key, a.buffer = metric.HashForLabels(a.buffer, a.grouping...)
 	}
 	if i, ok := a.index[key]; ok {
-		return a.groups[i], nil
+		return a.groups[i], false, nil
 	}
 	a.index[key] = len(a.groups)
-	g := &take(&a.room.groups, 1, len(a.groups))[0]
+	g = &take(&a.room.groups, 1, len(a.groups))[0]
 	g.metric = a.labelsOf(metric)
 	a.groups = append(a.groups, g)
 	columns := a.begin(g)
-	return g, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
+	return g, true, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
@@ -220,8 +219,12 @@ func take[T any](room *[]T, n, soFar int) []T {
 // results returns the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
 func (a *aggregator) results() []*fragmentSeries {
-	if a.ordered {
-		labelorder.Sort(a.groups, func(g *group) labels.Labels { return g.first })
+	if a.order != nil {
+		places := make([]uint32, len(a.groups))
+		for i, g := range a.groups {
+			places[i] = g.first
+		}
+		a.groups = permuted(a.groups, a.order.sorted(places))
 	}
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:

@@ -14,26 +14,27 @@ type collector struct {
 	all    *whole // nil: the fragment isn't all of the query
 	series []*fragmentSeries
 	memory arena
-	// ordered: the series are to be in the order of the labels that are stored. They are in kept then.
-	ordered bool
-	kept    []keyedSeries
+	// order is that of the series, by the labels that are stored; nil: any will do.
+	order *labelOrder
+	// places are those that the collected series have among the fragment's, if they are to be in order.
+	places []uint32
 }
 
-// add takes a series with the labels of the one that is stored. It returns errHistograms where only a later series has histograms: the fragment must be computed again then.
-func (c *collector) add(stored, metric labels.Labels, v *values) error {
+// add takes the result of the fragment's series at a place. It returns errHistograms where only a later series has histograms: the fragment must be computed again then.
+func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
 		if !c.inner {
 			c.folded = true
-			return c.sum.add(stored, metric, v)
+			return c.sum.add(at, metric, v)
 		}
 	}
-	switch {
-	case c.all != nil && c.sum == nil:
+	if c.order != nil {
+		c.places = append(c.places, at)
+	}
+	if c.all != nil && c.sum == nil {
 		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
-	case c.ordered:
-		c.kept = append(c.kept, keyedSeries{stored, c.memory.keep(metric, v)})
-	default:
+	} else {
 		c.series = append(c.series, c.memory.keep(metric, v))
 	}
 	return c.budget.charge(v.size)
@@ -41,8 +42,12 @@ func (c *collector) add(stored, metric labels.Labels, v *values) error {
 
 // finish puts the collected series into result. It returns the answer to the whole query, or nil.
 func (c *collector) finish(result *fragmentResult) *whole {
-	if c.ordered {
-		c.series = inLabelOrder(c.kept)
+	switch {
+	case c.order == nil || c.sum != nil && !c.inner:
+	case c.all != nil && c.sum == nil:
+		c.all.sort(c.order, c.places)
+	default:
+		c.series = permuted(c.series, c.order.sorted(c.places))
 	}
 	result.series, result.inner = c.series, c.inner
 	if c.inner {
