@@ -219,12 +219,13 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	}
 	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
-	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
+	into := &collector{n: len(found.series), budget: &p.budget, all: p.wholeOf(c)}
 	if c.ordered && !p.unordered || into.all != nil && c.over == nil {
 		into.order = p.orderOf(found)
 	}
 	if c.over != nil {
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
+		into.sum.series = len(found.series)
 		if c.over.expr.Without || len(c.over.grouping) > 0 {
 			into.sum.order = into.order
 		}

@@ -1,10 +1,15 @@
 package promql
 
-import "github.com/prometheus/prometheus/model/labels"
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
 
 // collector takes the series of a fragment, one by one in their order: into an aggregation, into the answer to the
 // whole query, or as they are.
 type collector struct {
+	n      int // of the fragment's series
 	budget *budget
 	sum    *aggregator // nil: nothing is aggregated
 	folded bool        // sum has some of the series
@@ -29,13 +34,15 @@ func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 			return c.sum.add(at, metric, v)
 		}
 	}
+	room := room{c.n, int(at)}
 	if c.order != nil {
-		c.places = append(c.places, at)
+		c.places = append(makeRoom(c.places, room), at)
 	}
 	if c.all != nil && c.sum == nil {
+		c.all.makeRoom(room)
 		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
 	} else {
-		c.series = append(c.series, c.memory.keep(metric, v))
+		c.series = append(makeRoom(c.series, room), c.memory.keep(metric, v))
 	}
 	return c.budget.charge(v.size)
 }
@@ -54,14 +61,45 @@ func (c *collector) finish(result *fragmentResult) *whole {
 		return nil
 	}
 	if c.sum != nil {
-		result.series = c.sum.results()
+		result.series = c.aggregated()
 		result.notes.Merge(c.sum.notes())
 	}
-	if c.all != nil {
-		for _, s := range result.series {
-			c.all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h))
-		}
-		result.series = nil
-	}
 	return c.all
+}
+
+// aggregated returns the results of the aggregation, or puts them into the answer to the whole query.
+func (c *collector) aggregated() []*fragmentSeries {
+	groups := c.sum.groups.len()
+	if c.all != nil {
+		c.all.grow(groups)
+		c.sum.results(func(s fragmentSeries) { c.all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h)) })
+		return nil
+	}
+	list := make([]fragmentSeries, 0, groups)
+	c.sum.results(func(s fragmentSeries) { list = append(list, s) })
+	series := make([]*fragmentSeries, len(list))
+	for i := range list {
+		series[i] = &list[i]
+	}
+	return series
+}
+
+// firstRoom is up to how many elements a list grows as append lets it.
+const firstRoom = 64
+
+// room tells how many elements a list is likely to get: one, at most, for each of n series, of which those before next have been asked.
+type room struct{ n, next int }
+
+// makeRoom returns a list that has room for an element more. A list that is long already gets all the room that it is likely to need: append would
+// copy it many times.
+func makeRoom[T any](list []T, r room) []T {
+	switch size := len(list); {
+	case size < cap(list):
+		return list
+	case size < firstRoom:
+		return slices.Grow(list, 1)
+	default:
+		likely := float64(size) * float64(r.n) / float64(r.next) * 1.05
+		return slices.Grow(list, max(size/4, min(int(likely), r.n)-size, 1))
+	}
 }

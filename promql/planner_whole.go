@@ -1,6 +1,8 @@
 package promql
 
 import (
+	"slices"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
@@ -17,7 +19,8 @@ type whole struct {
 	isInstant bool
 	vector    promengine.Vector
 	matrix    promengine.Matrix
-	sizes     []int // by step, as the evaluator counts
+	points    []promengine.FPoint // memory for the next ones
+	sizes     []int               // by step, as the evaluator counts
 }
 
 // wholeOf returns an empty answer if the candidate is all of its query, else nil.
@@ -26,6 +29,24 @@ func (p *plan) wholeOf(c candidate) *whole {
 		return nil
 	}
 	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt)}
+}
+
+// makeRoom makes room for a series more.
+func (w *whole) makeRoom(r room) {
+	if w.isInstant {
+		w.vector = makeRoom(w.vector, r)
+	} else {
+		w.matrix = makeRoom(w.matrix, r)
+	}
+}
+
+// grow makes room for n series more.
+func (w *whole) grow(n int) {
+	if w.isInstant {
+		w.vector = slices.Grow(w.vector, n)
+	} else {
+		w.matrix = slices.Grow(w.matrix, n)
+	}
 }
 
 // add adds a series whose values, and histograms if there are any, are those of the steps from a given one on.
@@ -37,7 +58,7 @@ func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.
 	}
 	s := promengine.Series{Metric: metric}
 	if floats > 0 {
-		s.Floats = make([]promengine.FPoint, 0, floats)
+		s.Floats = take(&w.points, floats, len(w.matrix)*floats)[:0]
 	}
 	if hists > 0 {
 		s.Histograms = make([]promengine.HPoint, 0, hists)
