@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // The store returns series in the order of their ids, in which it reads them fastest; Prometheus' storage returns them in the order of
@@ -66,7 +67,7 @@ type labelOrder struct {
 // orderOf returns the order of the series that were found.
 func (p *plan) orderOf(found *foundFragment) *labelOrder {
 	o := &labelOrder{ctx: p.ctx, series: found.series}
-	if len(found.segments) == 1 {
+	if len(found.segments) == 1 && len(tenant.All(p.ctx)) == 1 { // The label of a tenant may change the order.
 		s := found.segments[0]
 		if o.finder = p.queryable.store.RanksOf(s.tenant, s.found); o.finder != nil {
 			o.ranks = o.finder.Held()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/soak"
 	"github.com/cassia-db/cassia/storage/storagetest"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // askInOrder returns the labels of the series of an answer, as they come; ok is false for a query that is none, or fails.
@@ -134,6 +135,32 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 				differs, _ := r.difference(q)
 				require.Empty(t, differs, q)
 			}
+		}
+	}
+}
+
+// The label of the tenant changes the order of series that have such a label themselves.
+func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
+	t.Parallel()
+	store := readyStore(t)
+	batch := store.NewBatch("b")
+	const n = 5000
+	for i := range n {
+		ls := labels.FromStrings(labels.MetricName, "big", "a", fmt.Sprint(i%3), tenantLabel, fmt.Sprint(i*7919%n))
+		storagetest.Add(t, batch, ls, storagetest.FloatSample{T: someDay, V: 1})
+	}
+	require.NoError(t, batch.Commit(t.Context()))
+	e := NewEngine(DefaultOptions())
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	for range 2 {
+		for tenants, text := range map[string]string{"b": `big`, "a|b": `big{__tenant_id__="b"}`} {
+			ctx := tenant.Into(t.Context(), tenants)
+			q, err := asked{text: text, start: someDay}.query(ctx, e, NewQueryable(store))
+			require.NoError(t, err)
+			vector := q.Exec(ctx).Value.(promengine.Vector)
+			require.Len(t, vector, n)
+			require.True(t, slices.IsSortedFunc(vector, func(a, b promengine.Sample) int { return labels.Compare(a.Metric, b.Metric) }), tenants)
+			q.Close()
 		}
 	}
 }

@@ -20,7 +20,9 @@ type whole struct {
 	vector    promengine.Vector
 	matrix    promengine.Matrix
 	points    []promengine.FPoint // memory for the next ones
-	sizes     []int               // by step, as the evaluator counts
+	// asStored: the labels are those that are stored. isSorted: the matrix is in their order.
+	asStored, isSorted bool
+	sizes              []int // by step, as the evaluator counts
 }
 
 // wholeOf returns an empty answer if the candidate is all of its query, else nil.
@@ -28,7 +30,7 @@ func (p *plan) wholeOf(c candidate) *whole {
 	if c.at != &p.stmt.Expr || p.stmt.Interval == 0 && !isInstant(p.stmt) {
 		return nil
 	}
-	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt)}
+	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt), asStored: c.over == nil && c.keepsName()}
 }
 
 // makeRoom makes room for a series more.
@@ -97,14 +99,16 @@ func (w *whole) sort(order *labelOrder, places []uint32) {
 	case w.isInstant:
 		w.vector = permuted(w.vector, order.sorted(places))
 	case order.knowsRanks(len(places)):
-		w.matrix = permuted(w.matrix, order.sorted(places))
+		w.matrix, w.isSorted = permuted(w.matrix, order.sorted(places)), w.asStored
 	}
 }
 
 // complete puts the answer into the evaluator's result.
 func (w *whole) complete(result *promengine.Result, samples *stats.QuerySamples) {
 	if result.Value = w.vector; !w.isInstant {
-		labelorder.Sort(w.matrix, func(s promengine.Series) labels.Labels { return s.Metric })
+		if !w.isSorted {
+			labelorder.Sort(w.matrix, func(s promengine.Series) labels.Labels { return s.Metric })
+		}
 		result.Value = w.matrix
 	}
 	total := 0
