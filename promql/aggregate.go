@@ -276,7 +276,7 @@ func take[T any](room *[]T, n, soFar int) []T {
 // results calls use with the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
 func (a *aggregator) results(use func(fragmentSeries)) {
-	if a.order != nil {
+	if a.order != nil && a.groups.len() > 1 {
 		places := make([]uint32, a.groups.len())
 		for i, g := range a.groups.list {
 			places[i] = g.first

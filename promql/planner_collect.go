@@ -50,7 +50,7 @@ func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 // finish puts the collected series into result. It returns the answer to the whole query, or nil.
 func (c *collector) finish(result *fragmentResult) *whole {
 	switch {
-	case c.order == nil || c.sum != nil && !c.inner:
+	case len(c.places) < 2:
 	case c.all != nil && c.sum == nil:
 		c.all.sort(c.order, c.places)
 	default:
