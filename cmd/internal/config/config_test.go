@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 20, c.MaxConcurrency)
 	require.EqualValues(t, 9830<<20, c.Memory, "60 % of 16 GiB")
 	require.EqualValues(t, 2432<<20, c.HeadBytes)
-	require.EqualValues(t, 1216<<20, c.CacheBytes)
+	require.EqualValues(t, 1952<<20, c.CacheBytes)
 	require.EqualValues(t, 1216<<20, c.QueryBytes)
 	require.EqualValues(t, 608<<20, c.UnreadBytes)
 	require.True(t, c.Features.Parser.ExperimentalDurationExpr, "as in Prometheus")
