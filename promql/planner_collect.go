@@ -87,7 +87,7 @@ func (c *collector) aggregated() []*fragmentSeries {
 // firstRoom is up to how many elements a list grows as append lets it.
 const firstRoom = 64
 
-// room tells how many elements a list is likely to get: one, at most, for each of n series, of which those before next have been asked.
+// room describes how far a fragment is computed: a list gets at most one element from each of its n series, of which next were read.
 type room struct{ n, next int }
 
 // makeRoom returns a list that has room for an element more. A list that is long already gets all the room that it is likely to need: append would

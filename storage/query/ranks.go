@@ -32,10 +32,10 @@ type Ranks struct {
 	key    cache.EntryKey
 }
 
-// ranks are those of series, in the order of these. They don't change.
-type ranks []uint32
+// labelRanks are the ranks of series, in the order of these. They don't change.
+type labelRanks []uint32
 
-func (r ranks) Bytes() int64 { return int64(4 * len(r)) }
+func (r labelRanks) Bytes() int64 { return int64(4 * len(r)) }
 
 // RanksOf returns what finds the ranks of the series of a tenant's answer; nil: they are few, so that sorting them costs less.
 func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
@@ -57,13 +57,13 @@ func (r *Ranks) Held() []uint32 {
 	if !ok {
 		return nil
 	}
-	return v.(ranks)
+	return v.(labelRanks)
 }
 
 // Get returns the ranks. The caller must not change them.
 func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	v, err := r.env.Cache.Get(ctx, r.key, r.version(), func(context.Context) (cache.EntryValue, error) {
-		found := make(ranks, len(r.series))
+		found := make(labelRanks, len(r.series))
 		for rank, at := range labelorder.Order(r.series, func(s *SelectedSeries) labels.Labels { return s.Labels }) {
 			found[at] = uint32(rank)
 		}
@@ -72,10 +72,10 @@ func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.(ranks), nil
+	return v.(labelRanks), nil
 }
 
-// version tells lists of other lengths apart whose hashes are the same by chance.
+// version is the length of the list, for lists of other lengths may have the same hash by chance.
 func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
 
 // sortByLabels sorts the series of the answer by their labels.
