@@ -2,6 +2,8 @@ package promql
 
 import (
 	"errors"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -9,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
 // maxRanked is a k so great that the evaluator may find it too great.
@@ -57,9 +58,9 @@ var errHistograms = errors.New("promql: native histograms need the evaluator")
 type aggregator struct {
 	*aggregation
 	n      int // steps
+	series int // of the fragment
 	budget *budget
-	index  map[uint64]int // place in groups
-	groups []*group
+	groups groupTable
 	// members are series that are still needed, of the operators that choose among them.
 	members []*fragmentSeries
 	memory  arena
@@ -74,18 +75,20 @@ type aggregator struct {
 	grouped labels.ScratchBuilder
 	labels  format.LabelMemory
 	buffer  []byte
-	// ordered: the groups are to be in the order in which they would be met in the order of the labels that are stored.
-	ordered bool
+	// order, if it isn't nil, is that of the series: the groups are to be in the order in which they would be met then.
+	order *labelOrder
 }
 
 // group is the state of a group so far, as columns with one entry per step; which there are depends on the
 // operator.
 type group struct {
 	metric labels.Labels
-	// first are the first labels, in their order, of the series that are stored.
-	first labels.Labels
-	// value is none where no sample was seen.
+	key    uint64 // the hash of its labels
+	// first is the place of the first of its series, in their order.
+	first uint32
+	// value is none where no sample was seen. At a single step it is only.
 	value []float64
+	only  [1]float64
 	*groupMore
 }
 
@@ -101,20 +104,20 @@ type groupMore struct {
 }
 
 func newAggregator(a *aggregation, n int, b *budget) *aggregator {
-	return &aggregator{aggregation: a, n: n, budget: b, index: map[uint64]int{}, builder: labels.NewBuilder(labels.EmptyLabels())}
+	return &aggregator{aggregation: a, n: n, budget: b, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
-// add takes the values of the next series, which is made of the one that is stored with these labels.
-func (a *aggregator) add(stored, metric labels.Labels, v *values) error {
+// add takes the values of the next series, which has this place among the fragment's.
+func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
 		return errHistograms
 	}
-	g, err := a.group(metric)
+	g, isNew, err := a.group(metric, room{a.series, int(at)})
 	if err != nil {
 		return err
 	}
-	if a.ordered && (g.first.IsEmpty() || labels.Compare(stored, g.first) < 0) {
-		g.first = stored
+	if isNew || a.order != nil && a.order.isLess(at, g.first) {
+		g.first = at
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -142,24 +145,28 @@ func (a *aggregator) add(stored, metric labels.Labels, v *values) error {
 	return nil
 }
 
+// groupSeed is that of all hashes of a single label.
+var groupSeed = maphash.MakeSeed()
+
 // group returns the group of a series.
-func (a *aggregator) group(metric labels.Labels) (*group, error) {
+func (a *aggregator) group(metric labels.Labels, r room) (g *group, isNew bool, err error) {
 	key := uint64(0)
 	switch {
 	case a.expr.Without:
 		key, a.buffer = metric.HashWithoutLabels(a.buffer, a.grouping...)
+	case len(a.grouping) == 1:
+		key = maphash.String(groupSeed, metric.Get(a.grouping[0]))
 	case len(a.grouping) > 0:
 		key, a.buffer = metric.HashForLabels(a.buffer, a.grouping...)
 	}
-	if i, ok := a.index[key]; ok {
-		return a.groups[i], nil
+	if g = a.groups.find(key); g != nil {
+		return g, false, nil
 	}
-	a.index[key] = len(a.groups)
-	g := &take(&a.room.groups, 1, len(a.groups))[0]
-	g.metric = a.labelsOf(metric)
-	a.groups = append(a.groups, g)
+	g = &take(&a.room.groups, 1, a.groups.len())[0]
+	g.key, g.metric = key, a.labelsOf(metric)
+	a.groups.add(g, r)
 	columns := a.begin(g)
-	return g, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
+	return g, true, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
@@ -176,13 +183,58 @@ func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
 	return a.labels.Labels(&a.grouped)
 }
 
+// groupTable finds groups by their keys. It is a hash table with linear probing, in which a group takes a few bytes.
+type groupTable struct {
+	list   []*group
+	places []uint32 // indices in list plus 1, by the key; 0: a place is free. The length is a power of two.
+}
+
+func (t *groupTable) len() int { return len(t.list) }
+
+// find returns the group with a key; nil: there is none.
+func (t *groupTable) find(key uint64) *group {
+	if len(t.list) == 0 {
+		return nil
+	}
+	for at := t.placeOf(key); t.places[at] != 0; at = t.after(at) {
+		if g := t.list[t.places[at]-1]; g.key == key {
+			return g
+		}
+	}
+	return nil
+}
+
+func (t *groupTable) placeOf(key uint64) int { return int(key) & (len(t.places) - 1) }
+func (t *groupTable) after(at int) int       { return (at + 1) & (len(t.places) - 1) }
+
+// add adds a group whose key none has.
+func (t *groupTable) add(g *group, r room) {
+	if len(t.list) == cap(t.list) {
+		t.list = makeRoom(t.list, r)
+		t.places = make([]uint32, 1<<bits.Len(uint(cap(t.list)+cap(t.list)/4)))
+		for i, g := range t.list {
+			t.put(g.key, i)
+		}
+	}
+	t.list = append(t.list, g)
+	t.put(g.key, len(t.list)-1)
+}
+
+func (t *groupTable) put(key uint64, i int) {
+	at := t.placeOf(key)
+	for t.places[at] != 0 {
+		at = t.after(at)
+	}
+	t.places[at] = uint32(i + 1)
+}
+
 // begin makes the columns that the operator needs, and returns how many there are.
 func (a *aggregator) begin(g *group) int {
 	columns := []*[]float64{&g.value}
 	switch a.expr.Op {
 	case parser.MIN, parser.MAX, parser.COUNT, parser.GROUP:
 	default:
-		g.groupMore = &take(&a.room.more, 1, len(a.groups))[0]
+		g.groupMore = &take(&a.room.more, 1, a.groups.len())[0]
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -195,8 +247,12 @@ func (a *aggregator) begin(g *group) int {
 		columns = nil
 		g.best = make([]ranking, a.n)
 	}
-	for _, c := range columns {
-		*c = take(&a.room.floats, a.n, len(a.groups)*a.n)
+	for i, c := range columns {
+		if i == 0 && a.n == 1 {
+			*c = g.only[:]
+			continue
+		}
+		*c = take(&a.room.floats, a.n, a.groups.len()*a.n)
 	}
 	for i := range g.value {
 		g.value[i] = none
@@ -217,28 +273,32 @@ func take[T any](room *[]T, n, soFar int) []T {
 	return taken
 }
 
-// results returns the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
+// results calls use with the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
-func (a *aggregator) results() []*fragmentSeries {
-	if a.ordered {
-		labelorder.Sort(a.groups, func(g *group) labels.Labels { return g.first })
+func (a *aggregator) results(use func(fragmentSeries)) {
+	if a.order != nil && a.groups.len() > 1 {
+		places := make([]uint32, a.groups.len())
+		for i, g := range a.groups.list {
+			places[i] = g.first
+		}
+		a.groups.list = permuted(a.groups.list, a.order.sorted(places))
 	}
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:
-		return a.ranked()
+		for _, s := range a.ranked() {
+			use(*s)
+		}
+		return
 	case parser.QUANTILE:
-		for _, g := range a.groups {
+		for _, g := range a.groups.list {
 			g.quantile(a.param)
 		}
 	}
-	out, series := make([]*fragmentSeries, 0, len(a.groups)), make([]fragmentSeries, len(a.groups))
-	for i, g := range a.groups {
+	for _, g := range a.groups.list {
 		g.finish(a.expr.Op)
 		v := values{v: g.value}
 		if from, to := v.span(); from < to {
-			series[i] = fragmentSeries{metric: g.metric, from: from, v: g.value[from:to]}
-			out = append(out, &series[i])
+			use(fragmentSeries{metric: g.metric, from: from, v: g.value[from:to]})
 		}
 	}
-	return out
 }

@@ -92,7 +92,7 @@ func (a *aggregator) ranked() []*fragmentSeries {
 	if a.n == 1 {
 		return a.rankedAtOnce()
 	}
-	for _, g := range a.groups {
+	for _, g := range a.groups.list {
 		for i := range g.best {
 			for _, e := range g.best[i].entries {
 				m := a.members[e.member]
@@ -118,7 +118,7 @@ func (a *aggregator) ranked() []*fragmentSeries {
 // rankedAtOnce is ranked for a single step, where the order counts: the best comes first.
 func (a *aggregator) rankedAtOnce() []*fragmentSeries {
 	var out []*fragmentSeries
-	for _, g := range a.groups {
+	for _, g := range a.groups.list {
 		r := &g.best[0]
 		if len(r.entries) > 1 {
 			sort.Sort(sort.Reverse(r))

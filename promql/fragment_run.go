@@ -54,9 +54,8 @@ type fragmentRun struct {
 	readers   [][]fragmentReader
 }
 
-// do calls use for every series that has values, with the labels that are stored and those of the result. Values are only valid during the
-// call.
-func (r *fragmentRun) do(ctx context.Context, use func(stored, metric labels.Labels, v *values) error) error {
+// do calls use for every series that has values, with its place and the labels of the result. Values are only valid during the call.
+func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.Labels, v *values) error) error {
 	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
@@ -87,7 +86,7 @@ func (r *fragmentRun) do(ctx context.Context, use func(stored, metric labels.Lab
 			if b.values[k].size == 0 {
 				continue
 			}
-			if err := use(r.series[i*size+k].labels, b.metrics[k], &b.values[k]); err != nil {
+			if err := use(uint32(i*size+k), b.metrics[k], &b.values[k]); err != nil {
 				return err
 			}
 		}

@@ -31,6 +31,8 @@ type segment struct {
 	oldest int64
 	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer kept.
 	gone int64
+	// found are the series that the segment has.
+	found []*query.SelectedSeries
 	// cuts are the edges that cut buckets.
 	cuts []int64
 

@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkLargeRead reads all sealed series of a metric that has many, one sample each, as remote read and the evaluator do.
-func BenchmarkLargeRead(b *testing.B) {
-	const n = 240_000
+// largeStore returns a store with n series of a metric, one sample each, which are read at the returned time.
+func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Options)) (*storage.Store, int64) {
 	end := someDay + 10*hour + 30*minute
-	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever, storagetest.At(time.UnixMilli(end)))
+	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.Forever, storagetest.At(time.UnixMilli(end)))...)
 	batch := store.NewBatch("default")
 	for i := range n {
 		ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, "big", "host", fmt.Sprintf("host-%d.example.com", i%500),
@@ -29,7 +29,16 @@ func BenchmarkLargeRead(b *testing.B) {
 			batch = store.NewBatch("default")
 		}
 	}
-	require.NoError(b, store.SealAll(b.Context()))
+	if sealed {
+		require.NoError(b, store.SealAll(b.Context()))
+	}
+	return store, end
+}
+
+// BenchmarkLargeRead reads all sealed series of a metric that has many, one sample each, as remote read and the evaluator do.
+func BenchmarkLargeRead(b *testing.B) {
+	const n = 240_000
+	store, end := largeStore(b, n, true)
 	q := NewQueryable(store)
 	matcher := labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "big")
 	for _, sorted := range []bool{true, false} {
@@ -51,5 +60,30 @@ func BenchmarkLargeRead(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/n/1e3, "cpu-µs/series")
 		})
+	}
+}
+
+// BenchmarkLargeQuery asks for all series of a metric that has many: of the head, and sealed ones whose index is in the cache, or is loaded each time.
+func BenchmarkLargeQuery(b *testing.B) {
+	const n = 240_000
+	for _, from := range []struct {
+		name   string
+		sealed bool
+		cache  int64
+	}{{"head", false, 1 << 30}, {"sealed", true, 1 << 30}, {"cold", true, 1 << 20}} {
+		store, end := largeStore(b, n, from.sealed, func(o *storage.Options) { o.CacheBytes = from.cache })
+		q, e := NewQueryable(store), NewEngine(DefaultOptions())
+		for _, a := range []asked{{text: `count by (id) (big)`, start: end}, {text: `big`, start: end}, {text: `big`, start: end - 4*minute, end: end, step: time.Minute}} {
+			b.Run(fmt.Sprintf("%s/%s/range=%v", from.name, a.text, a.step > 0), func(b *testing.B) {
+				benchAsk(b, e, q, a)
+				b.ReportAllocs()
+				before := cpuTime()
+				for b.Loop() {
+					benchAsk(b, e, q, a)
+				}
+				b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/n/1e3, "cpu-µs/series")
+			})
+		}
+		require.NoError(b, e.Close())
 	}
 }

@@ -219,10 +219,21 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	}
 	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
-	into := &collector{budget: &p.budget, all: p.wholeOf(c), ordered: c.ordered && !p.unordered}
+	into := &collector{n: len(found.series), budget: &p.budget, all: p.wholeOf(c)}
+	switch {
+	case c.ordered && !p.unordered:
+		into.order = p.orderOf(found)
+	case into.all != nil && c.over == nil: // It is sorted in the end. Where the series are many, their order may be known.
+		if order := p.orderOf(found); order.finder != nil {
+			into.order = order
+		}
+	}
 	if c.over != nil {
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
-		into.sum.ordered = into.ordered && (c.over.expr.Without || len(c.over.grouping) > 0)
+		into.sum.series = len(found.series)
+		if c.over.expr.Without || len(c.over.grouping) > 0 {
+			into.sum.order = into.order
+		}
 	}
 	err = run.do(p.ctx, into.add)
 	run.release()

@@ -8,6 +8,8 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/cassia-db/cassia/storage/labelorder"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // The store returns series in the order of their ids, in which it reads them fastest; Prometheus' storage returns them in the order of
@@ -52,20 +54,74 @@ func (in surroundings) orderedIn(e *parser.AggregateExpr) bool {
 	return in.ordered && (e.Without || len(e.Grouping) > 0)
 }
 
-// keyedSeries is a series of a fragment's result with the labels of the series that it is made of.
-type keyedSeries struct {
-	stored labels.Labels
-	*fragmentSeries
+// labelOrder is the order of a fragment's series by the labels that are stored. A series is named by its place among those that were found.
+type labelOrder struct {
+	ctx    context.Context
+	series []foundSeries
+	// finder finds the ranks; nil: the labels are compared.
+	finder *query.Ranks
+	// ranks are the series' places in the order; nil: they aren't known.
+	ranks []uint32
 }
 
-// inLabelOrder returns the series in the order of the labels that are stored.
-func inLabelOrder(list []keyedSeries) []*fragmentSeries {
-	labelorder.Sort(list, func(s keyedSeries) labels.Labels { return s.stored })
-	series := make([]*fragmentSeries, len(list))
-	for i, s := range list {
-		series[i] = s.fragmentSeries
+// orderOf returns the order of the series that were found.
+func (p *plan) orderOf(found *foundFragment) *labelOrder {
+	o := &labelOrder{ctx: p.ctx, series: found.series}
+	if len(found.segments) == 1 && len(tenant.All(p.ctx)) == 1 { // The label of a tenant may change the order.
+		s := found.segments[0]
+		if o.finder = p.queryable.store.RanksOf(s.tenant, s.found); o.finder != nil {
+			o.ranks = o.finder.Held()
+		}
 	}
-	return series
+	return o
+}
+
+// isLess reports whether a series comes before another.
+func (o *labelOrder) isLess(a, b uint32) bool {
+	if o.ranks != nil {
+		return o.ranks[a] < o.ranks[b]
+	}
+	return labels.Compare(o.series[a].labels, o.series[b].labels) < 0
+}
+
+// rankedShare is which part of the series a list has at least for all of them to be sorted, so that the order is known to the queries that follow.
+const rankedShare = 4
+
+// knowsRanks reports whether the ranks are known, by which n of the series are to be put into order. Where these are many, it finds them.
+func (o *labelOrder) knowsRanks(n int) bool {
+	if o.ranks == nil && o.finder != nil && n > len(o.series)/rankedShare {
+		if ranks, err := o.finder.Get(o.ctx); err == nil { // Else the query has ended.
+			o.ranks = ranks
+		}
+	}
+	return o.ranks != nil
+}
+
+// sorted returns the indices of series, given by their places, in the order of their labels.
+func (o *labelOrder) sorted(places []uint32) []uint32 {
+	if !o.knowsRanks(len(places)) {
+		return labelorder.Order(places, func(at uint32) labels.Labels { return o.series[at].labels })
+	}
+	byRank := make([]uint32, len(o.ranks)) // plus 1
+	for i, at := range places {
+		byRank[o.ranks[at]] = uint32(i + 1)
+	}
+	order := make([]uint32, 0, len(places))
+	for _, i := range byRank {
+		if i > 0 {
+			order = append(order, i-1)
+		}
+	}
+	return order
+}
+
+// permuted returns the elements of a list at these indices.
+func permuted[T any](list []T, at []uint32) []T {
+	out := make([]T, len(at))
+	for i, k := range at {
+		out[i] = list[k]
+	}
+	return out
 }
 
 // orderedQueryable is a Queryable whose series come in the order of their labels if ordered is set.

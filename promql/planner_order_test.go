@@ -3,14 +3,18 @@ package promql
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/soak"
+	"github.com/cassia-db/cassia/storage/storagetest"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // askInOrder returns the labels of the series of an answer, as they come; ok is false for a query that is none, or fails.
@@ -86,5 +90,77 @@ func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 		}
 		require.Greater(t, several, asked/8)
 		require.Positive(t, limited)
+	}
+}
+
+// The order of a large answer is cached: answers are in it whether it is, isn't yet, or is that of other series.
+func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
+	t.Parallel()
+	const n = 4500 // more than those whose order is cached
+	store := readyStore(t)
+	rnd := rand.New(rand.NewPCG(soak.Seed(t), 13))
+	write := func(from, to int) {
+		batch := store.NewBatch("default")
+		for i := from; i < to; i++ {
+			ls := labels.FromStrings(labels.MetricName, "big", "host", fmt.Sprint("host-", i%7), "id", fmt.Sprintf("%08x", i*2654435761), "zone", fmt.Sprint("z", rnd.IntN(3)))
+			at := someDay + minute
+			if rnd.IntN(5) == 0 {
+				at -= hour // Most queries find the series, but no sample.
+			}
+			storagetest.Add(t, batch, ls, storagetest.FloatSample{T: at, V: float64(rnd.IntN(1000))}, storagetest.FloatSample{T: at + 30_000, V: float64(rnd.IntN(1000))})
+		}
+		require.NoError(t, batch.Commit(t.Context()))
+	}
+	r := newRivals(t, NewQueryable(store), func(o *Options) { o.NoOrder = false })
+	queries := []string{
+		`big`, `rate(big[2h])`, `last_over_time(big[2h])`, `count by (id) (big)`, `max by (host) (big)`, `sum by (id, zone) (big)`, `avg without (id) (big)`, `sum(big)`,
+		`group by (id) (big > 500)`, `quantile by (zone) (0.5, big)`, `limitk(4000, big)`,
+	}
+	for _, step := range []func(){
+		func() { write(0, n/2) }, func() { require.NoError(t, store.SealAll(t.Context())) }, func() { write(n/3, n-n/5) }, func() { write(n/2, n) },
+	} {
+		step()
+		for _, text := range slices.Concat(queries, queries) {
+			for _, q := range []asked{{text: text, start: someDay + 2*minute}, {text: text, start: someDay - minute, end: someDay + 5*minute, step: time.Minute}} {
+				want, ok := q.askInOrder(t, func() (promengine.Query, error) {
+					return q.with(t.Context(), r.plain, &orderedQueryable{Queryable: r.q, ordered: true})
+				})
+				require.True(t, ok, q)
+				got, ok := q.askInOrder(t, func() (promengine.Query, error) { return q.query(t.Context(), r.planned, r.q) })
+				require.True(t, ok, q)
+				if text == `big` || q.end > 0 {
+					require.True(t, slices.IsSortedFunc(got, labels.Compare), q)
+				}
+				require.Equal(t, fmt.Sprint(want), fmt.Sprint(got), q)
+				differs, _ := r.difference(q)
+				require.Empty(t, differs, q)
+			}
+		}
+	}
+}
+
+// The label of the tenant changes the order of series that have such a label themselves.
+func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
+	t.Parallel()
+	store := readyStore(t)
+	batch := store.NewBatch("b")
+	const n = 5000
+	for i := range n {
+		ls := labels.FromStrings(labels.MetricName, "big", "a", fmt.Sprint(i%3), tenantLabel, fmt.Sprint(i*7919%n))
+		storagetest.Add(t, batch, ls, storagetest.FloatSample{T: someDay, V: 1})
+	}
+	require.NoError(t, batch.Commit(t.Context()))
+	e := NewEngine(DefaultOptions())
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	for range 2 {
+		for tenants, text := range map[string]string{"b": `big`, "a|b": `big{__tenant_id__="b"}`} {
+			ctx := tenant.Into(t.Context(), tenants)
+			q, err := asked{text: text, start: someDay}.query(ctx, e, NewQueryable(store))
+			require.NoError(t, err)
+			vector := q.Exec(ctx).Value.(promengine.Vector)
+			require.Len(t, vector, n)
+			require.True(t, slices.IsSortedFunc(vector, func(a, b promengine.Sample) int { return labels.Compare(a.Metric, b.Metric) }), tenants)
+			q.Close()
+		}
 	}
 }

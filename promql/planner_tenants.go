@@ -87,9 +87,10 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 	}
 	lists := make([][]*query.SelectedSeries, len(segments))
 	for i, l := range segments {
-		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
+		if l.found, err = l.open(p.ctx, store, warn); err != nil {
 			return err
 		}
+		lists[i] = l.found
 		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
 		if err := p.budget.meter(int64(len(lists[i])) * meteredFound); err != nil {
 			return err

@@ -39,9 +39,9 @@
 //
 // Labels are matched by an index of all series of a metric in a window, which is cached. Where that would take long, because the series are many,
 // matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
-// without samples in the range are skipped, by the spans of their chunks (decisions/063).
+// without samples in the range are skipped, by the spans of their chunks (decisions/063). The order of a large answer by labels is cached (decisions/065).
 //
-// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, fetch.go, buckets.go; head/read.go
+// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, fetch.go, buckets.go; head/read.go
 //
 // # The way of a delete
 //

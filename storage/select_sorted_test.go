@@ -2,12 +2,14 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -47,4 +49,40 @@ func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 		require.LessOrEqual(t, read(true), 16+2)
 		t.Log(read(false))
 	}
+}
+
+// The order of a large answer is cached, under the ids of its series.
+func TestOrderOfLargeAnswersIsCached(t *testing.T) {
+	ts := openTestStore(t, nil)
+	write := func(from, to int) {
+		batch := ts.NewBatch("default")
+		for i := from; i < to; i++ {
+			series, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(labels.MetricName, "m", "host", fmt.Sprint(i%9), "i", fmt.Sprint(i)))
+			require.NoError(t, err)
+			require.NoError(t, batch.Float(series, ts.now.UnixMilli(), 0, float64(i)))
+		}
+		require.NoError(t, batch.Commit(t.Context()))
+	}
+	const n = 5000
+	requireSorted := func(series, cached int, matchers ...*labels.Matcher) {
+		t.Helper()
+		for range 2 { // found, and recalled
+			q := query.Query{Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: true, Matchers: append(matchers, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m"))}
+			list, err := ts.Select(t.Context(), q)
+			require.NoError(t, err)
+			require.Len(t, list, series)
+			require.True(t, slices.IsSortedFunc(list, func(a, b *query.SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) }))
+			var all chunk.Samples
+			require.NoError(t, list[7].Samples(&all))
+			require.Equal(t, list[7].Labels.Get("i"), fmt.Sprint(all.V[0]))
+			require.Len(t, ts.cache.EntriesOf(cache.KindRanks), cached)
+		}
+	}
+	write(0, n)
+	requireSorted(n, 1)
+	require.NoError(t, ts.SealAll(t.Context()))
+	requireSorted(n, 1)
+	write(n-10, n+1)
+	requireSorted(n+1, 2)
+	requireSorted(n/9+1, 2, labels.MustNewMatcher(labels.MatchEqual, "host", "3"))
 }

@@ -108,7 +108,7 @@ type Options struct {
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
 	QueueBytes int64
-	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of ids of pages takes a quarter of it in addition.
+	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of ids of pages takes an eighth of it in addition.
 	// Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
@@ -311,7 +311,7 @@ func (s *Store) openRows(have *settings) {
 
 // The cache of ids has this share of Options.CacheBytes, besides it. A series takes 17 bytes there. A sorted answer goes through all pages of
 // a metric once per group: if their ids don't fit, they are computed for each group again.
-const idsShare, leastIDsBytes = 4, 4 << 20
+const idsShare, leastIDsBytes = 8, 4 << 20
 
 // sharesRows reports whether other processes may write rows, too, or rows vanish by themselves.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }

@@ -199,10 +199,13 @@ func (p *process) notOpened(ctx, signals context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
+// blocksShare is the share of --storage.cache-bytes that the engine's blocks have. Series indexes have the rest.
+const blocksShare = 3
+
 func (p *process) openStore(ctx context.Context) error {
-	so := p.storageOptions(p.c.CacheBytes - p.c.CacheBytes/2)
+	so := p.storageOptions(p.c.CacheBytes - p.c.CacheBytes/blocksShare)
 	o := openOptions{
-		cacheBytes: p.c.CacheBytes / 2, log: p.log, admit: storage.Admit(so),
+		cacheBytes: p.c.CacheBytes / blocksShare, log: p.log, admit: storage.Admit(so),
 		onFatal: func(err error) { p.fail(fmt.Errorf("can't write data any more: %w", err)) },
 		waiting: p.opening.waitFor,
 	}

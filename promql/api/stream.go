@@ -8,7 +8,6 @@ import (
 	jsoniter "github.com/json-iterator/go"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	promapi "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/cassia-db/cassia/promql"
@@ -45,9 +44,11 @@ func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
 // list is the list that makes an answer large.
 type list struct {
 	n int
-	// at returns a pointer to an element, and text how many bytes of text the element has; nil: its memory is counted elsewhere.
-	at   func(i int) any
-	text func(i int) int
+	// write writes an element, and text returns how many bytes of text it has; nil: its memory is counted elsewhere.
+	write func(stream *jsoniter.Stream, i int)
+	text  func(i int) int
+	// metric returns the labels of an element, which are to be fetched before it is written; nil: there are none.
+	metric func(i int) labels.Labels
 	// empty is the answer's data with an empty list.
 	empty any
 }
@@ -72,21 +73,31 @@ func listOf(data any) list {
 		if d == nil {
 			return list{}
 		}
-		of := func(n int, at func(int) any, none parser.Value) list {
-			rest := *d
-			rest.Result = none
-			return list{n: n, at: at, empty: &rest}
-		}
+		rest := *d
 		switch v := d.Result.(type) {
 		case promengine.Vector:
-			return of(len(v), func(i int) any { return &v[i] }, promengine.Vector{})
+			rest.Result = promengine.Vector{}
+			return list{
+				n: len(v), write: func(stream *jsoniter.Stream, i int) { writeSample(stream, &v[i]) },
+				metric: func(i int) labels.Labels { return v[i].Metric }, empty: &rest,
+			}
 		case promengine.Matrix:
-			return of(len(v), func(i int) any { return &v[i] }, promengine.Matrix{})
+			rest.Result = promengine.Matrix{}
+			return list{
+				n: len(v), write: func(stream *jsoniter.Stream, i int) { writeSeries(stream, &v[i]) },
+				metric: func(i int) labels.Labels { return v[i].Metric }, empty: &rest,
+			}
 		}
 	case []labels.Labels:
-		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return int(d[i].ByteSize()) }, empty: []labels.Labels{}}
+		return list{
+			n: len(d), write: func(stream *jsoniter.Stream, i int) { writeLabels(stream, d[i]) },
+			metric: func(i int) labels.Labels { return d[i] }, text: func(i int) int { return int(d[i].ByteSize()) }, empty: []labels.Labels{},
+		}
 	case []string:
-		return list{n: len(d), at: func(i int) any { return &d[i] }, text: func(i int) int { return len(d[i]) }, empty: []string{}}
+		return list{
+			n: len(d), write: func(stream *jsoniter.Stream, i int) { stream.WriteVal(&d[i]) },
+			text: func(i int) int { return len(d[i]) }, empty: []string{},
+		}
 	}
 	return list{}
 }
@@ -134,7 +145,12 @@ func (w *textWriter) stream(r *promapi.Response) error {
 		if i > 0 {
 			stream.WriteMore()
 		}
-		stream.WriteVal(l.at(i))
+		if l.metric != nil && i%fetchedAtOnce == 0 {
+			for k := i; k < min(i+fetchedAtOnce, l.n); k++ {
+				fetch(l.metric(k))
+			}
+		}
+		l.write(stream, i)
 		if stream.Buffered() < textPiece {
 			continue
 		}

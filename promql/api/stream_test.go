@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -72,3 +73,41 @@ func (p *pieces) Write(b []byte) (int, error) {
 	p.longest = max(p.longest, len(b))
 	return p.ResponseRecorder.Write(b)
 }
+
+// BenchmarkEncodeLarge encodes answers whose series lie anywhere in memory.
+func BenchmarkEncodeLarge(b *testing.B) {
+	const n = 200_000
+	var vector promengine.Vector
+	var matrix promengine.Matrix
+	for i := range n {
+		ls := labels.FromStrings("__name__", "big", "host", fmt.Sprintf("host-%d.eu-central-1.example.com:9100", i%500), "id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "job", "pods")
+		vector = append(vector, promengine.Sample{Metric: ls, T: 1_700_000_000_123, F: float64(i)})
+		matrix = append(matrix, promengine.Series{Metric: ls, Floats: []promengine.FPoint{{T: 1_700_000_000_123, F: float64(i)}, {T: 1_700_000_060_123, F: float64(i)}}})
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, k int) {
+		vector[i], vector[k], matrix[i], matrix[k] = vector[k], vector[i], matrix[k], matrix[i]
+	})
+	a := &api{}
+	a.codec.pending = &a.pending
+	for name, data := range map[string]any{
+		"vector": &promapi.QueryData{ResultType: parser.ValueTypeVector, Result: vector}, "matrix": &promapi.QueryData{ResultType: parser.ValueTypeMatrix, Result: matrix},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				a.streamed(func(w http.ResponseWriter, _ *http.Request) {
+					text, err := a.codec.Encode(&promapi.Response{Status: "success", Data: data})
+					require.NoError(b, err)
+					_, err = w.Write(text)
+					require.NoError(b, err)
+				})(nowhere{}, httptest.NewRequest(http.MethodGet, "/", nil))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/series")
+		})
+	}
+}
+
+// nowhere is a response that nobody reads.
+type nowhere struct{ http.ResponseWriter }
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

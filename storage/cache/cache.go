@@ -26,6 +26,7 @@ const (
 	KindStored                // the stored counts of a window's series
 	KindSpans                 // when the series of a window's metric have samples in a slot, text; the version is the index's
 	KindUnsealed              // counts of a tenant's unsealed series; text selects which, the version is made of their number and the time
+	KindRanks                 // the order of the series of an answer by their labels; text is a hash of their ids, the version their number
 	KindOpened                // what look-ups of the series of a window's metric, text, have cost
 )
 

@@ -26,34 +26,58 @@ type element struct {
 }
 
 // Sort sorts a list in the order of labels.Compare. Equal elements keep their order.
-//
-// Many series differ late in their labels, so that comparing two of them reads much memory. Sort compares eight bytes at a time, from the first place on
-// at which the labels differ, and goes on in the same way among the elements for which these are equal: multikey quicksort (Bentley and Sedgewick, "Fast
-// algorithms for sorting and searching strings", 1997) with larger characters.
 func Sort[T any](list []T, of func(T) labels.Labels) {
-	if slices.IsSortedFunc(list, func(a, b T) int { return labels.Compare(of(a), of(b)) }) {
+	if isSorted(list, of) {
 		return
 	}
+	sorted := make([]T, len(list))
+	for i, e := range sortedElements(list, of) {
+		sorted[i] = list[e.at]
+	}
+	copy(list, sorted)
+}
+
+// Order returns the indices of a list's elements in the order in which Sort would put these.
+func Order[T any](list []T, of func(T) labels.Labels) []uint32 {
+	order := make([]uint32, len(list))
+	if isSorted(list, of) {
+		for i := range order {
+			order[i] = uint32(i)
+		}
+		return order
+	}
+	for i, e := range sortedElements(list, of) {
+		order[i] = e.at
+	}
+	return order
+}
+
+func isSorted[T any](list []T, of func(T) labels.Labels) bool {
+	return slices.IsSortedFunc(list, func(a, b T) int { return labels.Compare(of(a), of(b)) })
+}
+
+// sortedElements returns the elements of a list, sorted.
+//
+// Many series differ late in their labels, so that comparing two of them reads much memory. It compares eight bytes at a time, from the first place on
+// at which the labels differ, and goes on in the same way among the elements for which these are equal: multikey quicksort (Bentley and Sedgewick, "Fast
+// algorithms for sorting and searching strings", 1997) with larger characters.
+func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 	elements := make([]element, len(list))
 	for i := range elements {
 		elements[i].at = uint32(i)
 	}
-	if len(list) <= some {
-		slices.SortFunc(elements, func(a, b element) int {
-			if c := labels.Compare(of(list[a.at]), of(list[b.at])); c != 0 {
-				return c
-			}
-			return cmp.Compare(a.at, b.at)
-		})
-	} else {
+	if len(list) > some {
 		s := sorter[T]{list: list, of: of}
 		s.sort(elements, 0)
+		return elements
 	}
-	sorted := make([]T, len(list))
-	for i, e := range elements {
-		sorted[i] = list[e.at]
-	}
-	copy(list, sorted)
+	slices.SortFunc(elements, func(a, b element) int {
+		if c := labels.Compare(of(list[a.at]), of(list[b.at])); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.at, b.at)
+	})
+	return elements
 }
 
 type sorter[T any] struct {

@@ -77,6 +77,10 @@ func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metri
 			among += cursors[i].next
 		}
 		if meets {
+			if len(kept.positions) == cap(kept.positions) { // Append would grow long lists by a quarter each time.
+				room := min(len(positions)-len(kept.positions), max(spannedSeries, 4*len(kept.positions)))
+				kept.positions, kept.among = slices.Grow(kept.positions, room), slices.Grow(kept.among, room)
+			}
 			kept.positions, kept.among = append(kept.positions, p), append(kept.among, uint32(among))
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -143,7 +142,9 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	}
 	sel.merge(found, limit)
 	if query.Sorted {
-		labelorder.Sort(sel.series, func(q *SelectedSeries) labels.Labels { return q.Labels })
+		if err := sel.sortByLabels(query.Tenant); err != nil {
+			return nil, err
+		}
 	}
 	if query.Limit > 0 && len(sel.series) > query.Limit {
 		sel.series = sel.series[:query.Limit]

@@ -137,7 +137,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; at 125% "+
 		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
-	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: half for blocks, half for series indexes. Default: an eighth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
+	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a fifth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum duration of a query before it is aborted.").Default("2m").StringVar(&c.timeout)

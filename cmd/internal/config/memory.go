@@ -97,7 +97,7 @@ type Parts struct {
 func PartsOf(memory int64) Parts {
 	return Parts{
 		Head:    part(memory, 4, minHead),
-		Cache:   min(part(memory, 8, minCache), maxCache),
+		Cache:   min(part(memory, 5, minCache), maxCache),
 		Query:   part(memory, 8, minQuery),
 		Unread:  part(memory, 16, minQuery),
 		Samples: min(mostSamples, memory/4/sampleBytes),

@@ -1,0 +1,98 @@
+package query
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/labelorder"
+)
+
+// Series are read in the order of their ids, and many answers are in the order of their labels. To sort a million series by their labels takes
+// as long as to read them, and a query that is repeated finds the same series again. So the order of a large answer is cached:
+//
+//	ids of the series ─► hash ─┬─► in the cache: ranks
+//	                           └─► sort by labels ─► ranks, cached
+//
+// An id determines the labels, so the ids determine the order.
+
+// rankedSeries is the number of series from which on ranks are cached.
+const rankedSeries = 4096
+
+// rankSeed is that of all hashes of ids: nobody can make lists of ids with the same hash.
+var rankSeed = maphash.MakeSeed()
+
+// Ranks finds the ranks of the series of an answer: for each its place in the order of the labels.
+type Ranks struct {
+	env    *Env
+	series []*SelectedSeries
+	key    cache.EntryKey
+}
+
+// labelRanks are the ranks of series, in the order of these. They don't change.
+type labelRanks []uint32
+
+func (r labelRanks) Bytes() int64 { return int64(4 * len(r)) }
+
+// RanksOf returns what finds the ranks of the series of a tenant's answer; nil: they are few, so that sorting them costs less.
+func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
+	if len(series) < rankedSeries {
+		return nil
+	}
+	var hash maphash.Hash
+	hash.SetSeed(rankSeed)
+	for _, s := range series {
+		_, _ = hash.Write(s.id[:])
+	}
+	text := binary.LittleEndian.AppendUint64(nil, hash.Sum64())
+	return &Ranks{env: &q.env, series: series, key: cache.EntryKey{Kind: cache.KindRanks, Tenant: tenant, Text: string(text)}}
+}
+
+// Held returns the ranks if they are in the cache, else nil. The caller must not change them.
+func (r *Ranks) Held() []uint32 {
+	v, ok := r.env.Cache.Held(r.key, r.version())
+	if !ok {
+		return nil
+	}
+	return v.(labelRanks)
+}
+
+// Get returns the ranks. The caller must not change them.
+func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
+	v, err := r.env.Cache.Get(ctx, r.key, r.version(), func(context.Context) (cache.EntryValue, error) {
+		found := make(labelRanks, len(r.series))
+		for rank, at := range labelorder.Order(r.series, func(s *SelectedSeries) labels.Labels { return s.Labels }) {
+			found[at] = uint32(rank)
+		}
+		return found, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(labelRanks), nil
+}
+
+// version is the length of the list, for lists of other lengths may have the same hash by chance.
+func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
+
+// sortByLabels sorts the series of the answer by their labels.
+func (sel *selection) sortByLabels(tenant string) error {
+	r := sel.r.RanksOf(tenant, sel.series)
+	if r == nil {
+		labelorder.Sort(sel.series, func(s *SelectedSeries) labels.Labels { return s.Labels })
+		return nil
+	}
+	ranks, err := r.Get(sel.ctx)
+	if err != nil {
+		return err
+	}
+	sorted := make([]*SelectedSeries, len(sel.series))
+	for i, s := range sel.series {
+		sorted[ranks[i]] = s
+	}
+	sel.series = sorted
+	return nil
+}
