@@ -232,6 +232,40 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	}
 }
 
+// TestVerifyOfBucketsWithOtherSamples imports two sources with samples of the same buckets, of which only rollups are kept: additional stored samples are no
+// difference. Missing ones are, also beside others.
+func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
+	t.Chdir(t.TempDir())
+	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
+	write := func(name string, times ...int64) {
+		var text strings.Builder
+		for _, at := range times {
+			fmt.Fprintf(&text, "m %d %d\n", at, day+at)
+		}
+		require.NoError(t, os.WriteFile(name, []byte(text.String()+"# EOF\n"), 0o600))
+	}
+	imported := func(name string, args ...string) (out, errs string, status int) {
+		return printed(t, "", append([]string{"import", "openmetrics", name, "--storage.path=data", "--retention.raw=30d"}, args...)...)
+	}
+	write("a.om", 30, 60, 330, 360, 630)
+	write("b.om", 90, 120, 390)
+	for _, name := range []string{"a.om", "b.om"} {
+		out, errs, status := imported(name)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "only in the rollups")
+	}
+	for name, verified := range map[string]string{"a.om": "1 by the counts and sums of their rollups; 4 can't be compared", "b.om": "3 can't be compared"} {
+		out, errs, status := imported(name, "--verify")
+		require.Zero(t, status, out+errs)
+		require.Contains(t, out, verified)
+		require.Contains(t, out, "5-minute bucket with other samples: 0 differences")
+	}
+	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More than the first bucket has, and another value.
+	out, _, status := imported("a.om", "--verify")
+	require.Equal(t, 1, status, out)
+	require.Contains(t, out, "1 difference\n")
+}
+
 // TestVerifyOfBucketsFilledByTwoImports adds to buckets of which only rollups are kept: their sums, which add floats in another order then, are no difference.
 func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	t.Chdir(t.TempDir())
