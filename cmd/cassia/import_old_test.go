@@ -73,12 +73,12 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			args := []string{"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"), "--checkpoint=" + filepath.Join(dir, "checkpoint")}
 			out, errs, status := printed(t, text, args...)
 			require.Equal(t, 1, status, out)
-			require.Contains(t, errs, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only; to accept this, set that flag explicitly, or set it to the retention of the servers")
+			require.Contains(t, errs, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
 			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
 			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
 			require.Zero(t, status, errs)
-			require.Equal(t, 1, strings.Count(out, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n"), out)
+			require.Equal(t, 1, strings.Count(out, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored\n"), out)
 			require.Contains(t, out, "imported 1 sample in")
 			require.Contains(t, out, "; 1 only in the rollups\n")
 
@@ -99,9 +99,9 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	}{
 		{"default", "a", ""},
 		{"long", "a", ""},
-		{"short", "a", "are past --retention.raw=3d"},
-		{"default", "ci", `are past the retention of class "ci", 3d; those more than 7 days past it are stored as rollups only; to accept this, set --retention.raw explicitly`},
-		{"long", "ci", `are past the retention of class "ci", 3d`},
+		{"short", "a", "are past the retention of raw samples, 3d"},
+		{"default", "ci", `are past the retention of raw samples of class "ci", 3d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly`},
+		{"long", "ci", `are past the retention of raw samples of class "ci", 3d`},
 	} {
 		dir := t.TempDir()
 		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import", "openmetrics", "-",
@@ -120,7 +120,7 @@ func TestDryRunOfText(t *testing.T) {
 		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
-		require.Contains(t, out, "\n3 samples past --retention.raw=30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
+		require.Contains(t, out, "\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
 		require.Contains(t, out, "\n1 sample would be skipped, because of timestamps in the future\n")
 		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
@@ -150,10 +150,10 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		notes     []string
 		skips     bool
 	}{
-		{"ci", `the retention of class "ci", 10d`, 10, []string{
-			`are past the retention of class "ci", 10d; those more than 7 days past it are stored as rollups only`, `samples more than 7 days past the retention of 5m rollups of class "ci", 20d, are skipped`,
+		{"ci", `the retention of raw samples of class "ci", 10d`, 10, []string{
+			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored`, `samples are skipped if their week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
 		}, true},
-		{"a", "--retention.raw=30d", 30, []string{"are past --retention.raw=30d; those more than 7 days past it are stored as rollups only"}, false},
+		{"a", "the retention of raw samples, 30d", 30, []string{"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored"}, false},
 	} {
 		text := daysOld("openmetrics", `up{job="`+c.job+`"}`, ages...) + "# EOF\n"
 		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml", "--retention.raw=30d", "--checkpoint=" + c.job + ".json"}
