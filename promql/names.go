@@ -112,7 +112,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstor
 	}
 	q.Resolution = rollup.FiveMinutes
 	switch {
-	case how.mode == resolution.ModeFiveMinutes || how.coarsest == rollup.FiveMinutes:
+	case !how.mode.Allows(rollup.OneHour, how.coarsest):
 	case how.mode == resolution.ModeOneHour || step >= rollup.OneHour.Width() || q.MinT <= latest(horizons, rollup.FiveMinutes):
 		q.Resolution = rollup.OneHour
 	}

@@ -200,7 +200,7 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	require.NotEmpty(t, infos)
 }
 
-// TestForcedResolutionPastItsEnd asks for 5m buckets where there are only those of hours.
+// TestForcedResolutionPastItsEnd asks for each resolution where there are only buckets of hours: for those of 5 minutes there is no answer.
 func TestForcedResolutionPastItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -211,8 +211,11 @@ func TestForcedResolutionPastItsEnd(t *testing.T) {
 	for query, want := range map[string]float64{"count_over_time(c_total[1h])": 60, "increase(c_total[1d])": 14400} {
 		for _, resolution := range rollupModes {
 			v, ok, infos := s.ask(query, resolution, at)
-			require.True(t, ok, "%s at %s is empty", query, resolution)
+			require.Equal(t, resolution != "5m", ok, "%s at %s", query, resolution)
 			require.NotEmpty(t, infos, "%s at %s", query, resolution)
+			if !ok {
+				continue
+			}
 			require.InEpsilon(t, want, v, 0.01, "%s at %s", query, resolution)
 		}
 	}

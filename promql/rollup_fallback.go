@@ -110,21 +110,27 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 		return nil, nil, err
 	}
 	horizon := latest(horizons, rollup.Raw)
-	if q.MinT > horizon || resolvingOf(ctx).mode == resolution.ModeRaw {
+	if q.MinT > horizon {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
-	at := map[string]int{}
-	var key []byte
-	for i := range series {
-		key = series[i].labels.Bytes(key)
-		at[string(key)] = i
-	}
+	at, key := placesOf(series), []byte(nil)
 	var segments []SegmentStats
 	var lacks resolution.Shortfall
+	how := resolvingOf(ctx)
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
+		allowed := how.mode.Allows(older.Resolution, how.coarsest)
+		if !allowed {
+			older.Limit, older.Sorted = 1, false
+		}
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return nil, nil, err
+		}
+		if !allowed {
+			if len(list) > 0 && older.MaxT >= asked {
+				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Hidden: true})
+			}
+			continue
 		}
 		if len(list) > 0 {
 			segments = append(segments, segmentOf(older, len(list)))
@@ -150,11 +156,23 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 	if !lacks.Lacks() {
 		return inOrderOf(q, series), segments, nil
 	}
-	if err := mayMake(ctx, function, horizon); err != nil {
-		return nil, nil, err
+	if lacks.Approximated {
+		if err := mayMake(ctx, function, horizon); err != nil {
+			return nil, nil, err
+		}
 	}
 	q.Warn(&resolution.MissingError{Shortfall: lacks})
 	return inOrderOf(q, series), segments, nil
+}
+
+// placesOf returns the places of series by their labels' bytes.
+func placesOf(series []sourceSeries) map[string]int {
+	at, key := make(map[string]int, len(series)), []byte(nil)
+	for i := range series {
+		key = series[i].labels.Bytes(key)
+		at[string(key)] = i
+	}
+	return at
 }
 
 // inOrderOf returns the series as the query wants them: in order, and not too many.

@@ -69,7 +69,8 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 
 			r = ask(alone, raw, query, at)
 			require.NoError(t, r.Err, query)
-			require.Empty(t, r.Warnings, query)
+			require.Len(t, r.Warnings, 1, query)
+			require.ErrorContains(t, r.Warnings.AsErrors()[0], "no data is returned", query)
 		}
 		r := ask(alone, t.Context(), "idelta(requests_total[2h])", at)
 		require.ErrorIs(t, r.Err, resolution.ErrRawGone)
@@ -100,5 +101,42 @@ func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
 		r := q.Exec(t.Context())
 		require.NoError(t, r.Err, query)
 		require.Empty(t, r.Warnings, query)
+	}
+}
+
+// TestQueriesReadNoCoarserBucketsThanTheyAllow asks for buckets of 5 minutes of times of which only those of an hour are left: there is no answer, and an info
+// names it, from the planner and from the evaluator alone.
+func TestQueriesReadNoCoarserBucketsThanTheyAllow(t *testing.T) {
+	store, now := expiringStore(t)
+	for name, context := range map[string]func() (context.Context, error){
+		"raw":                       func() (context.Context, error) { return WithResolution(t.Context(), "raw", 0) },
+		"5m":                        func() (context.Context, error) { return WithResolution(t.Context(), "5m", 0) },
+		"max_source_resolution":     func() (context.Context, error) { return WithResolution(t.Context(), "auto", 300_000) },
+		"5m, max_source_resolution": func() (context.Context, error) { return WithResolution(t.Context(), "5m", 3600_000) },
+	} {
+		ctx, err := context()
+		require.NoError(t, err)
+		for _, planned := range []bool{false, true} {
+			o := DefaultOptions()
+			o.NoPlanner = !planned
+			e := NewEngine(o)
+			for _, query := range []string{"count_over_time(requests_total[2h])", "quantile_over_time(0.5, requests_total[2h])", "sum(requests_total)"} {
+				for at, gone := range map[time.Time]bool{now.Add(-72 * time.Hour): true, now.Add(-36 * time.Hour): name == "raw", now.Add(-time.Hour): false} {
+					q, err := e.NewInstantQuery(ctx, NewQueryable(store), nil, query, at)
+					require.NoError(t, err)
+					r := q.Exec(ctx)
+					require.NoError(t, r.Err)
+					v, err := r.Vector()
+					require.NoError(t, err)
+					require.Equal(t, gone, len(v) == 0, "%s, %s at %s, planned: %v", name, query, at, planned)
+					if gone {
+						require.Len(t, r.Warnings, 1)
+						require.ErrorContains(t, r.Warnings.AsErrors()[0], "no data is returned, because the query excludes wider buckets")
+					}
+					q.Close()
+				}
+			}
+			e.Close()
+		}
 	}
 }

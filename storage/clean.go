@@ -24,7 +24,7 @@ import (
 // it deletes is gone: a seal that was begun before it may still be on its way, and bring what it has in memory.
 const deleteRests = 48 * time.Hour
 
-// WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
+// WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples, and those that their ends cut.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 	ctx = engine.MakingRoom(ctx)
 	if err := s.member.MayWrite(); err != nil {
@@ -34,10 +34,14 @@ func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ format.Tombstones) error {
+	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ format.Tombstones) error {
 		_, err := s.rollWindow(ctx, tenant, window, func() {})
 		return err
 	})
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = s.trimEnds(ctx, tenant, all[i])
+	}
+	return err
 }
 
 // eachDeletedWindow calls f for the windows of a resolution that deletes of a tenant touch, in order.
@@ -106,7 +110,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) 
 	}
 	for _, res := range rollup.Resolutions {
 		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
-			return s.trimWindow(ctx, tenant, window, ds, unread)
+			return s.trimWindow(ctx, tenant, window, ds, unread, func(int64) bool { return true })
 		}); err != nil {
 			return err
 		}

@@ -39,22 +39,47 @@ var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted
 // trimTries is how often a window is trimmed where other processes do so meanwhile.
 const trimTries = 5
 
-// trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) (err error) {
+// trimWindow takes buckets out of the rollups of the slots whose samples are gone, where of returns true.
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes, of func(slot int64) bool) (err error) {
 	end, err := s.member.Filling.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for range trimTries {
-		if err = s.trimOnce(ctx, tenant, window, ds, unread); !errors.Is(err, errTrimmed) {
+		if err = s.trimOnce(ctx, tenant, window, ds, unread, of); !errors.Is(err, errTrimmed) {
 			break
 		}
 	}
 	return err
 }
 
-func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
+// trimEnds applies a delete to the buckets that its ends cut, where queries may find no samples of them. The delete itself hides the buckets between, but
+// of the hours that it cuts only buckets of 5 minutes show the rest.
+func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone) error {
+	for _, slot := range slices.Compact([]int64{s.period.SlotOf(d.Start), s.period.SlotOf(d.End)}) {
+		start, end := s.period.SlotStart(slot), s.period.SlotEnd(slot)
+		shown, err := s.retention.Shown(ctx, tenant, start, end, true)
+		if err != nil {
+			return err
+		}
+		if !shown.Gaps.HoldAny(end) && !slices.ContainsFunc(shown.Hidden, func(h retention.Hidden) bool { return h.At[rollup.Raw] > start }) {
+			continue // Samples answer, until the buckets are made anew in the background.
+		}
+		if _, err := s.rollWindow(ctx, tenant, s.period.WindowOfSlot(rollup.Raw, slot), func() {}); err != nil {
+			return err
+		}
+		for _, res := range rollup.Resolutions {
+			err := s.trimWindow(ctx, tenant, s.period.WindowOfSlot(res, slot), format.Tombstones{d}, unreadDeletes{}, func(at int64) bool { return at == slot })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes, of func(slot int64) bool) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	t.unread = unread
 	marks, err := s.marksIn(ctx, tenant, window)
@@ -62,6 +87,9 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 		return err
 	}
 	for m := range marks {
+		if !of(m.Slot) {
+			continue
+		}
 		if finer, err := t.hasFiner(m.Slot); err != nil {
 			return err
 		} else if !finer {
@@ -449,14 +477,12 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		c.corrupt(row.Clustering[1].Text, row.Clustering[2].Int, ds, err)
 		return
 	}
-	width, p := t.res.Width(), t.s.period
-	gone := func(end int64) bool {
-		return ds.HidesBucket(end, width, func(d *format.Tombstone) bool { return t.missing[d.CommitKey(p.SlotOf(end))] })
+	due := func(end int64) format.Tombstones {
+		return ds.Where(func(d *format.Tombstone) bool { return t.missing[d.CommitKey(t.s.period.SlotOf(end))] })
 	}
-	if !slices.ContainsFunc(b.End, gone) {
+	if !format.TrimBuckets(&b, due) {
 		return
 	}
-	b.Delete(0, gone)
 	k := row.Clustering
 	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, t.s.timestampOf(t.res, k[2].Int, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
 }

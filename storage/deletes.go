@@ -89,8 +89,9 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	}
 	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End))
 	s.metrics.deletes.Inc()
+	err = explained("storage: the delete was applied, but 1-hour buckets at the ends of its range may still include deleted samples", s.trimEnds(ctx, tenant, d))
 	if s.opts.seams.still {
-		return nil
+		return err
 	}
 	s.running.Go(func() {
 		err := panics.Do("creating rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
@@ -98,7 +99,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 			s.opts.Logger.Warn("recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples", "tenant", tenant, "err", err)
 		}
 	})
-	return nil
+	return err
 }
 
 // newDeletion returns nil where nothing can be in the range.

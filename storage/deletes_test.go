@@ -186,7 +186,7 @@ func TestWrittenAgainBitForBit(t *testing.T) {
 	}
 }
 
-// TestDeleteOfWhatIsOnlyRolledUp deletes where samples are past their retention: whole buckets go.
+// TestDeleteOfWhatIsOnlyRolledUp deletes where samples are past their retention: buckets go of which all samples are deleted.
 func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -197,7 +197,7 @@ func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 	for _, old := range []time.Duration{12 * day, 60 * day} {
 		m.passes(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).Add(old))
 		for _, res := range rollup.Resolutions {
-			before := bucketsOf(m.testStore, res)
+			before, times := bucketsOf(m.testStore, res)
 			if res == rollup.FiveMinutes && old > 30*day {
 				require.Empty(t, before["h0"])
 				continue
@@ -207,10 +207,10 @@ func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 			begin = begin.Add(6 * time.Hour)
 			end := start + (5 * time.Hour).Milliseconds() + 200_000
 			require.NoError(t, m.Delete(t.Context(), "default", start, end, equal("host", "h0")))
-			want := slices.DeleteFunc(slices.Clone(before["h0"]), func(e int64) bool { return e-res.Width()+1 >= start && e <= end })
+			want := slices.DeleteFunc(slices.Clone(before["h0"]), func(e int64) bool { return times[e][0] >= start && times[e][1] <= end })
 			require.NotEqual(t, want, before["h0"])
 			check := func(when string) {
-				after := bucketsOf(m.testStore, res)
+				after, _ := bucketsOf(m.testStore, res)
 				require.Equal(t, want, after["h0"], when)
 				require.Equal(t, before["h1"], after["h1"], when)
 				m.check()
@@ -225,19 +225,24 @@ func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 	}
 }
 
-// bucketsOf returns the ends of the buckets of each host.
-func bucketsOf(ts *testStore, res rollup.Resolution) map[string][]int64 {
+// bucketsOf returns the ends of the buckets of each host, and by them the first and the last time of the samples of h0.
+func bucketsOf(ts *testStore, res rollup.Resolution) (ends map[string][]int64, times map[int64][2]int64) {
 	found, err := ts.Select(ts.t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}})
 	require.NoError(ts.t, err)
-	ends := map[string][]int64{}
+	ends, times = map[string][]int64{}, map[int64][2]int64{}
 	var b rollup.Buckets
 	var buf query.BucketBuffers
 	for _, s := range found {
 		require.NoError(ts.t, s.Buckets(&b, &buf))
 		ends[s.Labels.Get("host")] = append([]int64{}, b.End...)
+		for i, end := range b.End {
+			if s.Labels.Get("host") == "h0" {
+				times[end] = [2]int64{b.FirstT[i], b.LastT[i]}
+			}
+		}
 	}
-	return ends
+	return ends, times
 }
 
 func TestBadDeletesAreRefused(t *testing.T) {

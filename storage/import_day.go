@@ -212,12 +212,17 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	placements := map[int64]retention.Placement{} // by class
 	for _, c := range d.list {
 		placement := retention.NoRows
 		if list != nil { // Otherwise no rows come of the day.
 			c.class = list.Of(c.series)
-			if placement, err = d.s.retention.ImportPlacement(d.ctx, tenant, c.class, slot); err != nil {
-				return nil, nil, err
+			var known bool
+			if placement, known = placements[c.class]; !known {
+				if placement, err = d.s.retention.ImportPlacement(d.ctx, tenant, c.class, slot); err != nil {
+					return nil, nil, err
+				}
+				placements[c.class] = placement
 			}
 		}
 		switch placement {

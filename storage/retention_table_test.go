@@ -125,10 +125,10 @@ var tableEvents = map[string]func(r *expiryRig) []string{
 		m = r.restarts(m, 2*tableRaw)
 		return []string{m.shownAt(hidden), m.shownAt(r.ago(5))}
 	},
-	"set to 2 hours for three minutes by mistake": func(r *expiryRig) []string {
+	"set to 1 day for three minutes by mistake": func(r *expiryRig) []string {
 		m := r.start(0, keeping(tableRaw, 0, 0))
 		r.runs(15, m)
-		m = r.restarts(m, 2*time.Hour)
+		m = r.restarts(m, day)
 		require.NoError(r.t, m.write(r.now(), 1))
 		require.NoError(r.t, m.SealAll(r.t.Context()))
 		at := r.now()

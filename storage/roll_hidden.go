@@ -21,7 +21,7 @@ type hiddenRoller struct {
 }
 
 // RollHidden makes the rollups of the raw windows that are to be hidden, and of the one after them, of which the clock hides more and
-// more, and returns up to where they may be hidden. While a delete isn't cleaned it also makes those of windows that are hidden: they may have got
+// more, and returns up to where they may be hidden: where rows expire by themselves, queries read no hidden samples. While a delete isn't cleaned it also makes those of windows that are hidden: they may have got
 // samples since, which are only shown when rollups know of the delete.
 func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (int64, error) {
 	if target == retention.Never {

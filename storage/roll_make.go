@@ -187,7 +187,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return err
 	}
 	*b = *kept
-	changed := hideDue(x.s.period, due, to.res, b)
+	changed := x.trimDue(due, b)
 	if r.chunk != nil {
 		var add, all rollup.Buckets
 		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {

@@ -21,7 +21,7 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	r.version = max(r.version, version+1)
 	width := rollup.FiveMinutes.Width()
 	due := in.due.OfSeries(r.series.Labels())
-	due.HideBuckets(kept, 0, width)
+	format.TrimBuckets(kept, func(int64) format.Tombstones { return due })
 	there, err := in.before(r, shards, due)
 	if err != nil {
 		return err
@@ -76,10 +76,8 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	for _, c := range fine {
 		there[p.SlotOf(c.start+1)] = true
 	}
-	kept.Delete(0, func(end int64) bool {
-		slot := p.SlotOf(end)
-		return there[slot] || x.due[slot].OfSeries(r.series.Labels()).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
-	})
+	kept.Delete(0, func(end int64) bool { return there[p.SlotOf(end)] })
+	x.trimDue(x.hourRollup().dueOf(r.series), kept)
 	var all rollup.Buckets
 	rollup.Merge(&all, kept, made, rollup.AllColumns)
 	r.version = max(r.version, version+1)

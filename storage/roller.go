@@ -107,16 +107,9 @@ func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
 	return due
 }
 
-// hideDue removes the buckets that are deleted as a whole, and reports whether there were any.
-func hideDue(p *format.Periods, due map[int64]format.Tombstones, res rollup.Resolution, b *rollup.Buckets) bool {
-	gone := func(end int64) bool {
-		return due[p.SlotOf(end)].HidesBucket(end, res.Width(), func(*format.Tombstone) bool { return true })
-	}
-	if len(due) == 0 || !slices.ContainsFunc(b.End, gone) {
-		return false
-	}
-	b.Delete(0, gone)
-	return true
+// trimDue removes the buckets that deletes cover, by slot, and reports whether there were any.
+func (x *roller) trimDue(due map[int64]format.Tombstones, b *rollup.Buckets) bool {
+	return len(due) > 0 && format.TrimBuckets(b, func(end int64) format.Tombstones { return due[x.s.period.SlotOf(end)] })
 }
 
 func (x *roller) hourRollup() rollupOf {

@@ -54,7 +54,7 @@ type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
 	// Samples were compared bit for bit; RolledUp by the counts and sums of rollups, for only these are kept. Left are
-	// too old or too new to be stored, or can't be, or share a rollup bucket with samples that weren't selected. Newer are newer than
+	// too old or too new to be stored, or can't be, or share a rollup bucket with samples that weren't selected or that the store has besides. Newer are newer than
 	// all that the import has read, in a source that has got more samples since.
 	Samples, RolledUp, Left, Newer int
 	Differences                    int
@@ -325,30 +325,35 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 	v.differ(Difference{Labels: ls, DayMS: day, Source: figures(want, nil), Stored: figures(&v.have, at)})
 }
 
-// rolled compares counts and sums of the buckets in which the source has samples.
+// rolled compares counts and sums of the buckets in which the source has samples, but of those in which the store has more.
 func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have *rollup.Buckets) {
 	whole := v.wholeBuckets(want)
 	v.stats.Left += want.Len() - whole.Len()
 	if want = whole; want.Len() == 0 {
 		return
 	}
-	v.stats.SeriesDays++
-	v.stats.RolledUp += want.Len()
 	var made rollup.Buckets
 	rollup.AppendEvery(&made, want, rollup.FiveMinutes.Width())
 	d := Difference{Labels: ls, DayMS: day, Rollups: true}
-	same, largest := true, largestOf(want)
+	same, largest, beside := true, largestOf(want), 0
 	for i, end := range made.End {
-		d.Source.Count += int(made.Count[i])
-		d.Source.Sum += made.Sum[i]
-		j, ok := slices.BinarySearch(have.End, end)
-		if !ok {
-			same = same && made.Count[i] == 0
+		var stored Figures
+		if j, ok := slices.BinarySearch(have.End, end); ok {
+			stored = Figures{int(have.Count[j]), have.Sum[j]}
+		}
+		n := int(made.Count[i])
+		if stored.Count > n { // Others' samples are in the sum.
+			beside += n
 			continue
 		}
-		d.Stored.Count += int(have.Count[j])
-		d.Stored.Sum += have.Sum[j]
-		same = same && have.Count[j] == made.Count[i] && sameSum(have.Sum[j], made.Sum[i], float64(made.Count[i])*largest)
+		d.Source = Figures{d.Source.Count + n, d.Source.Sum + made.Sum[i]}
+		d.Stored = Figures{d.Stored.Count + stored.Count, d.Stored.Sum + stored.Sum}
+		same = same && stored.Count == n && sameSum(stored.Sum, made.Sum[i], float64(n)*largest)
+	}
+	v.stats.Left += beside
+	if compared := want.Len() - beside; compared > 0 { // With stale markers, which no bucket counts.
+		v.stats.SeriesDays++
+		v.stats.RolledUp += compared
 	}
 	if !same {
 		v.differ(d)

@@ -241,7 +241,7 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
-		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a 5-minute bucket with samples outside the range", stats.Left)
+		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a 5-minute bucket with other samples", stats.Left)
 	}
 	if stats.Newer > 0 {
 		fmt.Fprintf(w, "; %d are newer than the import", stats.Newer)

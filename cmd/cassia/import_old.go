@@ -51,12 +51,9 @@ func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string))
 }
 
 func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note string)) error {
-	note := fmt.Sprintf("samples before %s are past %s; those more than 7 days past it are stored as rollups only", shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p))
+	note := fmt.Sprintf("samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored", shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p))
 	if !o.accepted {
-		if p.Class != "" {
-			return oldSamplesError(note + "; to accept this, set --retention.raw explicitly, " + o.remedy)
-		}
-		return oldSamplesError(note + "; to accept this, set that flag explicitly, " + o.remedy)
+		return oldSamplesError(note + "; to accept this, set --retention.raw explicitly, " + o.remedy)
 	}
 	if !o.printed[p.Class] {
 		o.printed[p.Class] = true
@@ -64,17 +61,14 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 	}
 	if p.Expired > 0 && !o.expired[p.Class] {
 		o.expired[p.Class] = true
-		say(fmt.Sprintf("samples more than 7 days past the retention of 5m rollups%s, %s, are skipped", ofClass(p.Class), model.Duration(p.FiveMinutes)))
+		say(fmt.Sprintf("samples are skipped if their week, of 5m rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.FiveMinutes)))
 	}
 	return nil
 }
 
-// pastWhat names the retention of raw samples that decides.
+// pastWhat names the retention of raw samples that decides. It may be a tenant's or a server's, rather than the flag's.
 func pastWhat(p *importer.Past) string {
-	if p.Class == "" {
-		return "--retention.raw=" + model.Duration(p.Raw).String()
-	}
-	return fmt.Sprintf("the retention of class %q, %s", p.Class, model.Duration(p.Raw))
+	return fmt.Sprintf("the retention of raw samples%s, %s", ofClass(p.Class), model.Duration(p.Raw))
 }
 
 func ofClass(name string) string {

@@ -73,12 +73,12 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			args := []string{"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"), "--checkpoint=" + filepath.Join(dir, "checkpoint")}
 			out, errs, status := printed(t, text, args...)
 			require.Equal(t, 1, status, out)
-			require.Contains(t, errs, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only; to accept this, set that flag explicitly, or set it to the retention of the servers")
+			require.Contains(t, errs, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
 			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
 			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
 			require.Zero(t, status, errs)
-			require.Equal(t, 1, strings.Count(out, "are past --retention.raw=30d; those more than 7 days past it are stored as rollups only\n"), out)
+			require.Equal(t, 1, strings.Count(out, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored\n"), out)
 			require.Contains(t, out, "imported 1 sample in")
 			require.Contains(t, out, "; 1 only in the rollups\n")
 
@@ -99,9 +99,9 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	}{
 		{"default", "a", ""},
 		{"long", "a", ""},
-		{"short", "a", "are past --retention.raw=3d"},
-		{"default", "ci", `are past the retention of class "ci", 3d; those more than 7 days past it are stored as rollups only; to accept this, set --retention.raw explicitly`},
-		{"long", "ci", `are past the retention of class "ci", 3d`},
+		{"short", "a", "are past the retention of raw samples, 3d"},
+		{"default", "ci", `are past the retention of raw samples of class "ci", 3d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly`},
+		{"long", "ci", `are past the retention of raw samples of class "ci", 3d`},
 	} {
 		dir := t.TempDir()
 		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import", "openmetrics", "-",
@@ -120,7 +120,7 @@ func TestDryRunOfText(t *testing.T) {
 		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
-		require.Contains(t, out, "\n3 samples past --retention.raw=30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
+		require.Contains(t, out, "\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
 		require.Contains(t, out, "\n1 sample would be skipped, because of timestamps in the future\n")
 		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
@@ -150,10 +150,10 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		notes     []string
 		skips     bool
 	}{
-		{"ci", `the retention of class "ci", 10d`, 10, []string{
-			`are past the retention of class "ci", 10d; those more than 7 days past it are stored as rollups only`, `samples more than 7 days past the retention of 5m rollups of class "ci", 20d, are skipped`,
+		{"ci", `the retention of raw samples of class "ci", 10d`, 10, []string{
+			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored`, `samples are skipped if their week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
 		}, true},
-		{"a", "--retention.raw=30d", 30, []string{"are past --retention.raw=30d; those more than 7 days past it are stored as rollups only"}, false},
+		{"a", "the retention of raw samples, 30d", 30, []string{"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored"}, false},
 	} {
 		text := daysOld("openmetrics", `up{job="`+c.job+`"}`, ages...) + "# EOF\n"
 		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml", "--retention.raw=30d", "--checkpoint=" + c.job + ".json"}
@@ -230,6 +230,40 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "imported 1 sample in ")
 	}
+}
+
+// TestVerifyOfBucketsWithOtherSamples imports two sources with samples of the same buckets, of which only rollups are kept: additional stored samples are no
+// difference. Missing ones are, also beside others.
+func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
+	t.Chdir(t.TempDir())
+	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
+	write := func(name string, times ...int64) {
+		var text strings.Builder
+		for _, at := range times {
+			fmt.Fprintf(&text, "m %d %d\n", at, day+at)
+		}
+		require.NoError(t, os.WriteFile(name, []byte(text.String()+"# EOF\n"), 0o600))
+	}
+	imported := func(name string, args ...string) (out, errs string, status int) {
+		return printed(t, "", append([]string{"import", "openmetrics", name, "--storage.path=data", "--retention.raw=30d"}, args...)...)
+	}
+	write("a.om", 30, 60, 330, 360, 630)
+	write("b.om", 90, 120, 390)
+	for _, name := range []string{"a.om", "b.om"} {
+		out, errs, status := imported(name)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "only in the rollups")
+	}
+	for name, verified := range map[string]string{"a.om": "1 by the counts and sums of their rollups; 4 can't be compared", "b.om": "3 can't be compared"} {
+		out, errs, status := imported(name, "--verify")
+		require.Zero(t, status, out+errs)
+		require.Contains(t, out, verified)
+		require.Contains(t, out, "5-minute bucket with other samples: 0 differences")
+	}
+	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More than the first bucket has, and another value.
+	out, _, status := imported("a.om", "--verify")
+	require.Equal(t, 1, status, out)
+	require.Contains(t, out, "1 difference\n")
 }
 
 // TestVerifyOfBucketsFilledByTwoImports adds to buckets of which only rollups are kept: their sums, which add floats in another order then, are no difference.

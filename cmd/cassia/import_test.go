@@ -21,7 +21,7 @@ func TestImportNeedsItsRetention(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "--retention.raw=30d"},
+		{nil, "past the retention of raw samples, 30d"},
 		{[]string{"--storage.engine=cassandra"}, "--retention.raw is missing"},
 		{[]string{"--match=up{", "--dry-run"}, "--match=up{"},
 		{[]string{"--label=x", "--dry-run"}, "--label=x"},

@@ -22,7 +22,7 @@ const (
 	ModeExact
 	// ModeRaw reads raw samples, even for times whose raw samples are gone.
 	ModeRaw
-	// ModeFiveMinutes and ModeOneHour read buckets of that width for all functions that can be computed from buckets.
+	// ModeFiveMinutes and ModeOneHour read buckets of that width, and none that are wider, for all functions that can be computed from buckets.
 	ModeFiveMinutes
 	ModeOneHour
 )
@@ -45,6 +45,14 @@ func ParseMode(name string) (Mode, error) {
 
 // String returns the name that ParseMode reads.
 func (m Mode) String() string { return modeNames[m] }
+
+// Allows reports whether a query may read a resolution. coarsest bounds the width of buckets; 0 (Raw) means that there is no bound.
+func (m Mode) Allows(res, coarsest rollup.Resolution) bool {
+	if m == ModeRaw || m == ModeFiveMinutes {
+		return res == rollup.Raw || m == ModeFiveMinutes && res == rollup.FiveMinutes
+	}
+	return coarsest == rollup.Raw || res <= coarsest
+}
 
 // Request holds everything that Choose depends on, for one fragment of a query. All times are milliseconds.
 type Request struct {
@@ -189,7 +197,7 @@ func newChoice(r Request) *choice {
 		c.fn = &bucketfn.Function{Name: r.Func, WithoutRaw: bucketfn.Approximated}
 	}
 	for _, res := range resolutions {
-		c.allowed[res] = c.allows(res)
+		c.allowed[res] = c.Mode.Allows(res, c.Coarsest)
 	}
 	c.keep()
 	c.begun = sort.Search(r.steps(), func(k int) bool { return r.right(k) > r.Oldest })
@@ -230,17 +238,6 @@ func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64)
 		}
 	}
 	return most
-}
-
-func (c *choice) allows(res rollup.Resolution) bool {
-	switch {
-	case res == rollup.Raw:
-		return true
-	case c.Mode == ModeRaw:
-		return false
-	default:
-		return c.Coarsest == rollup.Raw || res <= c.Coarsest
-	}
 }
 
 // has reports whether a resolution has all of the window of step k, of each class as far as any has, even if it is

@@ -307,7 +307,7 @@ func TestChoiceProperties(t *testing.T) {
 			allExact = allExact && s.IsExact()
 		}
 		require.Equal(t, q.steps(), next, "%s: segments cover all steps", context)
-		if allExact && q.Mode != ModeRaw && q.Coarsest == rollup.Raw {
+		if allExact && q.Mode.Allows(rollup.OneHour, q.Coarsest) {
 			require.NoError(t, short.Info(), "%s: nothing to tell of exact answers", context)
 		}
 	}
@@ -320,7 +320,7 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	fn, width := bucketfn.Lookup(q.Func), s.Resolution.Width()
 	oldest := q.Horizon[rollup.Raw] // of all that may be read
 	for _, res := range rollup.Resolutions {
-		if q.Coarsest == rollup.Raw || res <= q.Coarsest {
+		if q.Mode.Allows(res, q.Coarsest) {
 			oldest = min(oldest, q.Horizon[res])
 		}
 	}

@@ -19,6 +19,22 @@ func CheckYAML(text []byte, most int) error {
 	return err
 }
 
+// DecodeYAML decodes the only document of a YAML text, without unknown fields, if CheckYAML permits that. An empty text leaves into as it is.
+func DecodeYAML(text []byte, most int, into any) error {
+	if err := CheckYAML(text, most); errors.Is(err, ErrAliases) {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("the file has more than one document")
+	}
+	return nil
+}
+
 // EachScalar is CheckYAML, and calls visit for each value that isn't a list or a mapping, with the keys on the way to it; lists have none.
 // An alias counts as what it names. It ends with the error of visit.
 func EachScalar(text []byte, most int, visit func(keys []string, value string) error) error {

@@ -100,20 +100,27 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	*s = left
 }
 
-// HideBuckets removes, from index from on, the buckets of the given width that are deleted as a whole, and reports whether
-// there were any. A bucket of which only a part is deleted stays.
-func (ds Tombstones) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
-	gone := func(end int64) bool {
-		return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Covers(end-width, end) })
+// TrimBuckets removes the buckets of which one of these deletes, that due returns for the bucket's end, covers all samples. A bucket with other samples, too,
+// stays, and gets a flag: nothing distinguishes the deleted ones. It reports whether it changed anything. b has all columns.
+func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed bool) {
+	gone := map[int64]bool{}
+	for i, end := range b.End {
+		first, last := b.TimesOf(i)
+		for _, d := range due(end) {
+			switch {
+			case d.Start <= first && last <= d.End:
+				gone[end] = true
+			case d.Start <= last && first <= d.End && b.Flags[i]&rollup.HasDeleted == 0:
+				b.Flags[i] |= rollup.HasDeleted
+				changed = true
+			}
+		}
 	}
-	if len(ds) == 0 || !slices.ContainsFunc(b.End[from:], gone) {
-		return false
-	}
-	b.Delete(from, gone)
-	return true
+	b.Delete(0, func(end int64) bool { return gone[end] })
+	return changed || len(gone) > 0
 }
 
-// HidesBucket reports whether a bucket is deleted as a whole by a delete for which counts returns true.
+// HidesBucket reports whether all times of a bucket are deleted by a delete for which counts returns true.
 func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool) bool {
 	for _, d := range ds {
 		if d.Covers(end-width, end) && counts(d) {

@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sort"
 
@@ -19,6 +20,9 @@ type BucketBuffers struct {
 	rolled  rollup.Buckets
 	cells   rollup.Buckets
 }
+
+// errHasDeleted warns of buckets that include deleted samples.
+var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, and their buckets also contain other samples")
 
 // Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
 // slots that these don't include all of, from samples. Buckets that the range cuts may be there, too. It is for
@@ -63,6 +67,11 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
 	}
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
+	for i, flags := range into.Flags {
+		if flags&rollup.HasDeleted != 0 && into.End[i] >= sel.r.minT && into.Start[i] < sel.r.maxT {
+			sel.r.tellOnce(errHasDeleted)
+		}
+	}
 	return sel.r.budget.Use.Samples(buf.samples.Len() + buf.rolled.Len())
 }
 
@@ -161,6 +170,9 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
 		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
+			if fromSamples && hidden.Where(uncleared).TouchesBucket(end, sel.width) {
+				sel.r.tellOnce(errHasDeleted)
+			}
 			return true // There are no samples any more.
 		}
 		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.

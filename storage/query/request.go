@@ -340,6 +340,17 @@ func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
 	r.tellGap(r.env.Damage.NoteRows(rows, d))
 }
 
+// tellOnce gives the query's caller a warning, once.
+func (r *rowReader) tellOnce(err error) {
+	r.warnMu.Lock()
+	told := r.told[err.Error()]
+	r.told[err.Error()] = true
+	r.warnMu.Unlock()
+	if !told {
+		r.tell(err)
+	}
+}
+
 // tellGap warns of each gap once.
 func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	what := e.What()

@@ -92,6 +92,8 @@ const (
 	// FirstIsHistogram and LastIsHistogram: the first, or last, sample is a histogram.
 	FirstIsHistogram
 	LastIsHistogram
+	// HasDeleted: some of the bucket's samples were deleted when nothing distinguished them any more.
+	HasDeleted
 )
 
 // ofHistograms are the flags of a bucket of which all samples are histograms.
@@ -126,6 +128,18 @@ func (b *Buckets) FloatCount(i int) uint32 {
 		return b.Count[i] - b.Histograms[i].Count
 	}
 	return b.Count[i]
+}
+
+// TimesOf returns the first and the last timestamp that a bucket has samples at, milliseconds, as far as its columns show: of all columns.
+func (b *Buckets) TimesOf(i int) (first, last int64) {
+	first, last = b.Start[i]+1, b.End[i]
+	if b.Count[i] == 0 || b.Flags[i]&NotSimple != 0 { // Or they are those of some of its samples.
+		return first, last
+	}
+	if b.Flags[i]&EndsStale == 0 {
+		last = b.LastT[i]
+	}
+	return b.FirstT[i], last
 }
 
 // Slice returns the buckets [from, to), whose columns share memory with those of b. A column that isn't there stays so.

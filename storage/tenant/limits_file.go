@@ -1,10 +1,8 @@
 package tenant
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -14,6 +12,8 @@ import (
 	"github.com/alecthomas/units"
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // ErrBadLimits means that a file of limits can't be used; the text around it has the reason.
@@ -38,12 +38,8 @@ func ParseLimits(text []byte) (*Table, error) {
 	if len(text) > MaxLimitsFile {
 		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadLimits, len(text), MaxLimitsFile)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+	if err := bounds.DecodeYAML(text, MaxLimitsFile, &doc); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrBadLimits, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: the file has more than one document", ErrBadLimits)
 	}
 	t := NewTable(Limits{}, nil)
 	if doc.Kind == 0 {

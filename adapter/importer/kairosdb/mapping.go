@@ -1,12 +1,10 @@
 package kairosdb
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -71,16 +69,8 @@ func ParseMapping(text []byte) (*Mapping, error) {
 	}
 	sum := sha256.Sum256(text)
 	m := &Mapping{digest: hex.EncodeToString(sum[:8]), dropped: map[string]bool{}}
-	if err := bounds.CheckYAML(text, MaxMappingFile); errors.Is(err, bounds.ErrAliases) {
-		return nil, err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&m.file); err != nil && !errors.Is(err, io.EOF) {
+	if err := bounds.DecodeYAML(text, MaxMappingFile, &m.file); err != nil {
 		return nil, yamlError(err)
-	}
-	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the mapping file has more than one document")
 	}
 	return m, m.compile()
 }

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -81,17 +80,9 @@ func readFile(name string) (*users, error) {
 
 // parse reads a file's content. Its errors contain no hash, and nothing that may be a password where a hash should be.
 func parse(text []byte) (*users, error) {
-	if err := bounds.CheckYAML(text, maxFile); errors.Is(err, bounds.ErrAliases) {
-		return nil, err
-	}
 	var file fileContent
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+	if err := bounds.DecodeYAML(text, maxFile, &file); err != nil {
 		return nil, withoutValues(err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("must have only one document")
 	}
 	if n := len(file.Users); n == 0 || n > maxUsers {
 		return nil, fmt.Errorf("has %d users; must have 1 to %d", n, maxUsers)

@@ -15,7 +15,7 @@ func TestBadFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                "has 0 users; must have 1 to",
 		"users: []":                       "has 0 users; must have 1 to",
-		"users: [{name: a}]\n---\na: 1\n": "only one document",
+		"users: [{name: a}]\n---\na: 1\n": "more than one document",
 		"user: []":                        "line 1: unknown key user",
 		"users: [{name: a, pasword: " + secret + "}]":                                             "line 1: unknown key pasword",
 		"users: {a: {password: " + secret + "}}":                                                  "line 1: a value has the wrong type",

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -77,17 +76,9 @@ func (r *Retention) loadRetentionFile(name string) error {
 }
 
 func (r *Retention) parseFile(text []byte) error {
-	if err := bounds.CheckYAML(text, maxRetentionFile); errors.Is(err, bounds.ErrAliases) {
-		return err
-	}
 	var file retentionFile
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+	if err := bounds.DecodeYAML(text, maxRetentionFile, &file); err != nil {
 		return yamlError(err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New("the file has more than one document")
 	}
 	for _, name := range sortedKeys(file.Tenants) {
 		if err := tenant.Check(name); err != nil {

@@ -52,7 +52,7 @@ var laws = []law{
 	}},
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
-	{folder: "storage/tenant"},
+	{folder: "storage/tenant", may: []string{"storage/bounds"}},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/meter", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},

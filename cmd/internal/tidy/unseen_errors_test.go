@@ -52,7 +52,7 @@ var saidOf = map[string]string{
 	"main.errDamaged":                  "the samples read back differ from the acknowledged samples",
 	"main.errNoAnswer":                 "no response for",
 	"main.inUseError":                  "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
-	"main.oldSamplesError":             "those more than 7 days past it are stored as rollups only",
+	"main.oldSamplesError":             "of days (UTC) that ended more than 7 days earlier, only rollups are stored",
 	"pebble.BackupVersionError":        "this release supports version",
 	"pebble.SeveralStoresError":        "stores; choose one with --backup",
 	"pebble.RetentionError":            "the backup is complete, but removing older backups failed",
