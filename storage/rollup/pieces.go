@@ -1,0 +1,78 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+)
+
+// addUp makes the pieces of a bucket, which are those of b from first on, add up to bucket i of whole where the samples that they were made
+// of don't: a window that contains all of them then has the answer of the whole bucket. What is missing is shared out among them.
+func (b *Buckets) addUp(first int, whole *Buckets, i int) {
+	if whole.Flags[i]&HasHistograms != 0 {
+		b.shareSteps(first, b.Changes, int64(whole.Changes[i]), 0)
+		return
+	}
+	var between, all run
+	for k, before := first, -1; k < b.Len(); k++ {
+		if b.Count[k] == 0 {
+			continue
+		}
+		if before >= 0 {
+			between.step(b.Last[before], b.First[k])
+		}
+		before = k
+		all.sum.addSum(b.Sum[k], b.SumLow[k])
+		all.correction.add(b.Correction[k])
+		all.changes += b.Changes[k]
+		all.resets += b.Resets[k]
+	}
+	b.shareSteps(first, b.Changes, int64(whole.Changes[i])-int64(between.changes), int64(all.changes))
+	b.shareSteps(first, b.Resets, int64(whole.Resets[i])-int64(between.resets), int64(all.resets))
+	slack := 1e-14 * float64(whole.Count[i]) * max(math.Abs(whole.Min[i]), math.Abs(whole.Max[i]))
+	if !areFinite(slack) {
+		slack = 0
+	}
+	b.shareValue(first, b.Correction, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
+	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
+}
+
+// shareSteps sets the pieces' changes, or resets, such that they add up to want, unless they do.
+func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
+	if want == have {
+		return
+	}
+	want = max(want, 0)
+	samples, seen, given, steps := int64(0), int64(0), int64(0), int64(0)
+	for _, n := range b.Count[first:] {
+		samples += int64(n)
+		steps += int64(max(n, 1)) - 1
+	}
+	total := steps
+	if total == 0 {
+		total = samples
+	}
+	for k := first; k < b.Len() && total > 0; k++ {
+		if seen += int64(b.Count[k]); steps > 0 { // There are some within pieces.
+			seen -= int64(min(b.Count[k], 1))
+		}
+		column[k] = uint32(want*seen/total - given)
+		given = want * seen / total
+	}
+}
+
+// shareValue adds a value to the pieces, if it is more than rounding may leave, in proportion to their resets or, without any, samples.
+func (b *Buckets) shareValue(first int, column []float64, missing, slack float64) {
+	if !(math.Abs(missing) > slack) || math.IsInf(missing, 0) {
+		return
+	}
+	by, total := b.Resets, 0.0
+	if !slices.ContainsFunc(by[first:], func(n uint32) bool { return n > 0 }) {
+		by = b.Count
+	}
+	for _, n := range by[first:] {
+		total += float64(n)
+	}
+	for k, n := range by[first:] {
+		column[first+k] += missing * float64(n) / total
+	}
+}
