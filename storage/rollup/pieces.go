@@ -9,7 +9,7 @@ import (
 // of don't: a window that contains all of them then has the answer of the whole bucket. What is missing is shared out among them.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if whole.Flags[i]&HasHistograms != 0 {
-		b.shareSteps(first, b.Changes, int64(whole.Changes[i]), 0)
+		b.addUpHistograms(first, int64(whole.Changes[i]))
 		return
 	}
 	var between, all run
@@ -34,6 +34,24 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	}
 	b.shareValue(first, b.Correction, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
 	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
+}
+
+// addUpHistograms makes the changes of pieces with histograms add up.
+func (b *Buckets) addUpHistograms(first int, changes int64) {
+	inside := int64(0)
+	var before *Histograms
+	for k := first; k < b.Len(); k++ {
+		h := b.Histograms[k]
+		if h == nil {
+			continue
+		}
+		if before != nil && !h.First.Equals(before.Last) {
+			changes--
+		}
+		before = h
+		inside += int64(b.Changes[k])
+	}
+	b.shareSteps(first, b.Changes, changes, inside)
 }
 
 // shareSteps sets the pieces' changes, or resets, such that they add up to want, unless they do.
