@@ -422,7 +422,7 @@ type distribution struct {
 	a, b, top            int
 }
 
-// find sets a, b and top such that the sum comes as close as it can to what is missing, and reports whether it can be in the range.
+// find sets a, b and top such that the sum comes as close to the missing value as it can, and reports whether it can be in the range.
 func (d *distribution) find(level []float64, a, b int) bool {
 	levelOf := func(j int) (float64, int) {
 		if j < 0 {

@@ -133,7 +133,13 @@ func (x *fit) searchAll() bool {
 	o := &x.outline
 	levels := o.rises + o.falls + 1
 	x.tries = 64 + 20_000/levels
-	extra := o.samples - levels
+	return x.searchSome(true) || x.searchSome(false)
+}
+
+// searchSome tries all courses, or only the likely ones.
+func (x *fit) searchSome(likely bool) bool {
+	o := &x.outline
+	extra := o.samples - o.rises - o.falls - 1
 	for i, loose := range [...]int{evenly, extra / 2, extra * 7 / 8, 0, 1, 2, 3, extra / 4} {
 		if loose > extra || i > 0 && extra == 0 {
 			continue
@@ -141,10 +147,13 @@ func (x *fit) searchAll() bool {
 		for _, turns := range [...]struct{ deep, steep bool }{{}, {deep: true}, {steep: true}} {
 			o.deep, o.steep = turns.deep, turns.steep
 			for k := range 4 {
+				if likely && k > 0 && (o.deep || o.steep) {
+					break
+				}
 				// It likely rises from a first value below the mean, and to a last one above; counters rise anyway.
 				o.beginsUp = (o.isCounter() || o.first < o.mean) == (k&1 == 0)
 				o.endsUp = (o.isCounter() || o.last > o.mean) == (k&2 == 0)
-				if x.searchRuns(loose) {
+				if x.searchRuns(loose, !likely || o.isCounter() && loose == evenly) {
 					return true
 				}
 			}
@@ -153,8 +162,8 @@ func (x *fit) searchAll() bool {
 	return false
 }
 
-// searchRuns tries courses with different runs.
-func (x *fit) searchRuns(loose int) bool {
+// searchRuns tries courses with different numbers of runs and, if asked to, with different lengths of the first.
+func (x *fit) searchRuns(loose int, lengths bool) bool {
 	o := &x.outline
 	for _, runs := range x.likelyRuns() {
 		o.runs, o.firstRises, o.firstFalls = runs, 0, 0
@@ -168,8 +177,8 @@ func (x *fit) searchRuns(loose int) bool {
 			return true
 		}
 		if x.try(loose) ||
-			x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns()) ||
-			x.searchFirst(loose, &o.firstFalls, o.falls-o.runs+1, o.runs) {
+			lengths && x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns()) ||
+			lengths && x.searchFirst(loose, &o.firstFalls, o.falls-o.runs+1, o.runs) {
 			return true
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // addUp makes the pieces of a bucket, which are those of b from first on, add up to bucket i of whole where the samples that they were made
-// of don't: a window that contains all of them then has the answer of the whole bucket. What is missing is shared out among them.
+// of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if whole.Flags[i]&HasHistograms != 0 {
 		b.addUpHistograms(first, int64(whole.Changes[i]))
