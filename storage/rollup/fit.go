@@ -43,7 +43,7 @@ func (x *fit) values() {
 		}
 	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)), e.rises+e.falls >= e.n:
 		x.odd()
-	case !x.twoLevels() && !x.search():
+	case !x.line() && !x.twoLevels() && !x.search():
 		x.odd()
 	}
 }
@@ -54,6 +54,20 @@ func areFinite(list ...float64) bool {
 			return false
 		}
 	}
+	return true
+}
+
+// line sets values that rise, or fall, evenly all along, and reports whether that fits.
+func (x *fit) line() bool {
+	e := &x.e
+	height, steps := e.last-e.first, float64(e.n-1)
+	if max(e.rises, e.falls) < e.n-1 || math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.slack() {
+		return false
+	}
+	for k := range x.v {
+		x.v[k] = e.first + height*float64(k)/steps
+	}
+	x.v[e.n-1] = e.last
 	return true
 }
 
