@@ -67,7 +67,7 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	ctx, err := WithResolution(tenant.Into(t.Context(), "default"), "exact", 0)
 	require.NoError(t, err)
 	functions := []string{"changes", "resets", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "count_over_time",
-		"first_over_time", "last_over_time"}
+		"first_over_time", "last_over_time", "stddev_over_time"}
 	for _, zone := range []struct {
 		from   time.Time
 		width  time.Duration

@@ -18,11 +18,11 @@ func mergeMoments(a, b moments) moments {
 	both := moments{
 		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown,
 	}
+	both.moment = addCompensated(a.moment, b.moment)
 	if both.min == both.max { // Rounded sums would make of constants that are no constant.
 		return both
 	}
-	both.moment = addCompensated(addCompensated(a.moment, b.moment),
-		compensated{rollup.MomentBetween(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low), 0})
+	both.moment = addCompensated(both.moment, compensated{rollup.MomentBetween(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low), 0})
 	return both
 }
 
@@ -46,9 +46,13 @@ func overStddev(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value func(variance float64) float64) {
 	f.parts = f.parts[:0]
 	for i, moment := range b.Moment {
+		known := rollup.IsKnownMoment(moment)
+		if !known {
+			moment = 0
+		}
 		f.parts = append(f.parts, moments{
-			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{max(0, moment), 0},
-			min: b.Min[i], max: b.Max[i], unknown: moment < 0,
+			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{moment, 0},
+			min: b.Min[i], max: b.Max[i], unknown: !known,
 		})
 	}
 	f.merged.Start(mergeMoments)

@@ -33,19 +33,43 @@ type fit struct {
 // values sets x.v.
 func (x *fit) values() {
 	e := &x.e
-	x.v = slices.Grow(x.v[:0], e.n)[:e.n]
+	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.fits() {
+		x.odd()
+	}
+}
+
+// fits sets the values unless none fit.
+func (x *fit) fits() bool {
+	e := &x.e
 	switch {
 	case e.n <= 2:
 		x.v[0], x.v[e.n-1] = e.first, e.last
+		return true
 	case e.least == e.greatest && e.rises+e.falls == 0:
 		for k := range x.v {
 			x.v[k] = e.first
 		}
-	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)), e.rises+e.falls >= e.n:
-		x.odd()
-	case !x.line() && !x.twoLevels() && !x.search():
-		x.odd()
+		return true
+	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)),
+		e.least == e.greatest, e.rises+e.falls == 0, e.rises+e.falls >= e.n:
+		return false
 	}
+	return x.line() || x.twoLevels() || x.search()
+}
+
+// valuesAmongHistograms sets x.v where it isn't known how often the floats changed and fell, only how often samples did.
+func (x *fit) valuesAmongHistograms() {
+	e := &x.e
+	for _, changes := range [...]int{e.n - 1, 0, 1, 2, 3} {
+		for falls := range min(changes, 12) + 1 {
+			e.rises, e.falls = changes-falls, falls
+			e.correction = float64(falls) * e.greatest // if there are but two values
+			if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; x.fits() {
+				return
+			}
+		}
+	}
+	x.odd()
 }
 
 func areFinite(list ...float64) bool {

@@ -13,6 +13,7 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		return
 	}
 	var between, all run
+	count, moment, isKnown := 0.0, 0.0, whole.Moment[i] != unknownMoment
 	for k, before := first, -1; k < b.Len(); k++ {
 		if b.Count[k] == 0 {
 			continue
@@ -21,6 +22,11 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 			between.step(b.Last[before], b.First[k])
 		}
 		before = k
+		if isKnown = isKnown && b.Moment[k] != unknownMoment; count > 0 {
+			moment += MomentBetween(count, all.sum.high, all.sum.low, float64(b.Count[k]), b.Sum[k], b.SumLow[k])
+		}
+		count += float64(b.Count[k])
+		moment += b.Moment[k]
 		all.sum.addSum(b.Sum[k], b.SumLow[k])
 		all.correction.add(b.Correction[k])
 		all.changes += b.Changes[k]
@@ -33,25 +39,53 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		slack = 0
 	}
 	b.shareValue(first, b.Correction, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
+	if missing := whole.Moment[i] - moment; isKnown && math.Abs(missing) > 1e-12*whole.Moment[i] {
+		b.shareMoment(first, missing)
+	}
 	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
 }
 
 // addUpHistograms makes the changes of pieces with histograms add up.
 func (b *Buckets) addUpHistograms(first int, changes int64) {
 	inside := int64(0)
-	var before *Histograms
-	for k := first; k < b.Len(); k++ {
-		h := b.Histograms[k]
-		if h == nil {
+	for k, before := first, -1; k < b.Len(); k++ {
+		if b.Count[k] == 0 {
 			continue
 		}
-		if before != nil && !h.First.Equals(before.Last) {
+		if before >= 0 && b.changesBetween(before, k) {
 			changes--
 		}
-		before = h
+		before = k
 		inside += int64(b.Changes[k])
 	}
 	b.shareSteps(first, b.Changes, changes, inside)
+}
+
+// changesBetween reports whether the last sample of bucket i differs from the first of bucket k.
+func (b *Buckets) changesBetween(i, k int) bool {
+	last, first := b.Flags[i]&LastIsHistogram != 0, b.Flags[k]&FirstIsHistogram != 0
+	switch {
+	case last != first:
+		return true
+	case last:
+		return !b.Histograms[k].First.Equals(b.Histograms[i].Last)
+	default:
+		return b.Last[i] != b.First[k]
+	}
+}
+
+// shareMoment adds a moment to the pieces, in proportion to their number of samples. Those of pieces may become less than 0: what lies
+// between the means of the pieces may be more than the moment of the bucket.
+func (b *Buckets) shareMoment(first int, missing float64) {
+	samples := 0.0
+	for _, n := range b.Count[first:] {
+		samples += float64(n)
+	}
+	for k := first; k < b.Len(); k++ {
+		if b.Moment[k] += missing * float64(b.Count[k]) / samples; b.Moment[k] == unknownMoment {
+			b.Moment[k] = math.Nextafter(unknownMoment, 0)
+		}
+	}
 }
 
 // shareSteps sets the pieces' changes, or resets, such that they add up to want, unless they do.
