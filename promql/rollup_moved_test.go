@@ -256,7 +256,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 
 // sharesOut reports whether the window (from, to] touches a bucket that is cut and whose samples, made of it, don't make it again: its pieces
 // have shares of what is missing.
-func (s truth) sharesOut(from, to int64, l *segment) bool {
+func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	var x rollup.Expander
 	buckets := s.bucketsIn(from, to, l)
 	for i, end := range buckets.End {
@@ -267,6 +267,9 @@ func (s truth) sharesOut(from, to int64, l *segment) bool {
 		var again rollup.Buckets
 		x.Expand(&made, &buckets, i)
 		rollup.AppendEvery(&again, &made, l.Resolution.Width())
+		if from <= buckets.Start[i] && end <= to && again.Moment[0] != buckets.Moment[i] && strings.HasPrefix(function, "std") {
+			return true // It is used whole.
+		}
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
 		if buckets.Flags[i]&rollup.HasHistograms != 0 {
@@ -375,7 +378,7 @@ func (m *movedFragment) sharesOut(at point) bool {
 	}
 	from, to := m.window(k)
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && (m.over != nil || m.metric(s.labels).Hash() == at.series) && s.sharesOut(from, to, l) {
+		if s.selected(m.candidate) && (m.over != nil || m.metric(s.labels).Hash() == at.series) && s.sharesOut(from, to, l, m.function) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package bucketfn
 
 import (
 	"math"
+	"sort"
 
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -18,11 +19,11 @@ func mergeMoments(a, b moments) moments {
 	both := moments{
 		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown,
 	}
-	both.moment = addCompensated(a.moment, b.moment)
 	if both.min == both.max { // Rounded sums would make of constants that are no constant.
 		return both
 	}
-	both.moment = addCompensated(both.moment, compensated{rollup.MomentBetween(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low), 0})
+	both.moment = addCompensated(addCompensated(a.moment, b.moment),
+		compensated{rollup.MomentBetween(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low), 0})
 	return both
 }
 
@@ -46,13 +47,9 @@ func overStddev(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value func(variance float64) float64) {
 	f.parts = f.parts[:0]
 	for i, moment := range b.Moment {
-		known := rollup.IsKnownMoment(moment)
-		if !known {
-			moment = 0
-		}
 		f.parts = append(f.parts, moments{
-			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{moment, 0},
-			min: b.Min[i], max: b.Max[i], unknown: !known,
+			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{max(0, moment), 0},
+			min: b.Min[i], max: b.Max[i], unknown: moment < 0,
 		})
 	}
 	f.merged.Start(mergeMoments)
@@ -67,10 +64,24 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		default: // histograms alone have no deviation
 			return
 		}
+		m.moment.high += missingMoment(b.Wholes, w, step)
 		if v, known := m.variance(); known {
 			out.add(step, value(v))
 		} else {
 			out.needsSamples(step)
 		}
 	})
+}
+
+// missingMoment returns by how much the moments of the buckets that the window of a step contains whole exceed those of their pieces.
+func missingMoment(wholes []rollup.Whole, w Windows, step int) (sum float64) {
+	from, to := w.Window(step)
+	first := sort.Search(len(wholes), func(i int) bool { return wholes[i].Start >= from })
+	for _, whole := range wholes[first:] {
+		if whole.End > to {
+			break
+		}
+		sum += whole.Moment
+	}
+	return sum
 }

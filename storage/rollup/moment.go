@@ -15,9 +15,6 @@ import (
 // unknownMoment stands for a moment that isn't stored.
 const unknownMoment = -1
 
-// IsKnownMoment reports whether a value of Buckets.Moment is a moment. That of a piece of a bucket may be less than 0, see Expander.Cut.
-func IsKnownMoment(m float64) bool { return m != unknownMoment }
-
 // momentBits is to how many binary digits after the first a moment is kept: to 1.1e-13, half of which is left of it in a deviation.
 const momentBits = 42
 

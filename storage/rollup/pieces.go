@@ -6,7 +6,8 @@ import (
 )
 
 // addUp makes the pieces of a bucket, which are those of b from first on, add up to bucket i of whole where the samples that they were made
-// of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them.
+// of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them, but that
+// of moments, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if whole.Flags[i]&HasHistograms != 0 {
 		b.addUpHistograms(first, int64(whole.Changes[i]))
@@ -39,8 +40,8 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		slack = 0
 	}
 	b.shareValue(first, b.Correction, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
-	if missing := whole.Moment[i] - moment; isKnown && math.Abs(missing) > 1e-12*whole.Moment[i] {
-		b.shareMoment(first, missing)
+	if missing := whole.Moment[i] - moment; isKnown && math.Abs(missing) > 1e-13*whole.Moment[i] {
+		b.Wholes = append(b.Wholes, Whole{Start: whole.Start[i], End: whole.End[i], Moment: missing})
 	}
 	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
 }
@@ -71,20 +72,6 @@ func (b *Buckets) changesBetween(i, k int) bool {
 		return !b.Histograms[k].First.Equals(b.Histograms[i].Last)
 	default:
 		return b.Last[i] != b.First[k]
-	}
-}
-
-// shareMoment adds a moment to the pieces, in proportion to their number of samples. Those of pieces may become less than 0: what lies
-// between the means of the pieces may be more than the moment of the bucket.
-func (b *Buckets) shareMoment(first int, missing float64) {
-	samples := 0.0
-	for _, n := range b.Count[first:] {
-		samples += float64(n)
-	}
-	for k := first; k < b.Len(); k++ {
-		if b.Moment[k] += missing * float64(b.Count[k]) / samples; b.Moment[k] == unknownMoment {
-			b.Moment[k] = math.Nextafter(unknownMoment, 0)
-		}
 	}
 }
 
