@@ -255,7 +255,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 }
 
 // sharesOut reports whether the window (from, to] touches a bucket that is cut and whose samples, made of it, don't make it again: its pieces
-// have shares of what is missing.
+// have shares of the difference.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	var x rollup.Expander
 	buckets := s.bucketsIn(from, to, l)
