@@ -2,7 +2,6 @@ package bucketfn
 
 import (
 	"math"
-	"sort"
 
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -53,6 +52,12 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		})
 	}
 	f.merged.Start(mergeMoments)
+	cut := wholes{list: b.Wholes}
+	f.leaves = f.leaves[:0]
+	for _, whole := range b.Wholes {
+		f.leaves = append(f.leaves, whole.Moment)
+	}
+	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		var m moments
 		switch f.kinds.in(lo, hi) {
@@ -64,7 +69,7 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		default: // histograms alone have no deviation
 			return
 		}
-		m.moment.high += missingMoment(b.Wholes, w, step)
+		m.moment.high += f.missingMoment(&cut, w, step)
 		if v, known := m.variance(); known {
 			out.add(step, value(v))
 		} else {
@@ -73,15 +78,23 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 	})
 }
 
+// wholes are the buckets that were cut, for windows that move on.
+type wholes struct {
+	list   []rollup.Whole
+	lo, hi int
+}
+
 // missingMoment returns by how much the moments of the buckets that the window of a step contains whole exceed those of their pieces.
-func missingMoment(wholes []rollup.Whole, w Windows, step int) (sum float64) {
+func (f *Evaluator) missingMoment(c *wholes, w Windows, step int) float64 {
 	from, to := w.Window(step)
-	first := sort.Search(len(wholes), func(i int) bool { return wholes[i].Start >= from })
-	for _, whole := range wholes[first:] {
-		if whole.End > to {
-			break
-		}
-		sum += whole.Moment
+	for c.lo < len(c.list) && c.list[c.lo].Start < from {
+		c.lo++
 	}
-	return sum
+	for c.hi < len(c.list) && c.list[c.hi].End <= to {
+		c.hi++
+	}
+	if c.lo >= c.hi {
+		return 0
+	}
+	return f.fold.Of(f.leaves, c.lo, c.hi)
 }
