@@ -23,7 +23,8 @@ type agedStores struct {
 	now         time.Time
 }
 
-func newAgedStores(t *testing.T) *agedStores {
+// They have the series of more as well.
+func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.ImportedSeries) *agedStores {
 	const day = 24 * time.Hour
 	a := &agedStores{now: time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)}
 	begin := a.now.Add(-10 * day)
@@ -46,11 +47,15 @@ func newAgedStores(t *testing.T) *agedStores {
 		store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change)
 		clock = a.now
 		for _, name := range []string{"default", "ta", "tb"} {
-			_, err := store.Import(t.Context(), name, []storage.ImportedSeries{
+			series := []storage.ImportedSeries{
 				{Labels: labels.FromStrings("__name__", "sine", "job", "j"), Samples: clone(&sine)},
 				{Labels: labels.FromStrings("__name__", "c", "job", "j"), Samples: clone(&steady)},
 				{Labels: labels.FromStrings("__name__", "bursty", "job", "j"), Samples: clone(&bursty)},
-			})
+			}
+			for _, list := range more {
+				series = append(series, list(begin)...)
+			}
+			_, err := store.Import(t.Context(), name, series)
 			require.NoError(t, err)
 		}
 		return store

@@ -214,8 +214,6 @@ func (s *boundedSeries) offBy(fn string, v view, width int64) float64 {
 		return s.miscounted(edges)
 	case "changes":
 		return edges
-	case "changes of made":
-		return n + edges
 	case "resets":
 		return float64(v.resets)
 	case "increase", "histogram_count(increase)":

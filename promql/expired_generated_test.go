@@ -267,8 +267,6 @@ func (q boundedQuery) exactly() bool {
 	switch q.fn {
 	case "timestamp", "absent", "absent_over_time", "limitk", "info", "increase anchored", "increase smoothed", "histogram_count(rate)", "histogram_count(increase)":
 		return true
-	case "changes": // Made samples of a counter rise, those that there were may stand still.
-		return q.planned()
 	case "stddev_over_time", "stdvar_over_time": // Made samples deviate otherwise.
 		return q.planned()
 	}
@@ -409,14 +407,8 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 		b := bound{largest: v.all.largest() * float64(max(1, v.window.n)), n: 1}
 		if touched && (len(zones) > 0 || info.made && !q.exactly()) {
 			fn := strings.Replace(q.fn, "info", "rate", 1)
-			if fn == "changes" && info.made {
-				fn = "changes of made"
-			}
 			b.off = s.offBy(fn, v, q.width)
 			b.unsure = s.wobbly && v.inner.n < 3
-		}
-		if touched && q.fn == "changes" { // Where other steps cut a bucket, there may be one between the pieces, also in a window of whole ones.
-			b.off += float64(2 * len(q.times()))
 		}
 		if v.window.n == 0 && !s.wobbly && q.reach() == 0 { // It isn't in the answer.
 			b = bound{}

@@ -2,6 +2,7 @@ package promql
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -226,8 +227,8 @@ func endsStale(s *chunk.Samples) bool {
 	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
 }
 
-// madeIn returns the samples in (from, to], some of which, or all, are made of the segment's buckets.
-func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
+// bucketsIn returns the buckets that (from, to] touches.
+func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	width := l.Resolution.Width()
 	var samples chunk.Samples
 	samples.AppendAll(s.all)
@@ -241,7 +242,6 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 			h.Float.CounterResetHint = histogram.UnknownCounterReset
 		}
 	}
-	var buckets rollup.Buckets
 	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
 		rollup.AppendCells(&buckets, &samples, kept, width)
 	} else {
@@ -251,6 +251,44 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 			rollup.Coarsen(&buckets, &fine, width)
 		}
 	}
+	return buckets
+}
+
+// sharesOut reports whether the window (from, to] touches a bucket that is cut and whose samples, made of it, don't make it again: its pieces
+// have shares of the difference.
+func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
+	var x rollup.Expander
+	buckets := s.bucketsIn(from, to, l)
+	for i, end := range buckets.End {
+		if len(l.AppendCuts(nil, buckets.Start[i], end)) == 0 {
+			continue
+		}
+		var made chunk.Samples
+		var again rollup.Buckets
+		x.Expand(&made, &buckets, i)
+		rollup.AppendEvery(&again, &made, l.Resolution.Width())
+		if from <= buckets.Start[i] && end <= to && again.Moment[0] != buckets.Moment[i] && strings.HasPrefix(function, "std") {
+			return true // It is used whole.
+		}
+		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
+		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
+		if buckets.Flags[i]&rollup.HasHistograms != 0 {
+			if again.Changes[0] != buckets.Changes[i] {
+				return true
+			}
+			continue
+		}
+		if again.Len() != 1 || again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] ||
+			!same(buckets.Correction[i], again.Correction[0]) || !same(buckets.Sum[i], again.Sum[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// madeIn returns the samples in (from, to], some of which, or all, are made of the segment's buckets.
+func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
+	buckets := s.bucketsIn(from, to, l)
 	var x rollup.Expander
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
@@ -295,8 +333,8 @@ func (m *movedFragment) differs(got answer) string {
 		}
 		x, inAsked := asked[at]
 		v, ok := has[at]
-		if l := m.segmentAt(m.stepAt(at.t)); ok && m.function == "changes" && l.Approximate && v.h == nil {
-			m.d.outcomes["changes of pieces"]++ // They are shared out; TestExpiredAnswersAreWithinTheirInfos holds how far they are off.
+		if ok && v.h == nil && m.sharesOut(at) {
+			m.d.outcomes["shares of pieces"]++ // TestExpiredAnswersAreWithinTheirInfos holds how far they are off.
 			continue
 		}
 		if !ok {
@@ -329,6 +367,22 @@ func (m *movedFragment) differs(got answer) string {
 		}
 	}
 	return ""
+}
+
+// sharesOut reports whether the value of a series depends on what pieces of buckets have shares of.
+func (m *movedFragment) sharesOut(at point) bool {
+	k := m.stepAt(at.t)
+	l := m.segmentAt(k)
+	if !l.Approximate {
+		return false
+	}
+	from, to := m.window(k)
+	for _, s := range m.d.truths {
+		if s.selected(m.candidate) && (m.over != nil || m.metric(s.labels).Hash() == at.series) && s.sharesOut(from, to, l, m.function) {
+			return true
+		}
+	}
+	return false
 }
 
 // isMade reports whether a value, or none, is that of a series whose samples are all made of buckets.

@@ -9,8 +9,9 @@
 // their least and greatest, their number, their increase. The rest is the same.
 //
 // Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
-// least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from
-// them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
+// least and greatest value, sum, changes and resets, and for counters the same increase (see rollup.Expander). A window that contains a
+// bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made
+// samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
 // computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
 // read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and
 // smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,

@@ -77,6 +77,7 @@ func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	f.live.First, f.live.Last = keepLive(f.live.First, b.First, b), keepLive(f.live.Last, b.Last, b)
 	f.live.Min, f.live.Max = keepLive(f.live.Min, b.Min, b), keepLive(f.live.Max, b.Max, b)
 	f.live.Sum, f.live.SumLow = keepLive(f.live.Sum, b.Sum, b), keepLive(f.live.SumLow, b.SumLow, b)
+	f.live.Wholes = b.Wholes
 	f.live.Moment = keepLive(f.live.Moment, b.Moment, b)
 	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
 	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)

@@ -52,6 +52,12 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		})
 	}
 	f.merged.Start(mergeMoments)
+	cut := wholes{list: b.Wholes}
+	f.leaves = f.leaves[:0]
+	for _, whole := range b.Wholes {
+		f.leaves = append(f.leaves, whole.Moment)
+	}
+	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		var m moments
 		switch f.kinds.in(lo, hi) {
@@ -63,10 +69,32 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		default: // histograms alone have no deviation
 			return
 		}
+		m.moment.high += f.missingMoment(&cut, w, step)
 		if v, known := m.variance(); known {
 			out.add(step, value(v))
 		} else {
 			out.needsSamples(step)
 		}
 	})
+}
+
+// wholes are the buckets that were cut, for windows that move on.
+type wholes struct {
+	list   []rollup.Whole
+	lo, hi int
+}
+
+// missingMoment returns by how much the moments of the buckets that the window of a step contains whole exceed those of their pieces.
+func (f *Evaluator) missingMoment(c *wholes, w Windows, step int) float64 {
+	from, to := w.Window(step)
+	for c.lo < len(c.list) && c.list[c.lo].Start < from {
+		c.lo++
+	}
+	for c.hi < len(c.list) && c.list[c.hi].End <= to {
+		c.hi++
+	}
+	if c.lo >= c.hi {
+		return 0
+	}
+	return f.fold.Of(f.leaves, c.lo, c.hi)
 }

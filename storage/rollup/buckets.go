@@ -42,6 +42,16 @@ type Buckets struct {
 	// Histograms are the native histograms; nil if no bucket has any, and nil where Flags lack HasHistograms. Columns determine which
 	// histograms each of them has; the rest is always there.
 	Histograms []*Histograms
+
+	// Wholes are the buckets that Expander.Cut cut into these, by time; nil for others.
+	Wholes []Whole
+}
+
+// Whole is a bucket from Start to End that was cut.
+type Whole struct {
+	Start, End int64
+	// Moment is by how much the bucket's moment exceeds what those of its pieces add up to; 0 if either isn't known.
+	Moment float64
 }
 
 // Histograms is what a bucket holds of its native histograms. Nobody changes it. Histograms with other schemas, zero thresholds or

@@ -181,7 +181,7 @@ func (b *Buckets) Reset() {
 	*b = Buckets{
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
-		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0],
+		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0], Wholes: b.Wholes[:0],
 		Correction: b.Correction[:0], Resets: b.Resets[:0], Changes: b.Changes[:0],
 	}
 }

@@ -17,7 +17,7 @@ const hourMS = 3_600_000
 // drawn makes the samples of one bucket.
 type drawn struct {
 	name string
-	// counts: falls, and the increase over them, must be right.
+	// counts: the correction is right, always.
 	counts bool
 	next   func(r *rand.Rand, v float64, k int) float64
 }
@@ -47,8 +47,81 @@ var drawnKinds = []drawn{
 	{"sine", false, func(_ *rand.Rand, _ float64, k int) float64 { return 50 + 50*math.Sin(float64(k)/15) }},
 	{"noise", false, func(r *rand.Rand, _ float64, _ int) float64 { return r.NormFloat64() * 1e6 }},
 	{"few values", false, func(r *rand.Rand, _ float64, _ int) float64 { return float64(r.IntN(3)) }},
-	{"tiny and huge", false, func(r *rand.Rand, _ float64, _ int) float64 { return math.Pow(10, float64(r.IntN(30)-15)) }},
+	{"up", true, func(r *rand.Rand, v float64, k int) float64 {
+		if k == 0 || r.IntN(20) == 0 {
+			return math.Abs(1 - min(v, 1))
+		}
+		return v
+	}},
+	{"0 or 1", true, func(r *rand.Rand, _ float64, _ int) float64 { return float64(r.IntN(2)) }},
+	{"integer counter", true, func(r *rand.Rand, v float64, _ int) float64 { return v + float64(r.IntN(3)) }},
+	{"idle counter", true, func(r *rand.Rand, v float64, _ int) float64 {
+		if r.IntN(12) == 0 {
+			return v + float64(r.IntN(5))
+		}
+		return v
+	}},
+	{"idle counter with resets to 0", true, func(r *rand.Rand, v float64, _ int) float64 {
+		switch {
+		case r.IntN(30) == 0:
+			return 0
+		case r.IntN(6) == 0:
+			return v + float64(r.IntN(5))
+		}
+		return v
+	}},
+	{"idle gauge", false, func(r *rand.Rand, v float64, _ int) float64 {
+		if r.IntN(12) == 0 {
+			return v + r.NormFloat64()
+		}
+		return v
+	}},
+	{"idle integer gauge", false, func(r *rand.Rand, v float64, _ int) float64 {
+		if r.IntN(12) == 0 {
+			return v + float64(r.IntN(7)-3)
+		}
+		return v
+	}},
+	{"walk", false, func(r *rand.Rand, v float64, _ int) float64 { return v + r.NormFloat64() }},
+	{"integer walk", false, func(r *rand.Rand, v float64, _ int) float64 { return v + float64(r.IntN(7)-3) }},
+	{"spikes", false, func(r *rand.Rand, _ float64, _ int) float64 {
+		if r.IntN(30) == 0 {
+			return r.Float64() * 100
+		}
+		return 3
+	}},
+	{"spikes from noise", false, func(r *rand.Rand, _ float64, _ int) float64 {
+		if r.IntN(30) == 0 {
+			return 1000 + r.Float64()*100
+		}
+		return r.Float64()
+	}},
+	{"rounded", false, func(r *rand.Rand, _ float64, _ int) float64 { return math.Round(450+2*r.NormFloat64()) / 10 }},
+	{"time", false, func(r *rand.Rand, v float64, k int) float64 {
+		if k == 0 {
+			return 1.7e9 + r.Float64()
+		}
+		return v + 15 + r.NormFloat64()/1e3
+	}},
+	{"falling sawtooth", false, func(r *rand.Rand, v float64, _ int) float64 {
+		if v < 10 {
+			return 90 + r.Float64()*10
+		}
+		return v - r.Float64()*10
+	}},
+	{"rising sawtooth", false, func(r *rand.Rand, v float64, _ int) float64 {
+		if v > 90 {
+			return r.Float64() * 10
+		}
+		return v + r.Float64()*10
+	}},
+	{"bytes", false, func(r *rand.Rand, _ float64, _ int) float64 { return 2e9 + 4096*float64(r.IntN(100_000)) }},
+	{"negative", false, func(r *rand.Rand, _ float64, _ int) float64 { return -r.Float64() }},
+	{"queue", false, func(r *rand.Rand, _ float64, _ int) float64 { return max(0, math.Round(r.NormFloat64()*2)) }},
 }
+
+// wideKind are values of which a float64 can't hold the sum.
+var wideKind = drawn{"tiny and huge", false, func(r *rand.Rand, _ float64, _ int) float64 { return math.Pow(10, float64(r.IntN(30)-15)) }}
 
 func (d *drawn) samples(r *rand.Rand, n int) *chunk.Samples {
 	var s chunk.Samples
@@ -72,40 +145,106 @@ func bucketOf(t *testing.T, s *chunk.Samples) *Buckets {
 // What a bucket was expanded into makes the same bucket.
 func TestExpandMakesTheSameBucket(t *testing.T) {
 	var x Expander
-	right := map[string][2]int{}
-	for seed := range uint64(4000) {
-		r := rand.New(rand.NewPCG(seed, 9))
-		d := &drawnKinds[seed%uint64(len(drawnKinds))]
-		n := 1 + r.IntN(10)
-		if r.IntN(2) == 0 {
-			n = 10 + r.IntN(240)
-		}
-		b := bucketOf(t, d.samples(r, n))
-		var s chunk.Samples
-		x.Expand(&s, b, 0)
-		got := bucketOf(t, &s)
-		require.Equal(t, b.Count, got.Count, "%s, seed %d", d.name, seed)
-		require.Equal(t, [][]int64{b.FirstT, b.LastT}, [][]int64{got.FirstT, got.LastT}, "%s, seed %d", d.name, seed)
-		require.Equal(t, [][]float64{b.First, b.Last, b.Min, b.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, "%s of %d, seed %d", d.name, n, seed)
-		scale := max(math.Abs(b.Min[0]), math.Abs(b.Max[0]))
-		require.InDelta(t, b.Sum[0]+b.SumLow[0], got.Sum[0]+got.SumLow[0], 1e-13*scale*float64(n), "the sum of %s of %d, seed %d: %v", d.name, n, seed, s.V)
-		for k := 1; k < n; k++ {
-			require.Greater(t, s.T[k], s.T[k-1])
-		}
-		falls := right[d.name]
-		falls[1]++
-		if got.Resets[0] == b.Resets[0] && math.Abs(b.Correction[0]-got.Correction[0]) <= 1e-9*scale*float64(n) {
-			falls[0]++
-		} else {
+	for i := range drawnKinds {
+		d, rightCorrections, of := &drawnKinds[i], 0, 1000
+		for seed := range uint64(of) {
+			r := rand.New(rand.NewPCG(seed, 9))
+			n := 1 + r.IntN(12)
+			if r.IntN(2) == 0 {
+				n = 10 + r.IntN(240)
+			}
+			b := bucketOf(t, d.samples(r, n))
+			var s chunk.Samples
+			x.Expand(&s, b, 0)
+			got := bucketOf(t, &s)
+			require.Equal(t, b.Count, got.Count, "%s, seed %d", d.name, seed)
+			require.Equal(t, [][]int64{b.FirstT, b.LastT}, [][]int64{got.FirstT, got.LastT}, "%s, seed %d", d.name, seed)
+			require.Equal(t, [][]float64{b.First, b.Last, b.Min, b.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, "%s of %d, seed %d", d.name, n, seed)
+			require.Equal(t, [][]uint32{b.Changes, b.Resets}, [][]uint32{got.Changes, got.Resets}, "changes and resets of %s of %d, seed %d: %v", d.name, n, seed, s.V)
+			slack := 1e-14 * max(math.Abs(b.Min[0]), math.Abs(b.Max[0])) * float64(n+1)
+			require.InDelta(t, b.Sum[0]+b.SumLow[0], got.Sum[0]+got.SumLow[0], slack, "the sum of %s of %d, seed %d: %v", d.name, n, seed, s.V)
+			for k := 1; k < n; k++ {
+				require.Greater(t, s.T[k], s.T[k-1])
+			}
+			if math.Abs(b.Correction[0]-got.Correction[0]) <= slack {
+				rightCorrections++
+				continue
+			}
 			require.False(t, d.counts, "%s of %d, seed %d: %d resets by %v became %d by %v", d.name, n, seed, b.Resets[0], b.Correction[0], got.Resets[0], got.Correction[0])
 		}
-		right[d.name] = falls
+		require.Greater(t, rightCorrections, of*97/100, "%s", d.name)
 	}
-	for name, n := range right {
-		t.Logf("%s: falls are right in %d of %d", name, n[0], n[1])
+}
+
+// Samples of two values are expanded into as many of each.
+func TestExpandTwoValues(t *testing.T) {
+	var x Expander
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		low, high := r.NormFloat64()*100, 0.0
+		if high = low + 1 + r.Float64(); seed%3 == 0 {
+			low, high = 0, 1
+		}
+		n, often := 1+r.IntN(300), 1+r.IntN(40)
+		var in, out chunk.Samples
+		v, atHigh := low, 0
+		for k := range n {
+			if r.IntN(often) == 0 {
+				v = low + high - v
+			}
+			if v = min(max(v, low), high); v != low {
+				v = high
+				atHigh++
+			}
+			in.AppendFloat(int64(k+1)*1000, 0, v)
+		}
+		x.Expand(&out, bucketOf(t, &in), 0)
+		for _, v := range out.V {
+			require.True(t, v == low || v == high, "seed %d: %v is neither %v nor %v", seed, v, low, high)
+			if v == high {
+				atHigh--
+			}
+		}
+		require.Zero(t, atHigh, "seed %d", seed)
 	}
-	n := right["counter with resets"]
-	require.Greater(t, n[0]*100, n[1]*98)
+}
+
+// Pieces of a bucket add up to it, whatever its values are.
+func TestPiecesAddUpToTheirBucket(t *testing.T) {
+	var x Expander
+	kinds := append([]drawn{wideKind, {"odd values", false, func(r *rand.Rand, v float64, _ int) float64 {
+		return []float64{v, v, v + 1, 3, math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(7)]
+	}}, {"not a number now and then", false, func(r *rand.Rand, v float64, _ int) float64 { return []float64{v, 3, 4, math.NaN()}[r.IntN(4)] }}}, drawnKinds...)
+	for i := range kinds {
+		for seed := range uint64(150) {
+			r := rand.New(rand.NewPCG(seed, 6))
+			whole := bucketOf(t, kinds[i].samples(r, 2+r.IntN(100)))
+			var edges []int64
+			for at := r.Int64N(hourMS / 2); at < hourMS; at += 1 + r.Int64N([]int64{hourMS, hourMS / 10, hourMS / 100}[seed%3]) {
+				edges = append(edges, at)
+			}
+			var pieces, again Buckets
+			x.Cut(&pieces, whole, edges)
+			Coarsen(&again, &pieces, hourMS)
+			correction := 0.0
+			for k, before := 0, -1; k < pieces.Len(); k++ {
+				if correction += pieces.Correction[k]; before >= 0 && pieces.First[k] < pieces.Last[before] {
+					correction += pieces.Last[before]
+				}
+				before = k
+			}
+			says := []any{"%s, seed %d", kinds[i].name, seed}
+			require.Equal(t, [][]uint32{whole.Count, whole.Changes, whole.Resets}, [][]uint32{again.Count, again.Changes, again.Resets}, says...)
+			slack := 1e-13 * max(math.Abs(whole.Min[0]), math.Abs(whole.Max[0])) * float64(whole.Count[0])
+			for what, pair := range map[string][2]float64{
+				"first": {whole.First[0], again.First[0]}, "last": {whole.Last[0], again.Last[0]}, "min": {whole.Min[0], again.Min[0]}, "max": {whole.Max[0], again.Max[0]},
+				"correction": {whole.Correction[0], correction}, "sum": {whole.Sum[0], again.Sum[0]},
+			} {
+				same := pair[0] == pair[1] || math.IsNaN(pair[0]) && math.IsNaN(pair[1]) || math.Abs(pair[0]-pair[1]) <= slack
+				require.True(t, same, "%s of %s, seed %d: %v became %v", what, kinds[i].name, seed, pair[0], pair[1])
+			}
+		}
+	}
 }
 
 // Values that can't be computed with are still the first, last, least and greatest.
@@ -190,7 +329,8 @@ func TestCutBuckets(t *testing.T) {
 		}
 		require.Equal(t, want.Count, got.Count, "seed %d", seed)
 		require.Equal(t, [][]int64{want.Start, want.End, want.FirstT, want.LastT}, [][]int64{got.Start, got.End, got.FirstT, got.LastT}, "seed %d", seed)
-		require.Equal(t, [][]float64{want.First, want.Last, want.Sum, want.Correction}, [][]float64{got.First, got.Last, got.Sum, got.Correction}, "seed %d", seed)
+		require.Equal(t, [][]float64{want.First, want.Last, want.Sum}, [][]float64{got.First, got.Last, got.Sum}, "seed %d", seed)
+		require.Equal(t, [][]uint32{want.Changes, want.Resets}, [][]uint32{got.Changes, got.Resets}, "seed %d", seed)
 	}
 }
 

@@ -1,0 +1,432 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+)
+
+// expanded are the known properties of a bucket's values.
+type expanded struct {
+	n, rises, falls              int
+	first, last, least, greatest float64
+	sum, low                     float64
+	correction                   float64
+}
+
+// slack is by how much sums may be off because of rounding.
+func (e *expanded) slack() float64 {
+	return 1e-14 * max(math.Abs(e.least), math.Abs(e.greatest)) * float64(e.n)
+}
+
+// fit finds values that have the properties of a bucket.
+type fit struct {
+	e       expanded
+	v       []float64 // the values
+	course  course
+	outline outline
+	target  target
+	runs    [5]int // for likelyRuns
+	tries   int
+	mild    bool // only courses that are bent by little fit
+}
+
+// values sets x.v.
+func (x *fit) values() {
+	e := &x.e
+	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.fits() {
+		x.odd()
+	}
+}
+
+// fits sets the values unless none fit.
+func (x *fit) fits() bool {
+	e := &x.e
+	switch {
+	case e.n <= 2:
+		x.v[0], x.v[e.n-1] = e.first, e.last
+		return true
+	case e.least == e.greatest && e.rises+e.falls == 0:
+		for k := range x.v {
+			x.v[k] = e.first
+		}
+		return true
+	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)),
+		e.least == e.greatest, e.rises+e.falls == 0, e.rises+e.falls >= e.n:
+		return false
+	}
+	return x.line() || x.twoLevels() || x.search()
+}
+
+// valuesAmongHistograms sets x.v where it isn't known how often the floats changed and fell, only how often samples did.
+func (x *fit) valuesAmongHistograms() {
+	e := &x.e
+	for _, changes := range [...]int{e.n - 1, 0, 1, 2, 3} {
+		for falls := range min(changes, 12) + 1 {
+			e.rises, e.falls = changes-falls, falls
+			e.correction = float64(falls) * e.greatest // if there are but two values
+			if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; x.fits() {
+				return
+			}
+		}
+	}
+	x.odd()
+}
+
+func areFinite(list ...float64) bool {
+	for _, v := range list {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// line sets values that rise, or fall, evenly all along, and reports whether that fits.
+func (x *fit) line() bool {
+	e := &x.e
+	height, steps := e.last-e.first, float64(e.n-1)
+	if max(e.rises, e.falls) < e.n-1 || math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.slack() {
+		return false
+	}
+	for k := range x.v {
+		x.v[k] = e.first + height*float64(k)/steps
+	}
+	x.v[e.n-1] = e.last
+	return true
+}
+
+// twoLevels sets values each of which is the least or the greatest, as those of up are, and reports whether that fits. The sum determines
+// how many samples have which.
+func (x *fit) twoLevels() bool {
+	e := &x.e
+	span := e.greatest - e.least
+	share := (e.sum - float64(e.n)*e.least + e.low) / span
+	high := [2]bool{e.first == e.greatest, e.last == e.greatest}
+	if math.Abs(share-math.Round(share)) > 1e-9+e.slack()/span || math.Abs(e.correction-float64(e.falls)*e.greatest) > e.slack() ||
+		!high[0] && e.first != e.least || !high[1] && e.last != e.least {
+		return false
+	}
+	rises := e.falls
+	switch high {
+	case [2]bool{true, false}:
+		rises--
+	case [2]bool{false, true}:
+		rises++
+	}
+	runs := [2]int{1: (e.rises + e.falls + 1) / 2} // at the least and at the greatest
+	if high == [2]bool{true, true} {
+		runs[1]++
+	}
+	runs[0] = e.rises + e.falls + 1 - runs[1]
+	samples := [2]int{1: int(math.Round(share))}
+	samples[0] = e.n - samples[1]
+	if rises != e.rises || samples[0] < runs[0] || samples[1] < runs[1] {
+		return false
+	}
+	level, at, done := 0, 0, [2]int{}
+	if high[0] {
+		level = 1
+	}
+	for range e.rises + e.falls + 1 {
+		held := (done[level]+1)*samples[level]/runs[level] - done[level]*samples[level]/runs[level]
+		done[level]++
+		for range held {
+			x.v[at] = [2]float64{e.least, e.greatest}[level]
+			at++
+		}
+		level = 1 - level
+	}
+	return true
+}
+
+// search sets values along a course that rises and falls as often as they did and has the same sum and, if it finds one, the same correction;
+// it reports whether there are such.
+func (x *fit) search() bool {
+	e, o := &x.e, &x.outline
+	span := e.greatest - e.least
+	*o = outline{
+		samples: e.n, rises: e.rises, falls: e.falls, first: (e.first - e.least) / span, last: (e.last - e.least) / span,
+		total: (e.correction - float64(e.falls)*e.least) / span,
+	}
+	x.target = target{
+		point: point{correction: o.total, sum: (e.sum - float64(e.n)*e.least + e.low) / span},
+		slack: 1e-15*float64(e.n) + 0.1*e.slack()/span,
+	}
+	o.mean = x.target.sum / float64(e.n)
+	if e.falls > 0 {
+		o.beforeFall = o.total / float64(e.falls)
+	}
+	if x.searchAll() {
+		return true
+	}
+	x.target.anyCorrection = true
+	return e.falls > 0 && x.searchAll()
+}
+
+// evenly is instead of a number of loose samples: course.place isn't asked.
+const evenly = -1
+
+// searchAll tries courses, the likeliest first, until one fits.
+func (x *fit) searchAll() bool {
+	o := &x.outline
+	levels := o.rises + o.falls + 1
+	x.tries = 64 + 20_000/levels
+	return x.searchSome(true) || x.searchSome(false)
+}
+
+// searchSome tries all courses, or only the likely ones.
+func (x *fit) searchSome(likely bool) bool {
+	o := &x.outline
+	extra := o.samples - o.rises - o.falls - 1
+	for i, loose := range [...]int{evenly, extra / 2, extra * 7 / 8, 0, 1, 2, 3, extra / 4} {
+		if loose > extra || i > 0 && extra == 0 {
+			continue
+		}
+		for _, turns := range [...]struct{ deep, steep bool }{{}, {deep: true}, {steep: true}} {
+			o.deep, o.steep = turns.deep, turns.steep
+			for k := range 4 {
+				if likely && k > 0 && (o.deep || o.steep) {
+					break
+				}
+				// It likely rises from a first value below the mean, and to a last one above; counters rise anyway.
+				o.beginsUp = (o.isCounter() || o.first < o.mean) == (k&1 == 0)
+				o.endsUp = (o.isCounter() || o.last > o.mean) == (k&2 == 0)
+				if x.searchRuns(loose, !likely || o.isCounter() && loose == evenly) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// searchRuns tries courses with different numbers of runs and, if asked to, with different lengths of the first.
+func (x *fit) searchRuns(loose int, lengths bool) bool {
+	o := &x.outline
+	for _, runs := range x.likelyRuns() {
+		o.runs, o.firstRises, o.firstFalls = runs, 0, 0
+		if !o.isPossible() {
+			continue
+		}
+		// The sum determines when a counter was reset, if it rose evenly.
+		x.mild = loose == evenly && o.isCounter()
+		found := x.mild && x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns())
+		if x.mild = false; found {
+			return true
+		}
+		if x.try(loose) ||
+			lengths && x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns()) ||
+			lengths && x.searchFirst(loose, &o.firstFalls, o.falls-o.runs+1, o.runs) {
+			return true
+		}
+	}
+	return false
+}
+
+// searchFirst tries courses with different lengths of the first of some runs, of which it may be most.
+func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
+	if runs < 2 || most < 2 {
+		return false
+	}
+	likely := x.firstSteps(first == &x.outline.firstRises)
+	for _, n := range [...]int{likely, likely + 1, likely - 1, likely + 2, 1, most} {
+		if *first = n; n > 0 && n <= most && x.try(loose) {
+			return true
+		}
+	}
+	*first = 0
+	return false
+}
+
+// firstSteps returns the length of the first run of rises, or of falls, with which the mean is about right.
+func (x *fit) firstSteps(up bool) int {
+	o, c := &x.outline, &x.course
+	if !c.turn(o) {
+		return 0
+	}
+	i, steps := 1, o.falls
+	if up {
+		steps = o.rises
+	}
+	if o.beginsUp != up {
+		i++
+	}
+	mean, rest, height := (c.turns[i-1]+c.turns[i])/2, 0.0, 0.0
+	for i += 2; i < len(c.turns); i += 2 {
+		rest += math.Abs(c.turns[i]-c.turns[i-1]) * (c.turns[i] + c.turns[i-1]) / 2
+		height += math.Abs(c.turns[i] - c.turns[i-1])
+	}
+	if rest /= height; rest == mean {
+		return 0
+	}
+	return int(math.Round(min(max((o.mean-rest)/(mean-rest), 0), 1) * float64(steps)))
+}
+
+// likelyRuns returns in how many runs falls may have come, the likeliest first.
+func (x *fit) likelyRuns() []int {
+	o := &x.outline
+	if o.falls == 0 {
+		return x.runs[:1:1][:copy(x.runs[:1], []int{0})]
+	}
+	most := o.rises
+	switch {
+	case o.beginsUp && o.endsUp:
+		most--
+	case !o.beginsUp && !o.endsUp:
+		most++
+	}
+	most = min(most, o.falls)
+	// Runs that go all the way from 0 to 1 are as many as that; others are more.
+	few := min(max(int(math.Ceil(2.4*float64(o.falls)*(o.beforeFall-o.mean))), 1), most)
+	likely := few
+	if o.isCounter() { // It falls at once.
+		likely = most
+	}
+	list := append(x.runs[:0], likely)
+	for _, n := range [...]int{(few + most) / 2, few, most, 1} {
+		if n >= 1 && !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// try sets values to those of the outline's course if it fits.
+func (x *fit) try(loose int) bool {
+	if x.tries--; x.tries < 0 {
+		return false
+	}
+	c := &x.course
+	if !c.draw(&x.outline) {
+		return false
+	}
+	if loose != evenly {
+		if !x.target.anyCorrection {
+			c.pin(x.target.correction)
+		}
+		if !c.place(x.e.n, loose, x.target.sum) {
+			return false
+		}
+	}
+	if by := c.bend(x.target.sum); x.mild && math.Abs(by) > 0.5 {
+		return false
+	}
+	return c.solve(x.target) && x.follow()
+}
+
+// follow sets values to those of the course, whose levels it turns into values, and reports whether they fit.
+func (x *fit) follow() bool {
+	e, c := &x.e, &x.course
+	for j, v := range c.level {
+		c.level[j] = min(max(e.least+v*(e.greatest-e.least), e.least), e.greatest)
+	}
+	c.level[c.top], c.level[c.bottom] = e.greatest, e.least
+	c.level[0], c.level[len(c.level)-1] = e.first, e.last
+	if !x.target.anyCorrection {
+		c.settle(e, x.missingCorrection(), func(j int) bool { return c.isBeforeFall(j) }, false)
+	}
+	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
+	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true)
+	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.slack()) || !x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.slack()) {
+		return false
+	}
+	at := 0
+	for j, v := range c.level {
+		for range c.held[j] {
+			x.v[at] = v
+			at++
+		}
+	}
+	return true
+}
+
+// missingCorrection returns by how much the levels before falls miss the correction.
+func (x *fit) missingCorrection() float64 {
+	s := sum{high: -x.e.correction}
+	for j, v := range x.course.level {
+		if x.course.isBeforeFall(j) {
+			s.add(v)
+		}
+	}
+	return -s.total()
+}
+
+// missingSum returns by how much the samples miss the sum.
+func (x *fit) missingSum() float64 {
+	s := sum{high: -x.e.sum, low: -x.e.low}
+	for j, v := range x.course.level {
+		product := v * float64(x.course.held[j])
+		s.add(product)
+		s.low += math.FMA(v, float64(x.course.held[j]), -product)
+	}
+	return -s.total()
+}
+
+// settle adds what rounding has left of a sum to one of the levels that may change, if it still differs from those beside it.
+func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, perSample bool) {
+	if off == 0 {
+		return
+	}
+	for j := 1; j+1 < len(c.level); j++ {
+		if c.known[j] >= 0 || !mayChange(j) {
+			continue
+		}
+		v := c.level[j] + off
+		if perSample {
+			v = c.level[j] + off/float64(c.held[j])
+		}
+		before, after := c.level[j-1], c.level[j+1]
+		if v >= e.least && v <= e.greatest && v != before && v != after && c.up[j-1] == (before < v) && c.up[j] == (v < after) {
+			c.level[j] = v
+			return
+		}
+	}
+}
+
+// odd sets values of which one isn't finite, or whose sum a float64 can't hold: the first, as long as it can be, then those others that
+// there must be, in the order in which they change and fall most nearly as often as they did, and the last.
+func (x *fit) odd() {
+	e := &x.e
+	var others [3]float64
+	n := 0
+	add := func(v float64, is bool) {
+		if is && n < e.n-2 {
+			others[n] = v
+			n++
+		}
+	}
+	isNaN := math.IsNaN
+	add(e.greatest, e.greatest > max(e.first, e.last) || isNaN(e.first) && e.greatest != e.last || isNaN(e.last) && e.greatest != e.first)
+	add(e.least, e.least < min(e.first, e.last) || isNaN(e.first) && e.least != e.last && e.least != e.greatest ||
+		isNaN(e.last) && e.least != e.first && e.least != e.greatest)
+	add(math.NaN(), isNaN(e.sum) && !isNaN(e.first) && !isNaN(e.last))
+	needed := n
+	if n > 0 && isNaN(others[n-1]) && math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) {
+		needed-- // The sum isn't a number without it, either.
+	}
+	for k := range x.v {
+		x.v[k] = e.first
+	}
+	best := math.MaxInt
+	var order [3]float64
+	used := 0
+	for of := needed; of <= n; of++ {
+		for _, by := range [...][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+			var r run
+			before, at, k := e.first, [3]float64{}, 0
+			for _, i := range by {
+				if i < of {
+					r.step(before, others[i])
+					before, at[k] = others[i], others[i]
+					k++
+				}
+			}
+			r.step(before, e.last)
+			if tooMany := max(int(r.changes)-e.rises-e.falls, 0) + max(int(r.resets)-e.falls, 0); tooMany < best {
+				best, order, used = tooMany, at, of
+			}
+		}
+	}
+	copy(x.v[e.n-1-used:], order[:used])
+	x.v[e.n-1] = e.last
+}

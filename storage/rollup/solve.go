@@ -1,0 +1,261 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+)
+
+// point is what the levels of a course add up to: those before falls, and those of all samples.
+type point struct{ correction, sum float64 }
+
+func (p point) minus(q point) point { return point{p.correction - q.correction, p.sum - q.sum} }
+
+func (p point) dot(q point) float64 { return p.correction*q.correction + p.sum*q.sum }
+
+// cross is greater than 0 where q lies to the left of p.
+func (p point) cross(q point) float64 { return p.correction*q.sum - p.sum*q.correction }
+
+func (p point) length() float64 { return math.Hypot(p.correction, p.sum) }
+
+// search is memory for solve: indices in knots of the levels of a course.
+type search struct{ left, right, next, back []uint8 }
+
+// target is a point to which the levels of a course shall add up.
+type target struct {
+	point
+	// slack is by how much it may be missed.
+	slack float64
+	// anyCorrection: only the sum matters.
+	anyCorrection bool
+}
+
+// strictly keeps levels apart that would meet at the edge of what a course can add up to.
+const strictly = 1 - 4e-15
+
+// solve changes the unknown levels such that they add up to the target, and reports whether they can.
+//
+// The courses that rise and fall as c does are a convex set, so the points that they add up to are a polygon; extreme finds its corner
+// in any direction. From the point of the even course, solve follows the way to the target until it leaves the polygon, between a
+// corner to the left of the way and one to its right (Minkowski portal refinement, Snethen 2008). The levels lie between those of the
+// even course, which all differ, and those at the edge.
+//
+//	    ·─────────right
+//	   ╱           ╲
+//	even─── target ─╳ edge
+//	   ╲           ╱
+//	    ·──────left
+func (c *course) solve(t target) bool {
+	even := c.point()
+	if t.anyCorrection || math.Abs(t.correction-even.correction) <= 4*t.slack {
+		t.correction = even.correction
+	}
+	way := t.minus(even)
+	length := way.length()
+	if length <= t.slack {
+		return true
+	}
+	way = point{way.correction / length, way.sum / length}
+	p := portal{way: way, length: length, slack: t.slack}
+	direction := way
+	for range 40 {
+		if t.anyCorrection {
+			direction.correction = 0
+		}
+		corner, ok := c.extreme(&c.work.next, direction)
+		if !ok {
+			return false
+		}
+		if corner = corner.minus(even); t.anyCorrection {
+			corner.correction = 0
+		}
+		if length*way.dot(direction)-corner.dot(direction) > t.slack*direction.length() {
+			return false // The target lies farther in this direction than any course.
+		}
+		switch p.add(corner, direction) {
+		case onWay:
+			along := way.dot(corner)
+			if along < length-t.slack {
+				return false
+			}
+			c.blend(c.work.next, nil, min(length/along, strictly), 0)
+			return true
+		case toLeft:
+			c.work.left, c.work.next = c.work.next, c.work.left
+		case toRight:
+			c.work.right, c.work.next = c.work.next, c.work.right
+		case atEdge:
+			return c.reach(&p)
+		case nowhere:
+			return false
+		}
+		if p.isOpen() && p.isWellInside() {
+			return c.reach(&p)
+		}
+		direction = p.direction()
+	}
+	return p.isOpen() && c.reach(&p)
+}
+
+// reach sets the levels to those at the target, if it lies before the edge.
+func (c *course) reach(p *portal) bool {
+	share, along := p.across()
+	if !(p.length <= along+p.slack) {
+		return false
+	}
+	c.blend(c.work.left, c.work.right, min(p.length/along, strictly), share)
+	return true
+}
+
+// blend moves unknown levels by a fraction of the way towards knots, which are a's, or share of the way from these to b's.
+func (c *course) blend(a, b []uint8, by, share float64) {
+	for j, v := range c.level {
+		if c.known[j] >= 0 {
+			continue
+		}
+		to := c.knots[a[j]]
+		if b != nil {
+			to = to*(1-share) + c.knots[b[j]]*share
+		}
+		c.level[j] = v + (to-v)*by
+	}
+}
+
+// portal are the corners to the left and to the right of the way, as seen from the even course.
+type portal struct {
+	way               point // of length 1
+	length, slack     float64
+	left, right       point
+	hasLeft, hasRight bool
+}
+
+// side is where a new corner lies.
+type side int
+
+const (
+	nowhere side = iota // no corner lies beyond the way
+	onWay
+	toLeft
+	toRight
+	atEdge // no corner lies farther
+)
+
+// isOpen reports whether the way leads between two corners.
+func (p *portal) isOpen() bool { return p.hasLeft && p.hasRight }
+
+// add makes a corner, found in a direction, the left or the right one.
+func (p *portal) add(corner, direction point) side {
+	at := p.way.cross(corner)
+	switch {
+	case math.Abs(at)*min(p.length, 1) <= 4*p.slack*corner.length():
+		return onWay
+	case p.isOpen() && corner.minus(p.left).dot(direction) <= 1e-9*direction.length():
+		return atEdge
+	case at > 0 && p.hasLeft && !p.hasRight && corner == p.left, at < 0 && p.hasRight && !p.hasLeft && corner == p.right:
+		return nowhere
+	case at > 0:
+		p.left, p.hasLeft = corner, true
+		return toLeft
+	default:
+		p.right, p.hasRight = corner, true
+		return toRight
+	}
+}
+
+// direction returns where the next corner is looked for: beyond the edge between the two, or beyond the way from the only one.
+func (p *portal) direction() point {
+	switch {
+	case !p.hasRight:
+		return point{p.left.sum, -p.left.correction}
+	case !p.hasLeft:
+		return point{-p.right.sum, p.right.correction}
+	}
+	edge := p.left.minus(p.right)
+	if d := (point{edge.sum, -edge.correction}); d.dot(p.way) >= 0 {
+		return d
+	}
+	return point{-edge.sum, edge.correction}
+}
+
+// across returns where the way meets the edge: at which share of it from left to right, and how far along the way.
+func (p *portal) across() (share, along float64) {
+	l, r := p.way.cross(p.left), p.way.cross(p.right)
+	share = l / (l - r)
+	return share, p.way.dot(p.left)*(1-share) + p.way.dot(p.right)*share
+}
+
+// isWellInside reports whether the target lies so far before the edge that a farther edge isn't worth looking for.
+func (p *portal) isWellInside() bool {
+	_, along := p.across()
+	return p.length <= along*0.8
+}
+
+// point returns what the levels add up to.
+func (c *course) point() (p point) {
+	for j, v := range c.level {
+		p.sum += v * float64(c.held[j])
+		if c.isBeforeFall(j) {
+			p.correction += v
+		}
+	}
+	return p
+}
+
+// extreme finds the course that rises and falls as c does and adds up to the point farthest in a direction, and sets knots to its levels,
+// each of which is a knot. ok: there is such a course, if levels may be equal. It goes from the first level to the last, keeping the best
+// course that ends at each knot.
+func (c *course) extreme(knots *[]uint8, direction point) (corner point, ok bool) {
+	n, count := len(c.level), len(c.knots)
+	c.work.back = slices.Grow(c.work.back[:0], n*maxKnots)[:n*maxKnots]
+	*knots = slices.Grow((*knots)[:0], n)[:n]
+	var best [maxKnots]float64
+	for j := range n {
+		weight := direction.sum * float64(c.held[j])
+		if c.isBeforeFall(j) {
+			weight += direction.correction
+		}
+		back := c.work.back[j*maxKnots:][:maxKnots]
+		for k := range count {
+			back[k] = uint8(k)
+		}
+		switch {
+		case j == 0:
+		case c.up[j-1]:
+			for k := 1; k < count; k++ {
+				if best[k-1] >= best[k] {
+					best[k], back[k] = best[k-1], back[k-1]
+				}
+			}
+		default:
+			for k := count - 2; k >= 0; k-- {
+				if best[k+1] >= best[k] {
+					best[k], back[k] = best[k+1], back[k+1]
+				}
+			}
+		}
+		for k := range count {
+			if c.known[j] >= 0 && int(c.known[j]) != k {
+				best[k] = math.Inf(-1)
+			} else {
+				best[k] += weight * c.knots[k]
+			}
+		}
+	}
+	end := 0
+	for k := 1; k < count; k++ {
+		if best[k] > best[end] {
+			end = k
+		}
+	}
+	if math.IsInf(best[end], -1) {
+		return corner, false
+	}
+	for j := n - 1; j >= 0; j-- {
+		(*knots)[j] = uint8(end)
+		corner.sum += c.knots[end] * float64(c.held[j])
+		if c.isBeforeFall(j) {
+			corner.correction += c.knots[end]
+		}
+		end = int(c.work.back[j*maxKnots+end])
+	}
+	return corner, true
+}
