@@ -305,7 +305,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	}{
 		{s.LeftOut, "not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
 			"buckets already contain them, or contain both earlier and later samples"},
-		{s.Expired, "skipped, past the retention of 5m rollups"},
+		{s.Expired, "skipped: rollups of their time are past the retention, or expired under an earlier one"},
 		{s.Ahead, "skipped, because of timestamps in the future"},
 		{s.Refused, "skipped, because they can't be stored"},
 	} {

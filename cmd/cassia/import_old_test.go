@@ -175,7 +175,7 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		require.Contains(t, out, fmt.Sprintf("imported %d samples in ", len(ages)-rollups-skipped))
 		require.Contains(t, out, fmt.Sprintf("; %d only in the rollups\n", rollups))
 		if skipped > 0 {
-			require.Contains(t, out, fmt.Sprintf("\n%d samples were skipped, past the retention of 5m rollups\n", skipped))
+			require.Contains(t, out, fmt.Sprintf("\n%d samples were skipped: rollups of their time are past the retention, or expired under an earlier one\n", skipped))
 		}
 		for _, note := range c.notes {
 			require.Equal(t, 1, strings.Count(out, note), out)
