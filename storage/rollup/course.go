@@ -65,7 +65,7 @@ func (o *outline) isCounter() bool { return o.falls*4 <= o.rises }
 // isPossible reports whether there are enough rises and falls for the runs, and whether the ends allow them.
 func (o *outline) isPossible() bool {
 	rising := o.risingRuns()
-	return rising >= 0 && rising <= o.rises && o.runs <= o.falls && (rising == 0) == (o.rises == 0) && (o.runs == 0) == (o.falls == 0) &&
+	return o.runs >= 0 && rising >= 0 && rising <= o.rises && o.runs <= o.falls && (rising == 0) == (o.rises == 0) && (o.runs == 0) == (o.falls == 0) &&
 		(o.beginsUp && o.first < 1 || !o.beginsUp && o.first > 0) && (o.endsUp && o.last > 0 || !o.endsUp && o.last < 1)
 }
 
@@ -139,7 +139,8 @@ func (s *shares) next(height float64) int {
 	return n + 1
 }
 
-// turn sets the levels at which the course turns, from the first to the last, and reports whether it can reach 0 and 1.
+// turn sets the levels at which the course turns, from the first to the last, and reports whether it rises and falls in turn,
+// and reaches 0 and 1.
 func (c *course) turn(o *outline) bool {
 	n := o.runs + o.risingRuns()
 	c.turns = slices.Grow(c.turns[:0], n+1)[:n+1]
@@ -183,6 +184,11 @@ func (c *course) turn(o *outline) bool {
 			return false
 		}
 		c.turns[bottom] = 0
+	}
+	for i := 1; i <= n; i++ {
+		if isUp := i%2 == 1 == o.beginsUp; isUp && !(c.turns[i] > c.turns[i-1]) || !isUp && !(c.turns[i] < c.turns[i-1]) {
+			return false
+		}
 	}
 	return true
 }

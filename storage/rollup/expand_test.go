@@ -423,3 +423,38 @@ func TestExpandedCountersRiseEvenly(t *testing.T) {
 		}
 	}
 }
+
+// Columns that contradict each other, as damage may leave them, make as many samples as they count.
+func TestExpandContradictions(t *testing.T) {
+	var x Expander
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		b := bucketOf(t, drawnKinds[r.IntN(len(drawnKinds))].samples(r, 2+r.IntN(30)))
+		value := func() float64 {
+			return []float64{0, 1, -1, r.NormFloat64() * 1e9, math.NaN(), math.Inf(1), math.MaxFloat64, b.Min[0], b.Max[0]}[r.IntN(9)]
+		}
+		for range 1 + r.IntN(3) {
+			switch r.IntN(7) {
+			case 0:
+				b.First[0] = value()
+			case 1:
+				b.Last[0] = value()
+			case 2:
+				b.Min[0] = value()
+			case 3:
+				b.Max[0] = value()
+			case 4:
+				b.Sum[0] = value()
+			case 5:
+				b.Correction[0] = value()
+			default:
+				b.Changes[0], b.Resets[0] = uint32(r.IntN(40)), uint32(r.IntN(40))
+			}
+		}
+		var s chunk.Samples
+		x.Expand(&s, b, 0)
+		require.Len(t, s.V, int(b.Count[0]), "seed %d", seed)
+		var pieces Buckets
+		x.Cut(&pieces, b, []int64{hourMS / 3, hourMS / 2})
+	}
+}

@@ -51,8 +51,8 @@ func (x *fit) fits() bool {
 		}
 		return true
 	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)),
-		e.least == e.greatest, e.rises+e.falls == 0, e.rises+e.falls >= e.n:
-		return false
+		e.least >= e.greatest, e.least > min(e.first, e.last), e.greatest < max(e.first, e.last), e.rises+e.falls == 0, e.rises+e.falls >= e.n:
+		return false // The latter if columns are damaged.
 	}
 	return x.line() || x.twoLevels() || x.search()
 }
