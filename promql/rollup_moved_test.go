@@ -273,7 +273,7 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
 		if buckets.Flags[i]&rollup.HasHistograms != 0 {
-			if again.Changes[0] != buckets.Changes[i] {
+			if again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] {
 				return true
 			}
 			continue

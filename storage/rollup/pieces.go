@@ -10,7 +10,7 @@ import (
 // of moments, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if whole.Flags[i]&HasHistograms != 0 {
-		b.addUpHistograms(first, int64(whole.Changes[i]))
+		b.addUpHistograms(first, int64(whole.Resets[i]), int64(whole.Changes[i]))
 		return
 	}
 	var between, all run
@@ -46,33 +46,22 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
 }
 
-// addUpHistograms makes the changes of pieces with histograms add up.
-func (b *Buckets) addUpHistograms(first int, changes int64) {
-	inside := int64(0)
+// addUpHistograms makes the resets and changes of pieces with histograms add up to those given.
+func (b *Buckets) addUpHistograms(first int, resets, changes int64) {
+	resetsInside, changesInside := int64(0), int64(0)
 	for k, before := first, -1; k < b.Len(); k++ {
 		if b.Count[k] == 0 {
 			continue
 		}
-		if before >= 0 && b.changesBetween(before, k) {
-			changes--
+		if before >= 0 {
+			reset, change := stepInto(b, before, k)
+			resets, changes = resets-int64(asCount(reset)), changes-int64(asCount(change))
 		}
 		before = k
-		inside += int64(b.Changes[k])
+		resetsInside, changesInside = resetsInside+int64(b.Resets[k]), changesInside+int64(b.Changes[k])
 	}
-	b.shareSteps(first, b.Changes, changes, inside)
-}
-
-// changesBetween reports whether the last sample of bucket i differs from the first of bucket k.
-func (b *Buckets) changesBetween(i, k int) bool {
-	last, first := b.Flags[i]&LastIsHistogram != 0, b.Flags[k]&FirstIsHistogram != 0
-	switch {
-	case last != first:
-		return true
-	case last:
-		return !b.Histograms[k].First.Equals(b.Histograms[i].Last)
-	default:
-		return b.Last[i] != b.First[k]
-	}
+	b.shareSteps(first, b.Resets, resets, resetsInside)
+	b.shareSteps(first, b.Changes, changes, changesInside)
 }
 
 // shareSteps sets the pieces' changes, or resets, such that they add up to want, unless they do.
