@@ -23,6 +23,9 @@ var smallestMoment, largestMoment = math.Ldexp(1, -1000), math.Ldexp(1, 1000)
 
 // roundMoment returns a moment as it is stored, of values of which not all are equal.
 func roundMoment(m float64) float64 {
+	if m == 0 { // The squares are less than the least float, as they are to Prometheus.
+		return 0
+	}
 	if !(m >= smallestMoment && m <= largestMoment) {
 		return unknownMoment
 	}

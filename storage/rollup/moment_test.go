@@ -103,7 +103,8 @@ func TestMomentsWithoutValue(t *testing.T) {
 		want   float64
 	}{
 		{[]float64{1e200, -1e200}, -1},
-		{[]float64{1e-170, 2e-170}, -1},
+		{[]float64{1e-170, 2e-170}, 0},
+		{[]float64{1e-155, 2e-155}, -1},
 		{[]float64{math.Inf(1), 1}, 0},
 		{[]float64{math.NaN(), 1, 2}, 0},
 		{[]float64{1e100, -1e100}, 2e200},
