@@ -175,7 +175,10 @@ func (ts *testStore) answers() map[string]string {
 			require.NoError(ts.t, s.Buckets(&b, &query.BucketBuffers{}))
 			if b.Len() > 0 {
 				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes,
-					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Moment), bitsOf(b.Correction))
+					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
+				for _, m := range b.Moment { // One that is put together of parts is rounded more than once.
+					got[name] += fmt.Sprintf(" %.6g", m)
+				}
 				for _, h := range b.Histograms {
 					if h != nil {
 						got[name] = fmt.Sprint(got[name], h.First, h.Last, h.Correction)
