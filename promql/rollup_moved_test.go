@@ -244,17 +244,20 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 	var buckets rollup.Buckets
 	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
 		rollup.AppendCells(&buckets, &samples, kept, width)
+		buckets.AppendSketches(&samples)
 	} else {
-		rollup.AppendEvery(&buckets, &samples, rollup.FiveMinutes.Width())
+		rollup.AppendStored(&buckets, &samples, s.labels.Get(labels.MetricName), rollup.FiveMinutes.Width())
 		if fine := buckets; l.Resolution == rollup.OneHour { // As they are made.
 			buckets = rollup.Buckets{}
-			rollup.Coarsen(&buckets, &fine, width)
+			rollup.CoarsenStored(&buckets, &fine, s.labels.Get(labels.MetricName), width)
 		}
 	}
 	var x rollup.Expander
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
-			x.Expand(&made, &buckets, i)
+			if !l.Sketched || !buckets.ExpandSketch(&made, i) {
+				x.Expand(&made, &buckets, i)
+			}
 			continue
 		}
 		var own chunk.Samples
