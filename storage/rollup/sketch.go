@@ -51,7 +51,20 @@ var sketchBounds = func() (bounds [sketchBins + 1]float64) {
 	return bounds
 }()
 
+// sketchStarts are the bins of numbers from 1 to 2 by the first bits after the point, the others being 0.
+var sketchStarts = func() (starts [1 << sketchStartBits]uint8) {
+	for i := range starts {
+		least := 1 + float64(i)/(1<<sketchStartBits)
+		for sketchBounds[starts[i]+1] <= least {
+			starts[i]++
+		}
+	}
+	return starts
+}()
+
 const (
+	sketchStartBits = 6
+
 	mantissaBits = 52
 	exponentBias = 1023
 	maxExponent  = 2046
@@ -65,8 +78,11 @@ func sketchKey(v float64) int32 {
 		return 0
 	}
 	mantissa := math.Float64frombits(b&(1<<mantissaBits-1) | exponentBias<<mantissaBits)
-	bin := sort.Search(sketchBins, func(i int) bool { return sketchBounds[i+1] > mantissa })
-	key := (exponent-1)*sketchBins + int32(bin) + 1
+	bin := int32(sketchStarts[b>>(mantissaBits-sketchStartBits)&(1<<sketchStartBits-1)])
+	for sketchBounds[bin+1] <= mantissa {
+		bin++
+	}
+	key := (exponent-1)*sketchBins + bin + 1
 	if v < 0 {
 		return -key
 	}
@@ -90,28 +106,38 @@ func (b SketchBin) Value() float64 {
 
 // sketchOf returns the sketch of the values among v that are no stale markers; nil where one isn't finite, or they are spread too widely.
 func sketchOf(v []float64) *Sketch {
-	keys := make([]int32, 0, len(v))
+	var bins [maxSketchBins]SketchBin
+	n, at := 0, 0 // at is that of the value before: most values are near it
+	before, key := math.NaN(), int32(0)
 	for _, x := range v {
 		switch {
-		case isFinite(x):
-			keys = append(keys, sketchKey(x))
-		case !value.IsStaleNaN(x):
-			return nil
-		}
-	}
-	slices.Sort(keys)
-	s := &Sketch{}
-	for i, key := range keys {
-		if i > 0 && key == keys[i-1] {
-			s.Bins[len(s.Bins)-1].Count++
+		case x == before:
+			bins[at].Count++
 			continue
-		}
-		if len(s.Bins) == maxSketchBins {
+		case isFinite(x):
+			before, key = x, sketchKey(x)
+		case value.IsStaleNaN(x):
+			continue
+		default:
 			return nil
 		}
-		s.Bins = append(s.Bins, SketchBin{key, 1})
+		for at > 0 && bins[at-1].Key >= key {
+			at--
+		}
+		for at < n && bins[at].Key < key {
+			at++
+		}
+		if at == n || bins[at].Key != key {
+			if n == maxSketchBins {
+				return nil
+			}
+			copy(bins[at+1:n+1], bins[at:n])
+			bins[at] = SketchBin{Key: key}
+			n++
+		}
+		bins[at].Count++
 	}
-	return s
+	return &Sketch{Bins: slices.Clone(bins[:n])}
 }
 
 // Count returns the number of values.
