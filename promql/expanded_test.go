@@ -146,6 +146,9 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 				if name != "evaluator" { // Made samples deviate otherwise.
 					compare("stddev_over_time(sine[1h])", from.Add(5*time.Hour), time.Hour, 1e-12)
 					compare("stdvar_over_time(bursty[2h])", from.Add(5*time.Hour), time.Hour, 1e-12)
+					for _, query := range []string{"quantile_over_time(0.9, sine[2h])", "quantile_over_time(0.1, bursty[1h])"} {
+						compare(query, from.Add(5*time.Hour), time.Hour, 0.01)
+					}
 				}
 				for _, query := range same {
 					compare(query, from.Add(2*time.Hour), 5*time.Minute, 1e-9)
