@@ -80,7 +80,11 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 			r.leftOut = r.leftOut || flags&rollup.NotSimple != 0
 		}
 		return r.raw.compute(s.Labels, out, math.MinInt64, func(into *chunk.Samples) error {
-			r.appendTo(into, &r.buckets, math.MinInt64, math.MaxInt64)
+			if r.segment.Sketched {
+				r.appendSketches(into)
+			} else {
+				r.appendTo(into, &r.buckets, math.MinInt64, math.MaxInt64)
+			}
 			return nil
 		})
 	}
@@ -146,6 +150,16 @@ func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into
 	} {
 		if notes&n.note != 0 {
 			into.Add(n.make())
+		}
+	}
+}
+
+// appendSketches appends the samples that sketches make, and of buckets without any those that these make.
+func (r *rollupReader) appendSketches(into *chunk.Samples) {
+	for i := range r.buckets.End {
+		if !r.buckets.ExpandSketch(into, i) {
+			r.Expand(into, &r.buckets, i)
+			r.approximated = r.approximated || r.buckets.Count[i] > 0
 		}
 	}
 }

@@ -185,9 +185,13 @@ func (l *segment) span() (from, to int64) {
 func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*query.SelectedSeries, error) {
 	from, _ := l.fragment.window(0)
 	_, to := l.fragment.window(l.edges.n - 1)
+	columns := rollup.CutColumns
+	if l.Sketched {
+		columns |= rollup.ColumnSketches
+	}
 	return store.Select(ctx, query.Query{
 		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
-		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
+		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(columns), Edges: edges,
 	})
 }
 

@@ -232,8 +232,8 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	width := l.Resolution.Width()
 	var samples chunk.Samples
 	samples.AppendAll(s.all)
-	samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
-	for i := range samples.H { // A store doesn't believe them.
+	samples.Clip(bucketfn.FloorTo(from, 2*hour)+1, bucketfn.CeilTo(to, 2*hour)) // whole slots
+	for i := range samples.H {                                                  // A store doesn't believe them.
 		if h := &samples.H[i]; h.Int != nil && h.Int.CounterResetHint != histogram.GaugeType {
 			h.Int = h.Int.Copy()
 			h.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -242,13 +242,21 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 			h.Float.CounterResetHint = histogram.UnknownCounterReset
 		}
 	}
+	metric := s.labels.Get(labels.MetricName)
 	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
+		samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 		rollup.AppendCells(&buckets, &samples, kept, width)
+		buckets.AppendSketches(&samples)
 	} else {
-		rollup.AppendEvery(&buckets, &samples, rollup.FiveMinutes.Width())
+		for slot := bucketfn.FloorTo(from, 2*hour); slot < to; slot += 2 * hour {
+			var of chunk.Samples
+			of.AppendAll(&samples)
+			of.Clip(slot+1, slot+2*hour)
+			rollup.AppendStored(&buckets, &of, metric, rollup.FiveMinutes.Width())
+		}
 		if fine := buckets; l.Resolution == rollup.OneHour { // As they are made.
 			buckets = rollup.Buckets{}
-			rollup.Coarsen(&buckets, &fine, width)
+			rollup.CoarsenStored(&buckets, &fine, metric, width)
 		}
 	}
 	return buckets
@@ -292,7 +300,9 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 	var x rollup.Expander
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
-			x.Expand(&made, &buckets, i)
+			if !l.Sketched || !buckets.ExpandSketch(&made, i) {
+				x.Expand(&made, &buckets, i)
+			}
 			continue
 		}
 		var own chunk.Samples

@@ -125,6 +125,12 @@ func showColumns(columns any) string {
 			for _, h := range x {
 				fmt.Fprintf(&out, " [%d %d %v %v]", h.T, h.ST, h.Int, h.Float)
 			}
+		case []*rollup.Sketch:
+			for i, s := range x {
+				if s != nil {
+					fmt.Fprintf(&out, " sketch %d %v", i, s.Bins)
+				}
+			}
 		case []*rollup.Histograms:
 			for _, h := range x {
 				if h != nil {

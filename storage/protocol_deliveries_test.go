@@ -226,10 +226,11 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 			var samples chunk.Samples
 			require.NoError(ts.t, raw[i].Samples(&samples))
 			want.Reset()
-			rollup.AppendEvery(&want, &samples, rollup.FiveMinutes.Width())
+			metric := s.Labels.Get(labels.MetricName)
+			rollup.AppendStored(&want, &samples, metric, rollup.FiveMinutes.Width())
 			if res == rollup.OneHour {
 				hours.Reset()
-				rollup.Coarsen(&hours, &want, res.Width())
+				rollup.CoarsenStored(&hours, &want, metric, res.Width())
 				want, hours = hours, want
 			}
 			require.Equal(ts.t, rollup.AppendChunk(nil, &want, res.Width(), 0), have, "%s of %s", res, s.Labels)

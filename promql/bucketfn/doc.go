@@ -37,12 +37,12 @@
 //	info                           -             approximate: same as its argument
 //	irate                          -             approximate: slope of reconstructed samples, close to the average of the bucket
 //	last_over_time                 exact         exact on bucket edges, otherwise interpolated
-//	mad_over_time                  -             approximate: from reconstructed samples: the error is at most the spread within a bucket
+//	mad_over_time                  -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
 //	max_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	min_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	predict_linear                 -             approximate: regression over reconstructed samples
 //	present_over_time              exact         exact on bucket edges, otherwise interpolated
-//	quantile_over_time             -             approximate: from reconstructed samples: the error is at most the spread within a bucket
+//	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
 //	start_timestamp                -             approximate: reconstructed samples have no start timestamp

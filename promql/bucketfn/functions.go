@@ -19,6 +19,8 @@ type Function struct {
 	// Snaps is set if a window may be moved slightly even though its raw samples exist, since the value doesn't depend
 	// on single samples.
 	Snaps bool
+	// Sketched is set if sketches of hours answer the function where raw samples are gone, and hours fit the window.
+	Sketched bool
 	// staleness is set if a stale marker ends the series.
 	staleness bool
 	// WithoutRaw is how the function is answered if raw samples are gone and no bucket fits the window.
@@ -55,6 +57,9 @@ func (w WithoutRaw) String() string {
 // bucketEnds are the first and the last sample of a bucket.
 const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 
+// bySketches is how far quantiles and medians are off.
+const bySketches = "from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket"
+
 // momentColumns are the columns that moments are merged by.
 const momentColumns = rollup.ColumnMoment | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
@@ -79,12 +84,12 @@ var functions = [...]Function{
 	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument"},
 	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket"},
 	{Name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "mad_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
+	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
 	{Name: "max_over_time", over: overMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, columns: rollup.ColumnMin, Snaps: true},
 	{Name: "predict_linear", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
 	{Name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "quantile_over_time", WithoutRaw: Approximated, Why: "from reconstructed samples: the error is at most the spread within a bucket"},
+	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
 	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have no start timestamp"},

@@ -120,6 +120,8 @@ type Segment struct {
 	// Approximate is set if samples are made of buckets: of all buckets for a function that can't be computed from
 	// buckets, otherwise of those that a ragged edge cuts.
 	Approximate bool
+	// Sketched is set if these samples are those of sketches: of buckets that fit the windows.
+	Sketched bool
 	// Windows are the windows to evaluate. The first is that of FromStep.
 	Windows bucketfn.Windows
 
@@ -164,7 +166,7 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 // continues reports whether next is answered as s is.
 func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
-	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
+	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate && s.Sketched == next.Sketched &&
 		a.Span == b.Span && a.Snap == b.Snap && a.SnapUntil == b.SnapUntil && a.Scale == b.Scale
 }
 
@@ -278,6 +280,9 @@ func (c *choice) piece(from, to int) (Segment, error) {
 			return Segment{}, c.refusal()
 		}
 		s := c.segment(finest, Aligned, from, to)
+		if c.fn.Sketched && kept[0] == rollup.OneHour && c.fits(rollup.OneHour, from, to) {
+			s.Resolution, s.Sketched = rollup.OneHour, true
+		}
 		s.Approximate = true
 		return s, nil
 	}

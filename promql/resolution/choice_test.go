@@ -154,8 +154,8 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
-			want: "0-481 1h exact 1h0m0s approximate; 481-697 5m exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
-			info: "samples reconstructed from buckets",
+			want: "0-697 1h exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
+			info: "quantiles are computed from sketches in buckets of up to 1h",
 		},
 		{
 			name: "refused", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),

@@ -26,7 +26,7 @@ func TestClassesKeepNothingAlike(t *testing.T) {
 		{fn: "rate", mode: ModeFiveMinutes, want: "0-505 raw exact 1h0m0s; 505-720 5m exact 1h0m0s"},
 		{fn: "rate", coarsest: rollup.FiveMinutes, other: keptFor(2*day, 20*day, 40*day), want: "0-720 5m exact 1h0m0s"},
 		{fn: "rate", mode: ModeRaw, want: "0-720 raw exact 1h0m0s"},
-		{fn: "quantile_over_time", want: "0-672 1h exact 1h0m0s approximate; 672-673 5m exact 1h0m0s approximate; 673-720 raw exact 1h0m0s"},
+		{fn: "quantile_over_time", want: "0-673 1h exact 1h0m0s approximate; 673-720 raw exact 1h0m0s"},
 	} {
 		r := Request{
 			Func: c.fn, Range: hour, Mode: c.mode, Coarsest: c.coarsest, Oldest: math.MinInt64, Slot: 2 * hour,

@@ -36,6 +36,8 @@ type Shortfall struct {
 	Cut bool
 	// Approximated is set if a function was applied to samples that are made of buckets.
 	Approximated bool
+	// Sketched is set if a function was applied to samples that sketches make.
+	Sketched bool
 	// LeftOut is set if steps have no value since only samples could answer them. Choose never sets it: it comes up
 	// when buckets are read.
 	LeftOut bool
@@ -52,7 +54,7 @@ type Shortfall struct {
 
 // Lacks returns true if raw samples were missing.
 func (s Shortfall) Lacks() bool {
-	return s.Moved || s.Widened || s.Cut || s.Approximated || s.LeftOut || s.Hidden
+	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Sketched || s.LeftOut || s.Hidden
 }
 
 // IsNone returns true if the answer is that of raw samples.
@@ -78,7 +80,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 		s.MovedBy, s.MovedOf = other.MovedBy, other.MovedOf
 	}
 	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
-	s.Hidden = s.Hidden || other.Hidden
+	s.Hidden, s.Sketched = s.Hidden || other.Hidden, s.Sketched || other.Sketched
 }
 
 // moreOf reports whether by, of so much, is a greater share than another.
@@ -132,6 +134,9 @@ func (s Shortfall) Info() error {
 	if s.Approximated {
 		what = append(what, "functions that rollups don't support are computed from samples reconstructed from "+buckets)
 	}
+	if s.Sketched {
+		what = append(what, "quantiles are computed from sketches in "+buckets+", with each sample within 1 % of its value")
+	}
 	if s.LeftOut {
 		what = append(what, "steps that need raw samples have no value")
 	}
@@ -164,7 +169,7 @@ func (c *choice) shortfall(segments []Segment) Shortfall {
 		all.Merge(Shortfall{
 			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
 			Moved: s.Fit == Snapped, Widened: s.Fit == Widened,
-			Cut: s.Approximate && s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned,
+			Cut: s.Approximate && s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned && !s.Sketched, Sketched: s.Sketched,
 		}.movedBy(c.driftOf(s)))
 	}
 	all.Merge(c.hidden())

@@ -65,6 +65,9 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	buf.cells.Reset()
 	if buf.samples.Len() > 0 {
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
+		if sel.columns&rollup.ColumnSketches != 0 {
+			buf.cells.AppendSketches(&buf.samples)
+		}
 	}
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
 	for i, flags := range into.Flags {

@@ -42,6 +42,9 @@ type Buckets struct {
 	// Histograms are the native histograms; nil if no bucket has any, and nil where Flags lack HasHistograms. Columns determine which
 	// histograms each of them has; the rest is always there.
 	Histograms []*Histograms
+	// Sketches are those of floats, of all that came since the sketch before in the same hour: so 5m buckets have one an hour. It is nil
+	// if no bucket has any. A bucket whose values are all equal has none, nor have counters.
+	Sketches []*Sketch
 
 	// Wholes are the buckets that Expander.Cut cut into these, by time; nil for others.
 	Wholes []Whole
@@ -128,6 +131,7 @@ const (
 	ColumnChanges
 	ColumnStarts // FirstST and LastST
 	ColumnMoment
+	ColumnSketches
 
 	AllColumns Columns = 1<<iota - 1
 )
@@ -165,13 +169,13 @@ func (b *Buckets) Slice(from, to int) Buckets {
 		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
 		Correction: view(b.Correction, n, from, to),
 		Resets:     view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
-		Histograms: view(b.Histograms, n, from, to),
+		Histograms: view(b.Histograms, n, from, to), Sketches: view(b.Sketches, n, from, to),
 	}
 }
 
 // Equal reports whether two have the same columns, bit for bit, without histograms.
 func (b *Buckets) Equal(o *Buckets) bool {
-	return b.Histograms == nil && o.Histograms == nil && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
+	return b.Histograms == nil && o.Histograms == nil && slices.EqualFunc(b.Sketches, o.Sketches, sameSketch) && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
 		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
 		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
 		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
@@ -193,7 +197,7 @@ func (b *Buckets) Keep(at, from, to int) {
 	b.First, b.Last = keep(b.First, n, at, from, to), keep(b.Last, n, at, from, to)
 	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
 	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)
-	b.Moment = keep(b.Moment, n, at, from, to)
+	b.Moment, b.Sketches = keep(b.Moment, n, at, from, to), keep(b.Sketches, n, at, from, to)
 	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
 }
 

@@ -151,6 +151,9 @@ func (b *Buckets) add(start, end int64) int {
 	if b.Histograms != nil {
 		b.Histograms = append(b.Histograms, nil)
 	}
+	if b.Sketches != nil {
+		b.Sketches = append(b.Sketches, nil)
+	}
 	return i
 }
 

@@ -89,6 +89,8 @@ const (
 	columnHistogramCounts
 	// columnMoment: of floats, see moment.go; not there: 0 where min and max are equal, else unknown.
 	columnMoment
+	// columnSketches: see sketch.go.
+	columnSketches
 
 	columnsEnd
 )

@@ -38,6 +38,9 @@ func text(b *Buckets, i int) string {
 		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v",
 			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds, h.SumDropped, h.HasGauges)
 	}
+	if b.Sketches != nil && b.Sketches[i] != nil {
+		out += fmt.Sprintf(" sketch %v", b.Sketches[i].Bins)
+	}
 	return out
 }
 

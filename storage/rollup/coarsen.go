@@ -12,6 +12,7 @@ func Coarsen(into, fine *Buckets, width int64) {
 			to++
 		}
 		coarsenOne(into, fine, from, to, start, end)
+		coarsenSketches(into, into.Len()-1, fine, from, to)
 		from = to
 	}
 }

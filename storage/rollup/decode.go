@@ -89,7 +89,10 @@ func decode(e *envelope, want Columns, into *Buckets) error {
 			return err
 		}
 	}
-	return d.histograms(want)
+	if err := d.histograms(want); err != nil || want&ColumnSketches == 0 {
+		return err
+	}
+	return d.sketches()
 }
 
 // tail makes column longer by n entries and returns those.

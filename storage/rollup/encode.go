@@ -150,6 +150,7 @@ func (e *encoder) encode(b *Buckets, width int64) {
 	if hasFloats {
 		e.moments(b, parts, &l)
 	}
+	e.sketches(b)
 }
 
 func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }

@@ -42,7 +42,7 @@ const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<column
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection
 
 // uncut are the columns that hold no run.
-const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds
+const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds | 1<<columnSketches
 
 // TextSizedBy returns the numbers that TextSize needs for text k, by index.
 func TextSizedBy(k int) (head, count int, ok bool) {
@@ -151,6 +151,7 @@ var columnsOf = [...]uint32{
 	1<<columnCount | 1<<columnChanges,
 	1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST,
 	extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnMoment,
+	1 << columnSketches,
 }
 
 const (

@@ -45,6 +45,9 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 		deltas.AppendFloat(startMS+i*intervalMS, startMS+(i-1)*intervalMS, float64(i%7))
 	}
 	build("starts", deltas)
+	var sketched Buckets
+	AppendStored(&sketched, usual()[7].floats(480, 7), "m", fiveMinutes)
+	golden["sketches"] = &sketched
 	var hours Buckets
 	AppendEvery(&hours, usual()[7].floats(2000, 7), oneHour)
 	golden["low sums"] = &hours

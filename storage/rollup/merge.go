@@ -74,6 +74,9 @@ func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
 		b.LastST = appendSparse(b.LastST, n, other.LastST, from, to)
 	}
 	b.Histograms = appendSparse(b.Histograms, n, other.Histograms, from, to)
+	if columns&ColumnSketches != 0 {
+		b.Sketches = appendSparse(b.Sketches, n, other.Sketches, from, to)
+	}
 }
 
 // appendSparse appends other[from:to] to a column of n buckets; nil stands for zeros.
@@ -109,7 +112,7 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep), filter(b.Max, keep)
 	b.Sum, b.SumLow, b.Moment = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Moment, keep)
 	b.Correction = filter(b.Correction, keep)
-	b.Histograms = filter(b.Histograms, keep)
+	b.Histograms, b.Sketches = filter(b.Histograms, keep), filter(b.Sketches, keep)
 }
 
 // filter keeps some entries of a column; one that isn't there stays so.

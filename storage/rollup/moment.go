@@ -85,12 +85,16 @@ func IsCounterName(metric string) bool {
 	return false
 }
 
-// AppendStored appends to into the buckets that are stored of a metric's normalized samples: those of AppendEvery, but without moments
-// where the metric is a counter by its name, and its values don't fall. These would take a fifth of the room of its buckets, for
+// AppendStored appends to into the buckets that are stored of a metric's normalized samples: those of AppendEvery, with sketches of each
+// hour, but without both where the metric is a counter by its name, and its values don't fall. These would take a fifth of the room of its buckets, for
 // deviations that hardly anybody asks for.
 func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
+	from := into.Len()
 	b := builder{into: into, isCounter: IsCounterName(metric) && !falls(s.V)}
 	b.cells(s, nil, width)
+	if !b.isCounter {
+		into.appendSketches(from, s, OneHour.Width())
+	}
 }
 
 // CoarsenStored does as Coarsen, but with the moments that AppendStored has.

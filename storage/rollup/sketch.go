@@ -1,0 +1,362 @@
+package rollup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// A Sketch counts values in bins so narrow that each value is within SketchAccuracy of its bin's, relative to its size: a DDSketch (Masson,
+// Rim and Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019), which gives quantiles
+// with the same accuracy. Sketches of parts are merged by adding up their bins. Nobody changes a sketch.
+//
+// Bins lie within powers of two, so that machines agree on them: the paper's logarithm they may round differently.
+type Sketch struct {
+	// Bins are those that have values, ascending.
+	Bins []SketchBin
+}
+
+// SketchBin is a bin of a sketch.
+type SketchBin struct {
+	// Key orders bins as their values: 0 is that of zeros and of values that are no normal floats.
+	Key int32
+	// Count is the number of values, at least 1.
+	Count uint32
+}
+
+const (
+	// SketchAccuracy is by how much a bin's value differs from a value in it at most, relative to the latter. It is a constant of the format.
+	SketchAccuracy = 0.01
+	// sketchBins is the number of bins between a power of two and the next.
+	sketchBins = 35
+	// maxSketchBins bounds a sketch. Values that are spread more widely have none.
+	maxSketchBins = 512
+)
+
+// sketchBounds are the lower bounds of the bins between 1 and 2, and 2.
+var sketchBounds = func() (bounds [sketchBins + 1]float64) {
+	const ratio = 1.0200016 // the 35th root of 2, a little more than 1.02
+	bounds[0] = 1
+	for i := 1; i < sketchBins; i++ {
+		bounds[i] = float64(bounds[i-1] * ratio)
+	}
+	bounds[sketchBins] = 2
+	return bounds
+}()
+
+// sketchStarts are the bins of numbers from 1 to 2 by the first bits after the point, the others being 0.
+var sketchStarts = func() (starts [1 << sketchStartBits]uint8) {
+	for i := range starts {
+		least := 1 + float64(i)/(1<<sketchStartBits)
+		for sketchBounds[starts[i]+1] <= least {
+			starts[i]++
+		}
+	}
+	return starts
+}()
+
+const (
+	sketchStartBits = 6
+
+	mantissaBits = 52
+	exponentBias = 1023
+	maxExponent  = 2046
+)
+
+// sketchKey returns the key of the bin of v, which is finite.
+func sketchKey(v float64) int32 {
+	b := math.Float64bits(v)
+	exponent := int32(b >> mantissaBits & 0x7ff)
+	if exponent == 0 {
+		return 0
+	}
+	mantissa := math.Float64frombits(b&(1<<mantissaBits-1) | exponentBias<<mantissaBits)
+	bin := int32(sketchStarts[b>>(mantissaBits-sketchStartBits)&(1<<sketchStartBits-1)])
+	for sketchBounds[bin+1] <= mantissa {
+		bin++
+	}
+	key := (exponent-1)*sketchBins + bin + 1
+	if v < 0 {
+		return -key
+	}
+	return key
+}
+
+// Value returns the value of a bin, which is as far from its least as from its greatest value, relative to them.
+func (b SketchBin) Value() float64 {
+	key := max(b.Key, -b.Key)
+	if key == 0 {
+		return 0
+	}
+	exponent, bin := (key-1)/sketchBins, (key-1)%sketchBins
+	low, high := sketchBounds[bin], sketchBounds[bin+1]
+	v := math.Ldexp(float64(2*low)*(high/(low+high)), int(exponent)+1-exponentBias)
+	if b.Key < 0 {
+		return -v
+	}
+	return v
+}
+
+// sketchOf returns the sketch of the values among v that are no stale markers; nil where one isn't finite, or they are spread too widely.
+func sketchOf(v []float64) *Sketch {
+	var bins [maxSketchBins]SketchBin
+	n, at := 0, 0 // at is that of the value before: most values are near it
+	before, key := math.NaN(), int32(0)
+	for _, x := range v {
+		switch {
+		case x == before:
+			bins[at].Count++
+			continue
+		case isFinite(x):
+			before, key = x, sketchKey(x)
+		case value.IsStaleNaN(x):
+			continue
+		default:
+			return nil
+		}
+		for at > 0 && bins[at-1].Key >= key {
+			at--
+		}
+		for at < n && bins[at].Key < key {
+			at++
+		}
+		if at == n || bins[at].Key != key {
+			if n == maxSketchBins {
+				return nil
+			}
+			copy(bins[at+1:n+1], bins[at:n])
+			bins[at] = SketchBin{Key: key}
+			n++
+		}
+		bins[at].Count++
+	}
+	return &Sketch{Bins: slices.Clone(bins[:n])}
+}
+
+// Count returns the number of values.
+func (s *Sketch) Count() (n uint64) {
+	for _, b := range s.Bins {
+		n += uint64(b.Count)
+	}
+	return n
+}
+
+// mergeSketches returns the sketch of several together; nil if it would be too large.
+func mergeSketches(all []*Sketch) *Sketch {
+	if len(all) == 1 {
+		return all[0]
+	}
+	var bins []SketchBin
+	for _, s := range all {
+		bins = append(bins, s.Bins...)
+	}
+	slices.SortFunc(bins, func(a, b SketchBin) int { return int(a.Key - b.Key) })
+	merged := &Sketch{}
+	for _, b := range bins {
+		if n := len(merged.Bins); n > 0 && merged.Bins[n-1].Key == b.Key {
+			merged.Bins[n-1].Count += b.Count
+			continue
+		}
+		merged.Bins = append(merged.Bins, b)
+	}
+	if len(merged.Bins) > maxSketchBins {
+		return nil
+	}
+	return merged
+}
+
+// setSketch sets the sketch of bucket i, and makes their column with the first.
+func (b *Buckets) setSketch(i int, s *Sketch) {
+	if b.Sketches == nil {
+		b.Sketches = make([]*Sketch, len(b.End), cap(b.End))
+	}
+	b.Sketches[i] = s
+}
+
+// appendSketches adds to the buckets from index from on, which samples made, the sketches of those that are width wide: to the last bucket
+// of each that has floats. Where all values are equal there is none.
+func (b *Buckets) appendSketches(from int, s *chunk.Samples, width int64) {
+	at := 0
+	for i := from; i < b.Len(); {
+		_, end := around(b.End[i], width)
+		last, least, greatest := -1, math.Inf(1), math.Inf(-1)
+		for ; i < b.Len() && b.End[i] <= end; i++ {
+			if b.Count[i] > 0 && b.Flags[i].HasFloats() {
+				last, least, greatest = i, min(least, b.Min[i]), max(greatest, b.Max[i])
+			}
+		}
+		to := at + sort.Search(len(s.T)-at, func(k int) bool { return s.T[at+k] > end })
+		if last >= 0 && least < greatest {
+			if sketch := sketchOf(s.V[at:to]); sketch != nil {
+				b.setSketch(last, sketch)
+			}
+		}
+		at = to
+	}
+}
+
+// AppendSketches adds to buckets that samples made a sketch of each.
+func (b *Buckets) AppendSketches(s *chunk.Samples) {
+	at := 0
+	for i, end := range b.End {
+		to := at + sort.Search(len(s.T)-at, func(k int) bool { return s.T[at+k] > end })
+		if b.Count[i] > 0 && b.Flags[i].HasFloats() && b.Min[i] < b.Max[i] {
+			if sketch := sketchOf(s.V[at:to]); sketch != nil {
+				b.setSketch(i, sketch)
+			}
+		}
+		at = to
+	}
+}
+
+// ExpandSketch appends samples that have bucket i's sketch: as many as it was made of, evenly spaced, and ascending by their values, from
+// the least to the greatest. It returns false, and appends none, if the bucket has no sketch though its values differ.
+func (b *Buckets) ExpandSketch(into *chunk.Samples, i int) bool {
+	n := int(b.Count[i])
+	switch {
+	case b.Flags[i]&(HasHistograms|NotSimple) != 0:
+		return false
+	case !(b.Min[i] < b.Max[i]):
+		if n > 0 && !isFinite(b.Sum[i]) {
+			return false
+		}
+		for k := range n {
+			into.AppendFloat(timeOf(k, n, b.FirstT[i], b.LastT[i]), 0, b.Min[i])
+		}
+		return true
+	case b.Sketches == nil || b.Sketches[i] == nil:
+		return false
+	}
+	k := 0
+	for _, bin := range b.Sketches[i].Bins {
+		v := min(max(bin.Value(), b.Min[i]), b.Max[i])
+		for range bin.Count {
+			at := timeOf(k, n, b.FirstT[i], b.LastT[i])
+			switch k++; k {
+			case 1:
+				into.AppendFloat(at, 0, b.Min[i])
+			case n:
+				into.AppendFloat(at, 0, b.Max[i])
+			default:
+				into.AppendFloat(at, 0, v)
+			}
+		}
+	}
+	return true
+}
+
+func sameSketch(a, b *Sketch) bool {
+	return a == b || a != nil && b != nil && slices.Equal(a.Bins, b.Bins)
+}
+
+// coarsenSketches sets the sketch of bucket i to those of the buckets from one index to another, if they are of all its floats.
+func coarsenSketches(into *Buckets, i int, fine *Buckets, from, to int) {
+	var all []*Sketch
+	n := uint64(0)
+	for at := from; at < to && fine.Sketches != nil; at++ {
+		if s := fine.Sketches[at]; s != nil {
+			all = append(all, s)
+			n += s.Count()
+		}
+	}
+	if n == 0 || n != fine.floatsIn(from, to) {
+		return
+	}
+	if s := mergeSketches(all); s != nil {
+		into.setSketch(i, s)
+	}
+}
+
+// floatsIn returns the number of floats of the buckets from one index to another.
+func (b *Buckets) floatsIn(from, to int) (n uint64) {
+	for i := from; i < to; i++ {
+		if b.Count[i] > 0 && b.Flags[i].HasFloats() {
+			n += uint64(b.FloatCount(i))
+		}
+	}
+	return n
+}
+
+// Column sketches has, for each bucket with a sketch:
+//
+//	+---------+----------+---------+- - - - - - - - - - - - - - - -+
+//	| buckets | bins     | first   | of each bin: count − 1, and   |
+//	| since   | − 1      | key     | of all but the last: the gap  |
+//	| uvarint | uvarint  | varint  | to the next key − 1; uvarints |
+//	+---------+----------+---------+- - - - - - - - - - - - - - - -+
+//
+// Buckets since is how many buckets come before it since the last with a sketch; first key is relative to that one's.
+func (e *encoder) sketches(b *Buckets) {
+	from, before, key := len(e.body), -1, int32(0)
+	for i, s := range b.Sketches {
+		if s == nil {
+			continue
+		}
+		e.body = binary.AppendUvarint(e.body, uint64(i-before-1))
+		e.body = binary.AppendUvarint(e.body, uint64(len(s.Bins)-1))
+		e.body = binary.AppendVarint(e.body, int64(s.Bins[0].Key-key))
+		before, key = i, s.Bins[0].Key
+		for k, bin := range s.Bins {
+			e.body = binary.AppendUvarint(e.body, uint64(bin.Count-1))
+			if k+1 < len(s.Bins) {
+				e.body = binary.AppendUvarint(e.body, uint64(s.Bins[k+1].Key-bin.Key-1))
+			}
+		}
+	}
+	e.put(columnSketches, from)
+}
+
+// maxSketchKey is the key of the greatest float.
+const maxSketchKey = maxExponent * sketchBins
+
+// sketches appends the column of sketches; it stays nil where there are none.
+func (d *decoder) sketches() error {
+	into := d.into
+	column := d.e.column(columnSketches)
+	if len(column) == 0 && into.Sketches == nil {
+		return nil
+	}
+	clear(tail(&into.Sketches, d.at-len(into.Sketches))) // those of buckets before
+	all := tail(&into.Sketches, d.n)
+	clear(all)
+	r := reader{b: column}
+	at, key := -1, int64(0)
+	for r.at < len(column) {
+		skipped, more := r.uvarint(), r.uvarint()
+		key += r.varint()
+		if r.short || skipped >= uint64(d.n) || more >= maxSketchBins || bits.Len64(chunk.Zigzag(key)) > 31 {
+			return fmt.Errorf("%w: a sketch of %d bins", ErrCorrupt, more)
+		}
+		if at += int(skipped) + 1; at >= d.n || !d.takesPart(at, ofFloats) {
+			return fmt.Errorf("%w: a sketch belongs to no bucket", ErrCorrupt)
+		}
+		s := &Sketch{Bins: make([]SketchBin, 0, more+1)}
+		next := key
+		for k := range more + 1 {
+			count := r.uvarint()
+			if r.short || count >= math.MaxUint32 || next < -maxSketchKey || next > maxSketchKey {
+				return fmt.Errorf("%w: a sketch has an invalid bin", ErrCorrupt)
+			}
+			s.Bins = append(s.Bins, SketchBin{int32(next), uint32(count) + 1})
+			if k < more {
+				gap := r.uvarint()
+				if gap > 2*maxSketchKey {
+					return fmt.Errorf("%w: a sketch has an invalid bin", ErrCorrupt)
+				}
+				next += int64(gap) + 1
+			}
+		}
+		if r.short {
+			return fmt.Errorf("%w: a sketch is truncated", ErrCorrupt)
+		}
+		all[at] = s
+	}
+	return nil
+}

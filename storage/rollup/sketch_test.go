@@ -1,0 +1,133 @@
+package rollup
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+func TestSketchBinsAreNarrow(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	check := func(v float64) {
+		key := sketchKey(v)
+		near := SketchBin{Key: key}.Value()
+		if math.Abs(v) < math.Ldexp(1, -1022) {
+			require.Zero(t, near, "%v", v)
+			return
+		}
+		require.LessOrEqual(t, math.Abs(near-v), SketchAccuracy*math.Abs(v), "%v", v)
+		require.LessOrEqual(t, key, sketchKey(math.Nextafter(v, math.Inf(1))), "%v", v)
+		require.LessOrEqual(t, max(key, -key), int32(maxSketchKey))
+	}
+	for range 100_000 {
+		if v := math.Float64frombits(r.Uint64()); isFinite(v) {
+			check(v)
+		}
+		check(r.NormFloat64())
+	}
+	for _, v := range []float64{0, math.Copysign(0, -1), 1, 2, 4, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, math.Ldexp(1, -1022), 1e15, 0.1} {
+		check(v)
+		check(math.Nextafter(v, 0))
+	}
+}
+
+// storedHours returns the 1h buckets that are stored of samples, as they are read.
+func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
+	var fine, hours, got Buckets
+	AppendStored(&fine, s, "m", fiveMinutes)
+	for from := 0; from < fine.Len(); from += 24 { // 5m buckets are read before 1h ones are made of them.
+		require.NoError(t, Decode(AppendChunk(nil, fine.slice(from, min(from+24, fine.Len())), fiveMinutes, 1), AllColumns, &got))
+	}
+	require.True(t, fine.Equal(&got))
+	CoarsenStored(&hours, &got, "m", oneHour)
+	var back Buckets
+	require.NoError(t, Decode(AppendChunk(nil, &hours, oneHour, 1), AllColumns, &back))
+	require.True(t, hours.Equal(&back))
+	return &back
+}
+
+// Quantiles over hours are within 1 % of the samples that they lie between.
+func TestQuantilesOfSketches(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 5))
+	shapes := append(usual(), unusual()[7], unusual()[9],
+		shape{"log-normal", func(r *rand.Rand, _ int, _ float64) float64 { return math.Exp(2 * r.NormFloat64()) }},
+		shape{"around 0", func(r *rand.Rand, _ int, _ float64) float64 { return r.NormFloat64() }})
+	questions := 0
+	for seed := range uint64(100) {
+		for _, sh := range shapes {
+			s := sh.floats(12*240, seed)
+			hours := storedHours(t, s)
+			from := r.IntN(hours.Len())
+			to := from + 1 + r.IntN(hours.Len()-from)
+			var made chunk.Samples
+			for i := from; i < to; i++ {
+				require.True(t, hours.ExpandSketch(&made, i), sh.name)
+			}
+			var raw []float64
+			for i, at := range s.T {
+				if at > hours.Start[from] && at <= hours.End[to-1] {
+					raw = append(raw, s.V[i])
+				}
+			}
+			require.Len(t, made.V, len(raw))
+			slices.Sort(raw)
+			slices.Sort(made.V)
+			for range 90 {
+				rank := r.Float64() * float64(len(raw)-1)
+				k := int(rank)
+				next, weight := min(k+1, len(raw)-1), rank-float64(k)
+				want := raw[k]*(1-weight) + raw[next]*weight
+				got := made.V[k]*(1-weight) + made.V[next]*weight
+				require.LessOrEqual(t, math.Abs(got-want), 1.0000001*SketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
+				questions++
+			}
+			require.Equal(t, []float64{raw[0], raw[len(raw)-1]}, []float64{made.V[0], made.V[len(made.V)-1]}, sh.name)
+		}
+	}
+	require.Greater(t, questions, 100_000)
+}
+
+// An hour of which 5m buckets are missing, or came later, has no sketch, nor have counters and constants.
+func TestHoursWithoutSketches(t *testing.T) {
+	var fine, hours Buckets
+	s := usual()[1].floats(480, 1)
+	AppendStored(&fine, s, "m", fiveMinutes)
+	require.Len(t, fine.Sketches, fine.Len())
+	fine.Delete(0, func(end int64) bool { return end == fine.End[3] })
+	CoarsenStored(&hours, &fine, "m", oneHour)
+	require.Nil(t, hours.Sketches[0])
+	require.NotNil(t, hours.Sketches[1])
+
+	for metric, i := range map[string]int{"x_total": 0, "constant": 2} {
+		var b Buckets
+		AppendStored(&b, usual()[i].floats(480, 1), metric, fiveMinutes)
+		require.Nil(t, b.Sketches, metric)
+	}
+	for _, sh := range unusual()[5:7] { // NaN
+		var b Buckets
+		AppendStored(&b, sh.floats(480, 1), "m", fiveMinutes)
+		require.Nil(t, b.Sketches, sh.name)
+	}
+}
+
+func TestSketchesAreCutAndSplit(t *testing.T) {
+	var fine Buckets
+	AppendStored(&fine, usual()[7].floats(20*48, 1), "m", fiveMinutes)
+	encoded := AppendChunk(nil, &fine, fiveMinutes, 1)
+	f := chunk.Fields{Numbers: make([]uint64, FieldNumbers), Texts: make([][]byte, FieldTexts)}
+	require.True(t, CutChunk(encoded, &f))
+	require.Equal(t, encoded, AppendCut(nil, &f))
+	var s Long
+	require.NoError(t, s.Parse(AppendLong(nil, []Part{{startMS, 1}, {startMS + 2*oneHour, 2}}, &fine, fiveMinutes)))
+	n := 0
+	require.NoError(t, s.Split(func(Part) bool { return true }, func(p Part, got []byte) error {
+		require.Equal(t, AppendChunk(nil, fine.slice(n, n+24), fiveMinutes, p.Version), got)
+		n += 24
+		return nil
+	}))
+}
