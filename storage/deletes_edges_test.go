@@ -113,3 +113,44 @@ func TestDeleteOfAllSamplesOfAnHour(t *testing.T) {
 		require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
 	}
 }
+
+// TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. They are hidden before the delete was worked off, by the clock where rows
+// expire by themselves: until the rollups know of the delete, an answer that has deleted samples says so.
+func TestDeleteBeforeRawIsHidden(t *testing.T) {
+	t.Parallel()
+	for _, expiring := range []bool{false, true} {
+		open := openTestStore
+		if expiring {
+			open = openExpiring
+		}
+		ts := open(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = 2*day, 400*day, true })
+		at := ts.now.Add(-12 * time.Hour).Truncate(2 * time.Hour)
+		ts.write("default", jobLabels("api"), every(at.Add(100*time.Second), 100*time.Second, 72)...)
+		require.NoError(t, ts.SealAll(t.Context()))
+		for shown := true; shown; { // Until just before the clock hides raw samples.
+			ts.now = ts.now.Add(time.Hour)
+			now := ts.now
+			ts.now = now.Add(time.Hour)
+			raw, _ := ts.warned(rollup.Raw)
+			shown = len(raw) > 0 && ts.now.Sub(at) < 10*day
+			ts.now = now
+		}
+		require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Millisecond).UnixMilli(), at.Add(20*time.Minute-time.Millisecond).UnixMilli(), equal("job", "api")))
+		ts.now = ts.now.Add(90 * time.Minute)
+		for _, when := range []string{"hidden", "worked off", "cleaned"} {
+			switch when {
+			case "worked off":
+				require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+			case "cleaned":
+				require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+			}
+			for _, res := range rollup.Resolutions {
+				_, told := ts.warned(res)
+				got := ts.bucketsOf("default", res)["api"]
+				require.GreaterOrEqual(t, got, 61)
+				require.LessOrEqual(t, got, 72)
+				require.Equal(t, got > 61, len(told) == 1 && strings.Contains(told[0], "the result includes deleted samples"), "%s, %s, expiring %v: %d samples, %v", when, res, expiring, got, told)
+			}
+		}
+	}
+}

@@ -127,8 +127,8 @@ func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	b := s.NewBatch("default")
 	for day := range 12 {
 		for i := range 6 + 3*(day%3) {
-			ls := labels.FromStrings("__name__", fmt.Sprint("metric_", i%5), "host", fmt.Sprint(i))
-			storagetest.Add(t, b, ls, storagetest.Samples(now.AddDate(0, 0, -day).UnixMilli(), -30_000, 2500, func(k int) float64 { return float64(k * k % 97) })...)
+			ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d_total", i%5), "host", fmt.Sprint(i))
+			storagetest.Add(t, b, ls, storagetest.Samples(now.AddDate(0, 0, -day).UnixMilli(), -30_000, 2500, func(k int) float64 { return float64(97*k + k*k%97) })...)
 		}
 	}
 	require.NoError(t, b.Commit(t.Context()))
@@ -201,7 +201,7 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	var text []byte
 	for i := range 60 {
 		for k := range 600 {
-			text = fmt.Appendf(text, "m{i=\"%d\"} %d %d\n", i, k*k%97, now.Add(time.Duration(k-600)*time.Minute).Unix())
+			text = fmt.Appendf(text, "m_total{i=\"%d\"} %d %d\n", i, 97*k+k*k%97, now.Add(time.Duration(k-600)*time.Minute).Unix())
 		}
 	}
 	require.NoError(t, os.WriteFile(file, append(text, "# EOF\n"...), 0o600))
@@ -251,7 +251,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	samples, rng := storagetest.Start(t, eng, storagetest.At(now)), rand.New(rand.NewPCG(1, 1))
 	b := samples.NewBatch("default")
 	for i := range 50 {
-		ls := labels.FromStrings("__name__", fmt.Sprint("metric_", i%5), "host", fmt.Sprint(i))
+		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d_total", i%5), "host", fmt.Sprint(i))
 		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -30_000, 3000, func(int) float64 { return rng.Float64() })...)
 	}
 	require.NoError(t, b.Commit(t.Context()))

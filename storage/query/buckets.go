@@ -22,7 +22,7 @@ type BucketBuffers struct {
 }
 
 // errHasDeleted warns of buckets that include deleted samples.
-var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, and their buckets also contain other samples")
+var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before the delete was applied to rollups, and their buckets also contain other samples")
 
 // Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
 // slots that these don't include all of, from samples. Buckets that the range cuts may be there, too. It is for
@@ -172,11 +172,11 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
-			if fromSamples && hidden.Where(uncleared).TouchesBucket(end, sel.width) {
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // There are no samples any more.
+			if hidden.Where(uncleared).TouchesBucket(end, sel.width) {
 				sel.r.tellOnce(errHasDeleted)
 			}
-			return true // There are no samples any more.
+			return true
 		}
 		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) && !hidden.Where(uncleared).TouchesBucket(end, sel.width)
