@@ -115,7 +115,7 @@ func TestDeleteOfAllSamplesOfAnHour(t *testing.T) {
 }
 
 // TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. They are hidden before the delete was worked off, by the clock where rows
-// expire by themselves: until the rollups know of the delete, an answer that has deleted samples says so.
+// expire by themselves: until the delete is applied to the rollups, an answer that has deleted samples has a warning.
 func TestDeleteBeforeRawIsHidden(t *testing.T) {
 	t.Parallel()
 	for _, expiring := range []bool{false, true} {
