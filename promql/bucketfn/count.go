@@ -118,36 +118,20 @@ func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 }
 
 func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSteps(b.Resets, b, w, out,
-		func(before, v float64) bool { return v < before },
-		func(before, h *histogram.FloatHistogram) bool { return h.DetectReset(before) })
+	f.overSteps(b.Resets, b.IsReset, b, w, out)
 }
 
 func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSteps(b.Changes, b, w, out,
-		func(before, v float64) bool { return v != before && (v == v || before == before) },
-		func(before, h *histogram.FloatHistogram) bool { return !h.Equals(before) })
+	f.overSteps(b.Changes, b.IsChange, b, w, out)
 }
 
-// overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and from
-// a bucket's last sample to the next one's first, by floats and hists.
-func (f *Evaluator) overSteps(inside []uint32, b *rollup.Buckets, w Windows, out *Result,
-	floats func(before, v float64) bool, hists func(before, h *histogram.FloatHistogram) bool,
-) {
+// overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and between buckets, from the last
+// sample of one to the first of the next.
+func (f *Evaluator) overSteps(inside []uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
 	f.steps = append(f.steps[:0], 0) // into bucket i from the one before
 	for i := 1; i < len(b.End); i++ {
-		is := false
-		switch ended, begins := b.Flags[i-1]&rollup.LastIsHistogram != 0, b.Flags[i]&rollup.FirstIsHistogram != 0; {
-		case f.kinds.in(i-1, i+1) == ofUnknown:
-		case ended != begins:
-			is = true
-		case ended:
-			is = hists(b.Histograms[i-1].Last, b.Histograms[i].First)
-		default:
-			is = floats(b.Last[i-1], b.First[i])
-		}
 		f.steps = append(f.steps, 0)
-		if is {
+		if f.kinds.in(i-1, i+1) != ofUnknown && between(i-1, i) {
 			f.steps[i] = 1
 		}
 	}

@@ -174,35 +174,32 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value fu
 // sumOfHistograms adds the sums of buckets lo to before hi of histograms up as Prometheus' sum_over_time does; nil if they don't fit
 // together. It returns false if one of the sums isn't known.
 func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
-	kinds := [2]bool{}
-	for i := lo; i < hi; i++ {
-		h := b.Histograms[i]
-		switch {
-		case h.SumDropped:
-			return nil, false
-		case h.Sum == nil:
-			kinds = [2]bool{true, true}
-		case h.Sum.UsesCustomBuckets():
-			kinds[1] = true
-		default:
-			kinds[0] = true
-		}
+	list := b.Histograms[lo:hi]
+	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.SumDropped }) {
+		return nil, false
 	}
-	if kinds[0] && kinds[1] {
+	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.Sum == nil }) {
 		out.note(NoteMixedKinds)
 		return nil, true
 	}
-	sum = b.Histograms[lo].Sum.Copy()
+	sum = list[0].Sum.Copy()
 	var low *histogram.FloatHistogram
-	for i := lo + 1; i < hi; i++ {
-		var reconciled bool
-		low, _, reconciled, _ = sum.KahanAdd(b.Histograms[i].Sum, low)
-		if reconciled {
-			out.note(NoteBoundsReconciledSum)
+	reconciled, differ, err := false, false, error(nil)
+	for _, h := range list[1:] {
+		if low, _, differ, err = sum.KahanAdd(h.Sum, low); err != nil {
+			break
 		}
+		reconciled = reconciled || differ
 	}
-	if low != nil {
-		_, _, _, _ = sum.Add(low)
+	if err == nil && low != nil {
+		_, _, _, err = sum.Add(low)
+	}
+	if err != nil {
+		out.note(NoteMixedKinds)
+		return nil, true
+	}
+	if reconciled {
+		out.note(NoteBoundsReconciledSum)
 	}
 	return sum, true
 }

@@ -131,7 +131,7 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 		if first.CounterResetHint != histogram.GaugeType || last.CounterResetHint != histogram.GaugeType {
 			out.note(NoteNotGauge)
 		}
-		return f.finishRise(added(f.layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
+		return finishRise(added(layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
 	// Where a reset follows the first sample, that isn't looked at.
 	leftOut := b.Histograms[lo].FirstReset || b.Histograms[lo].Count == 1 && j.reset[lo+1]
@@ -149,7 +149,7 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
 		out.note(NoteNotCounter)
 	}
-	rise := f.layoutOf(last, least)
+	rise := layoutOf(last, least)
 	if leftOut {
 		second := b.Histograms[min(lo+1, hi-1)].First
 		if b.Histograms[lo].Count > 1 {
@@ -160,7 +160,7 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 		rise = added(rise, first, -1, out)
 	}
 	if j.corrected[hi] == j.corrected[lo] {
-		return f.finishRise(rise)
+		return finishRise(rise)
 	}
 	for i := lo; i < hi; i++ {
 		h := b.Histograms[i]
@@ -176,17 +176,18 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 			rise = added(rise, h.Correction, 1, out)
 		}
 	}
-	return f.finishRise(rise)
+	return finishRise(rise)
 }
 
 // layoutOf returns a copy of a histogram in a schema that isn't finer.
-func (f *Evaluator) layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
+func layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
 	h = h.CopyToSchema(schema)
 	h.CounterResetHint = histogram.GaugeType
 	return h
 }
 
-func (f *Evaluator) finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
+// finishRise returns a rise as Prometheus returns it; nil if it is nil.
+func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if h == nil {
 		return nil
 	}

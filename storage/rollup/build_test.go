@@ -51,14 +51,7 @@ func TestExtremesKeepTheFirstOfEqualValues(t *testing.T) {
 		{[]float64{0, -1, negative}, []float64{-1}, []float64{0}},
 		{[]float64{math.NaN(), negative, 0, math.NaN()}, []float64{negative}, []float64{negative}},
 	} {
-		s := &chunk.Samples{}
-		for i, v := range c.values {
-			s.AppendFloat(int64(i+1), 0, v)
-		}
-		var fine, b Buckets
-		AppendEvery(&b, s, 10)
-		AppendEvery(&fine, s, 1)
-		Coarsen(&b, &fine, 20)
+		b := bothWays(c.values)
 		for i := range b.End {
 			require.Equal(t, math.Float64bits(c.least[0]), math.Float64bits(b.Min[i]), "%v", c.values)
 			require.Equal(t, math.Float64bits(c.greatest[0]), math.Float64bits(b.Max[i]), "%v", c.values)

@@ -109,9 +109,8 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		}
 		if first < 0 {
 			first = at
-		} else {
-			reset, change := stepInto(fine, last, at)
-			resets, changes = resets+asCount(reset), changes+asCount(change)
+		} else if floats { // Without floats, the run of histograms counts them.
+			resets, changes = resets+asCount(fine.IsReset(last, at)), changes+asCount(fine.IsChange(last, at))
 		}
 		if fine.Flags[at]&HasHistograms != 0 {
 			all.add(fine.Histograms[at])
@@ -126,6 +125,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		into.setStarts(i, fine.FirstST[first], fine.LastST[last])
 	}
 	if !floats {
+		into.Resets[i], into.Changes[i] = resets+all.resets, changes+all.changes
 		into.Flags[i] |= ofHistograms
 		into.setHistograms(i, all.finish())
 		return
@@ -134,17 +134,29 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 	into.setHistograms(i, all.amongFloats())
 }
 
-// stepInto returns whether the first sample of bucket b.i is a reset, or a change, after the last of bucket before.
-func stepInto(b *Buckets, before, i int) (reset, change bool) {
-	ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0
-	switch {
+// IsReset returns true if the first sample of bucket i is a counter reset after the last sample of an earlier bucket, as Prometheus'
+// resets has it: from floats to histograms, and back, is one.
+func (b *Buckets) IsReset(before, i int) bool {
+	switch ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0; {
 	case ended != begins:
-		return true, true
+		return true
 	case ended:
-		h, first := b.Histograms[before].Last, b.Histograms[i].First
-		return first.DetectReset(h), !first.Equals(h)
+		return b.Histograms[i].First.DetectReset(b.Histograms[before].Last)
+	default:
+		return b.First[i] < b.Last[before]
+	}
+}
+
+// IsChange returns true if the first sample of bucket i is a change after the last sample of an earlier bucket, as Prometheus' changes
+// has it.
+func (b *Buckets) IsChange(before, i int) bool {
+	switch ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0; {
+	case ended != begins:
+		return true
+	case ended:
+		return !b.Histograms[i].First.Equals(b.Histograms[before].Last)
 	default:
 		v, first := b.Last[before], b.First[i]
-		return first < v, first != v && (first == first || v == v)
+		return first != v && (first == first || v == v)
 	}
 }

@@ -193,6 +193,19 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 	return s
 }
 
+// bothWays returns two buckets of the same up to ten values: one made of samples, and one made of buckets of a sample each.
+func bothWays(values []float64) *Buckets {
+	s := &chunk.Samples{}
+	for i, v := range values {
+		s.AppendFloat(int64(i+1), 0, v)
+	}
+	var fine, b Buckets
+	AppendEvery(&b, s, 10)
+	AppendEvery(&fine, s, 1)
+	Coarsen(&b, &fine, 20)
+	return &b
+}
+
 // histogramOf makes a histogram of counts; some buckets may be empty.
 func histogramOf(counts []int64, schema int32, threshold float64, hint histogram.CounterResetHint) *histogram.Histogram {
 	h := &histogram.Histogram{Schema: schema, ZeroThreshold: threshold, CounterResetHint: hint,

@@ -185,9 +185,7 @@ func (d *decoder) flags() error {
 // valid reports whether flags as stored can be a bucket's.
 func valid(f Flags) bool {
 	switch {
-	case f&storedEmpty != 0:
-		return f&(ofHistograms|HasFloatsToo) == 0
-	case f&HasHistograms == 0:
+	case f&storedEmpty != 0, f&HasHistograms == 0:
 		return f&(ofHistograms|HasFloatsToo) == 0
 	case f&HasFloatsToo == 0:
 		return f&ofHistograms == ofHistograms

@@ -109,14 +109,7 @@ func TestMomentsWithoutValue(t *testing.T) {
 		{[]float64{math.NaN(), 1, 2}, 0},
 		{[]float64{1e100, -1e100}, 2e200},
 	} {
-		s := &chunk.Samples{}
-		for i, v := range c.values {
-			s.AppendFloat(int64(i+1), 0, v)
-		}
-		var fine, b Buckets
-		AppendEvery(&b, s, 10)
-		AppendEvery(&fine, s, 1)
-		Coarsen(&b, &fine, 20)
+		b := bothWays(c.values)
 		for _, m := range b.Moment {
 			require.InDelta(t, c.want, m, 1e-12*math.Abs(c.want), "%v", c.values)
 		}

@@ -54,8 +54,7 @@ func (b *Buckets) addUpHistograms(first int, resets, changes int64) {
 			continue
 		}
 		if before >= 0 {
-			reset, change := stepInto(b, before, k)
-			resets, changes = resets-int64(asCount(reset)), changes-int64(asCount(change))
+			resets, changes = resets-int64(asCount(b.IsReset(before, k))), changes-int64(asCount(b.IsChange(before, k)))
 		}
 		before = k
 		resetsInside, changesInside = resetsInside+int64(b.Resets[k]), changesInside+int64(b.Changes[k])
