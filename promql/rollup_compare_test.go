@@ -65,9 +65,9 @@ func withHintOf(h, other *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if other.CounterResetHint != histogram.UnknownCounterReset {
 		return h
 	}
-	h = h.Copy()
-	h.CounterResetHint = histogram.UnknownCounterReset
-	return h
+	c := *h // Copy would leave out the zero bucket's count of custom bounds, which is NaN in a product with NaN.
+	c.CounterResetHint = histogram.UnknownCounterReset
+	return &c
 }
 
 func differentRows(want, got promengine.Matrix, bound boundFunc) string {
