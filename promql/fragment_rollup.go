@@ -42,6 +42,8 @@ type rollupReader struct {
 	asked int64
 	// leftOut: steps have no value for want of samples. approximated: they have one from samples made of buckets.
 	leftOut, approximated bool
+	// bounds are by how much values are off where windows were moved or buckets cut.
+	bounds bucketfn.Bounds
 }
 
 func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
@@ -99,6 +101,12 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	r.answers.Reset()
 	r.over.Evaluate(buckets, r.segment.Windows, &r.answers)
 	a := &r.answers
+	if !r.segment.IsExact() {
+		if r.bounds.Steps == nil {
+			r.bounds.Steps = make([]float64, r.segment.Windows.Steps)
+		}
+		r.over.Bound(&r.buckets, r.segment.asked(), r.segment.Windows, a, &r.bounds)
+	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
 			if r.segment.keepsName() && r.sampled(step) {
@@ -205,7 +213,7 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 			continue
 		}
 		r.made.copyTo(out, int(step))
-		r.approximated = true
+		r.approximated, r.bounds.Unknown = true, true
 	}
 	return nil
 }

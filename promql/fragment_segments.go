@@ -159,10 +159,23 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
 	from, to := l.span()
-	return store.Select(ctx, query.Query{
+	q := query.Query{
 		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
 		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
-	})
+	}
+	if !l.IsExact() { // What lies between the edges asked for and these bounds the values.
+		width := l.Resolution.Width()
+		first, _ := l.fragment.window(0)
+		_, last := l.fragment.window(l.edges.n - 1)
+		q.MinT, q.MaxT = min(q.MinT, bucketfn.FloorTo(first, width)+1), max(q.MaxT, bucketfn.CeilTo(last, width))
+		q.Columns |= bucketfn.BoundColumns(l.function, l.Fit == resolution.Snapped)
+	}
+	return store.Select(ctx, q)
+}
+
+// asked returns the windows that the query asked for.
+func (l *segment) asked() bucketfn.Windows {
+	return bucketfn.Windows{First: l.edges.first, Step: l.edges.step, Steps: l.Windows.Steps, Span: l.fragment.width}
 }
 
 // with returns the columns that are read, given those that a function needs.

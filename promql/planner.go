@@ -17,6 +17,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -269,10 +270,15 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 
 // lacks remembers what a fragment's answer lacks for want of raw samples, for one info per query.
 func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
-	p.short.Merge(short)
+	all := bucketfn.Bounds{Steps: make([]float64, run.fragment.eval.n)}
 	for _, readers := range run.readers {
 		for i, reader := range readers {
-			if r, ok := reader.(*rollupReader); ok && (r.leftOut || r.approximated) {
+			r, ok := reader.(*rollupReader)
+			if !ok {
+				continue
+			}
+			all.Add(&r.bounds, run.segments[i].FromStep)
+			if r.leftOut || r.approximated {
 				p.short.Merge(resolution.Shortfall{
 					From: run.segments[i].edges.first, To: run.segments[i].edges.last(), Widest: run.segments[i].Resolution,
 					Raw: run.segments[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
@@ -280,6 +286,9 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 			}
 		}
 	}
+	short.OffBy, short.SumOffBy, short.OffUnknown = all.Largest, slices.Max(all.Steps), all.Unknown
+	short.Bounded = true
+	p.short.Merge(short)
 }
 
 // replace puts a placeholder for the result in the place of an expression. The placeholder has a number rather than the expression's text,

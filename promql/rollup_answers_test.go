@@ -162,6 +162,9 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 		}
 		return ""
 	}
+	if why := d.beyond(c, want, got); why != "" {
+		return why
+	}
 	exact, approximate := true, false
 	for _, l := range segments {
 		exact = exact && l.IsExact()

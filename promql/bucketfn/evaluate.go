@@ -16,6 +16,9 @@ type Evaluator struct {
 	parts  []moments
 	merged Fold[moments]
 	steps  []uint32
+	// greatest and edged are those of Bound.
+	greatest Fold[float64]
+	edged    edged
 }
 
 // evaluateFunc computes a function from buckets.

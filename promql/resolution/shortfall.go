@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,10 @@ type Shortfall struct {
 	// resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
+	// Bounded is set if it was computed by how much values are off where windows were moved or widened, or buckets cut: those of a series by
+	// at most OffBy, and the sum of all series by at most SumOffBy. OffUnknown is set if some have no such bound.
+	Bounded, OffUnknown bool
+	OffBy, SumOffBy     float64
 }
 
 // Lacks returns true if raw samples were missing.
@@ -65,11 +70,13 @@ func (s *Shortfall) Merge(other Shortfall) {
 	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
 	}
+	s.mergeBounds(&other)
 	switch {
 	case !other.Lacks():
 		return
 	case !s.Lacks():
 		other.SnappedBy, other.SnappedOf, other.Snapped = s.SnappedBy, s.SnappedOf, s.Snapped
+		other.Bounded, other.OffUnknown, other.OffBy, other.SumOffBy = s.Bounded, s.OffUnknown, s.OffBy, s.SumOffBy
 		*s = other
 		return
 	}
@@ -81,6 +88,39 @@ func (s *Shortfall) Merge(other Shortfall) {
 	}
 	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
 	s.Hidden, s.Sketched = s.Hidden || other.Hidden, s.Sketched || other.Sketched
+}
+
+// mergeBounds sets the bounds of both, that of the first if the other has nothing to bound.
+func (s *Shortfall) mergeBounds(other *Shortfall) {
+	s.OffUnknown = s.OffUnknown || other.OffUnknown || other.moves() && !other.Bounded
+	s.Bounded = s.Bounded || other.Bounded
+	s.OffBy, s.SumOffBy = max(s.OffBy, other.OffBy), max(s.SumOffBy, other.SumOffBy)
+}
+
+// moves reports whether values depend on what lies around the edges of windows.
+func (s *Shortfall) moves() bool { return s.Moved || s.Widened || s.Cut || s.SnappedBy > 0 }
+
+// boundText describes by how much values are off; "" if that isn't known, or some are missing.
+func (s *Shortfall) boundText() string {
+	switch {
+	case !s.moves() || !s.Bounded || s.OffUnknown || s.LeftOut || s.Hidden:
+		return ""
+	case s.OffBy == 0 && s.SumOffBy == 0:
+		return "; no value differs by that"
+	case s.OffBy == s.SumOffBy:
+		return "; values differ by at most " + roundedUp(s.OffBy)
+	default:
+		return "; the values of a series differ by at most " + roundedUp(s.OffBy) + ", the sum of all series by at most " + roundedUp(s.SumOffBy)
+	}
+}
+
+// roundedUp returns the text of a number in three digits that isn't less than v.
+func roundedUp(v float64) string {
+	text := strconv.FormatFloat(v, 'g', 3, 64)
+	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded < v {
+		return strconv.FormatFloat(v*1.0051, 'g', 3, 64)
+	}
+	return text
 }
 
 // moreOf reports whether by, of so much, is a greater share than another.
@@ -116,7 +156,7 @@ func (s Shortfall) Info() error {
 		snapped = fmt.Sprintf("%s to bucket edges of %s, to avoid reading all samples; resolution=exact reads them",
 			movedText(s.SnappedBy, s.SnappedOf), s.Snapped)
 		if !s.Lacks() {
-			return fmt.Errorf("%w: %s", annotations.PromQLInfo, snapped)
+			return fmt.Errorf("%w: %s%s", annotations.PromQLInfo, snapped, s.boundText())
 		}
 		snapped = "; where raw samples exist, " + snapped
 	}
@@ -144,7 +184,7 @@ func (s Shortfall) Info() error {
 		what = append(what, "no data is returned, because the query excludes wider buckets")
 	}
 	return fmt.Errorf("%w: raw samples before %s have expired; from %s to %s %s%s",
-		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped)
+		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped+s.boundText())
 }
 
 // MissingError carries a shortfall to a collector of warnings, which merges it with others.

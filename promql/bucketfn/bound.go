@@ -1,0 +1,418 @@
+package bucketfn
+
+import (
+	"math"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Bounds are by how much values may differ from those of the windows that a query asked for, where other windows were
+// evaluated, or buckets were cut: by no more than the content of the buckets at the edges allows.
+//
+//	asked        (............]
+//	buckets   |----|----|----|----|
+//	inner          (.........]         certainly inside
+//	outer     (...................]    certainly all of it
+type Bounds struct {
+	// Largest is the largest difference of one value.
+	Largest float64
+	// Steps are the sums of the differences of all series, by step.
+	Steps []float64
+	// Unknown is set if some value has no bound: that of native histograms, of counters with negative values, or one that isn't finite.
+	Unknown bool
+}
+
+// Add adds the bounds of other series, whose first step is that of number from.
+func (x *Bounds) Add(other *Bounds, from int) {
+	x.Largest, x.Unknown = max(x.Largest, other.Largest), x.Unknown || other.Unknown
+	for i, d := range other.Steps {
+		x.Steps[from+i] += d
+	}
+}
+
+// add adds that a value, 0 if there is none, may be anything between two others.
+func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
+	d := max(greatest-value, value-least, 0)
+	if !(d <= math.MaxFloat64) {
+		x.Unknown = true
+		return
+	}
+	if exists {
+		x.Largest = max(x.Largest, d)
+	}
+	x.Steps[step] += d
+}
+
+// BoundColumns returns the columns that Bound needs for the function of that name. whole is set if every window contains a bucket.
+func BoundColumns(name string, whole bool) rollup.Columns {
+	switch columns := Columns(name); {
+	case name == "sum_over_time" || name == "avg_over_time" || !whole && columns != 0:
+		return columns | rollup.ColumnMin | rollup.ColumnMax
+	default:
+		return columns
+	}
+}
+
+// Bound adds to into by how much values, which Evaluate returned, may differ from those of the windows asked for. used are the windows that were
+// evaluated, which have as many steps. b are all buckets of the series that overlap windows of either kind, with BoundColumns.
+func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
+	bound := bounds[f.fn.Name]
+	if bound == nil || len(values.Histogram) > 0 || hasStarts(b) {
+		into.Unknown = into.Unknown || len(values.Step) > 0
+		return
+	}
+	b = f.onlyLive(b)
+	f.kinds.of(b)
+	e := &f.edged
+	e.reset(b, asked.Span, f.fn.Name)
+	f.fold.Start(Min)
+	f.greatest.Start(Max)
+	given, unanswered := values.Step, values.Unanswered
+	at := 0
+	for step := range asked.Steps {
+		exists := at < len(given) && int(given[at]) == step
+		value := 0.
+		if exists {
+			value = values.Value[at]
+			at++
+		}
+		if len(unanswered) > 0 && int(unanswered[0]) == step {
+			unanswered = unanswered[1:]
+			continue
+		}
+		if !e.move(asked, used, step) {
+			continue // Nothing has any sample.
+		}
+		if f.kinds.in(e.from, e.to) != ofFloats {
+			into.Unknown = true
+			continue
+		}
+		lo, hi := e.inner()
+		need := e.leastSamples()
+		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || within(e.counts, e.from, e.to) < need {
+			continue
+		}
+		least, greatest := bound(f, e)
+		if within(e.counts, lo, hi) < need { // There may be no value.
+			least, greatest = min(least, 0), max(greatest, 0)
+		}
+		into.add(step, value, least, greatest, exists)
+	}
+}
+
+// leastSamples returns how many samples a window must have for a value.
+func (e *edged) leastSamples() float64 {
+	switch e.name {
+	case "rate", "increase", "delta":
+		return 2
+	default:
+		return 1
+	}
+}
+
+func hasStarts(b *rollup.Buckets) bool {
+	for _, column := range [][]int64{b.FirstST, b.LastST} {
+		for _, t := range column {
+			if t != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// edged are a series' buckets, and those of them that a window has: buckets from to before to overlap it, of which those from whole to before part
+// lie inside it.
+type edged struct {
+	b    *rollup.Buckets
+	span int64 // of the windows asked for
+	name string
+
+	from, whole, part, to int
+	// same is set if the windows are those asked for.
+	same bool
+
+	// counts[i], sums[i] and steps[i] are of the first i buckets: how many samples, the sum of values, and the corrections, resets or changes,
+	// those from one bucket to the next included. negative is set if a counter has been less than 0.
+	counts, sums, steps []float64
+	negative            bool
+}
+
+// reset begins with the buckets of another series, and fills the sums that the function needs.
+func (e *edged) reset(b *rollup.Buckets, span int64, name string) {
+	*e = edged{b: b, span: span, name: name, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+	for i, n := range b.Count {
+		e.counts = append(e.counts, e.counts[i]+float64(n))
+		var step float64
+		switch e.name {
+		case "sum_over_time", "avg_over_time":
+			e.sums = append(e.sums, e.sums[i]+b.Sum[i])
+			continue
+		case "rate", "increase":
+			step = b.Correction[i]
+			if i > 0 && b.First[i] < b.Last[i-1] {
+				step += b.Last[i-1]
+			}
+			e.negative = e.negative || step < 0 || b.First[i] < 0
+		case "resets":
+			step = float64(b.Resets[i]) + oneIf(i > 0 && b.IsReset(i-1, i))
+		case "changes":
+			step = float64(b.Changes[i]) + oneIf(i > 0 && b.IsChange(i-1, i))
+		}
+		e.steps = append(e.steps, e.steps[i]+step)
+	}
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
+// move goes to the windows of a step, which isn't before that of the last call. It returns false if no bucket overlaps them.
+func (e *edged) move(asked, used Windows, step int) bool {
+	a, b := asked.Window(step)
+	x, y := used.Window(step)
+	e.same = a == x && b == y
+	starts, ends := e.b.Start, e.b.End
+	for e.from < len(ends) && ends[e.from] <= min(a, x) {
+		e.from++
+	}
+	for e.whole < len(ends) && starts[e.whole] < max(a, x) {
+		e.whole++
+	}
+	for e.part < len(ends) && ends[e.part] <= min(b, y) {
+		e.part++
+	}
+	for e.to < len(ends) && starts[e.to] < max(b, y) {
+		e.to++
+	}
+	return e.from < e.to
+}
+
+// inner returns the buckets inside the window; lo is hi if there are none.
+func (e *edged) inner() (lo, hi int) {
+	if e.whole >= e.part {
+		at := min(max(e.part, e.from), e.to)
+		return at, at
+	}
+	return e.whole, e.part
+}
+
+// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value.
+func (e *edged) edges() (n, least, greatest float64) {
+	lo, hi := e.inner()
+	least, greatest = math.Inf(1), math.Inf(-1)
+	for i := e.from; i < e.to; i++ {
+		if i == lo {
+			i = hi
+		}
+		if i < e.to {
+			n += float64(e.b.Count[i])
+			least, greatest = min(least, e.b.Min[i]), max(greatest, e.b.Max[i])
+		}
+	}
+	return n, least, greatest
+}
+
+// extremes returns the least and the greatest value of the buckets that overlap the window.
+func (e *edged) extremes(f *Evaluator) (least, greatest float64) {
+	_, least, greatest = e.edges()
+	if lo, hi := e.inner(); lo < hi {
+		least, greatest = min(least, f.fold.Of(e.b.Min, lo, hi)), max(greatest, f.greatest.Of(e.b.Max, lo, hi))
+	}
+	return least, greatest
+}
+
+// within returns the difference of a sum of the buckets inside to that of all that overlap the window.
+func within(of []float64, lo, hi int) float64 { return of[max(lo, hi)] - of[lo] }
+
+// boundFunc returns the least and the greatest value that a function can have over a window; NaN if that isn't known.
+type boundFunc func(f *Evaluator, e *edged) (least, greatest float64)
+
+var bounds = map[string]boundFunc{
+	"":                      boundLast,
+	"last_over_time":        boundLast,
+	"first_over_time":       boundFirst,
+	"present_over_time":     func(*Evaluator, *edged) (float64, float64) { return 1, 1 },
+	"ts_of_first_over_time": boundFirstTime,
+	"ts_of_last_over_time":  boundLastTime,
+	"min_over_time":         boundMin,
+	"max_over_time":         boundMax,
+	"count_over_time":       boundCount,
+	"sum_over_time":         boundSum,
+	"avg_over_time":         boundAvg,
+	"stddev_over_time":      boundStddev,
+	"stdvar_over_time":      boundStdvar,
+	"changes":               boundSteps,
+	"resets":                boundSteps,
+	"rate":                  boundIncrease,
+	"increase":              boundIncrease,
+	"delta":                 boundDelta,
+}
+
+func boundCount(_ *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	return within(e.counts, lo, hi), within(e.counts, e.from, e.to)
+}
+
+func boundSteps(_ *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	return within(e.steps, min(lo+1, hi), hi) + e.firstOf(lo, hi), within(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
+}
+
+// firstOf returns the resets or changes in the first of some buckets, without that from the bucket before.
+func (e *edged) firstOf(lo, hi int) float64 {
+	switch {
+	case lo == hi:
+		return 0
+	case e.name == "resets":
+		return float64(e.b.Resets[lo])
+	default:
+		return float64(e.b.Changes[lo])
+	}
+}
+
+func boundSum(_ *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	n, low, high := e.edges()
+	sum := within(e.sums, lo, hi)
+	rounded := 1e-12 * math.Abs(e.sums[hi])
+	if n == 0 {
+		return sum - rounded, sum + rounded
+	}
+	return sum + n*min(0, low) - rounded, sum + n*max(0, high) + rounded
+}
+
+func boundAvg(_ *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	n, low, high := e.edges()
+	inside := within(e.counts, lo, hi)
+	if inside == 0 {
+		return low, high
+	}
+	avg := within(e.sums, lo, hi) / inside
+	least, greatest = avg, avg
+	if n > 0 {
+		least, greatest = avg+min(0, low-avg)*n/(n+inside), avg+max(0, high-avg)*n/(n+inside)
+	}
+	rounded := 1e-12 * math.Abs(e.sums[hi]) / inside
+	return least - rounded, greatest + rounded
+}
+
+func boundMin(f *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	_, low, high := e.edges()
+	if lo == hi {
+		return low, high
+	}
+	least = f.fold.Of(e.b.Min, lo, hi)
+	return min(low, least), least
+}
+
+func boundMax(f *Evaluator, e *edged) (least, greatest float64) {
+	lo, hi := e.inner()
+	_, low, high := e.edges()
+	if lo == hi {
+		return low, high
+	}
+	greatest = f.greatest.Of(e.b.Max, lo, hi)
+	return greatest, max(high, greatest)
+}
+
+func boundStddev(f *Evaluator, e *edged) (least, greatest float64) {
+	low, high := e.extremes(f)
+	return 0, (high - low) / 2
+}
+
+func boundStdvar(f *Evaluator, e *edged) (least, greatest float64) {
+	_, greatest = boundStddev(f, e)
+	return 0, greatest * greatest
+}
+
+func boundLast(_ *Evaluator, e *edged) (least, greatest float64) {
+	if e.whole >= e.part {
+		_, least, greatest = e.edges()
+		return least, greatest
+	}
+	last := e.b.Last[e.part-1]
+	return e.spread(e.part, e.to, last)
+}
+
+func boundFirst(_ *Evaluator, e *edged) (least, greatest float64) {
+	if e.whole >= e.part {
+		_, least, greatest = e.edges()
+		return least, greatest
+	}
+	return e.spread(e.from, e.whole, e.b.First[e.whole])
+}
+
+// spread returns the least and the greatest of a value and of those of some buckets.
+func (e *edged) spread(lo, hi int, v float64) (least, greatest float64) {
+	least, greatest = v, v
+	for i := lo; i < hi; i++ {
+		least, greatest = min(least, e.b.Min[i]), max(greatest, e.b.Max[i])
+	}
+	return least, greatest
+}
+
+func boundLastTime(_ *Evaluator, e *edged) (least, greatest float64) {
+	least = float64(e.b.FirstT[e.from])
+	if e.whole < e.part {
+		least = float64(e.b.LastT[e.part-1])
+	}
+	return least / 1000, float64(e.b.LastT[e.to-1]) / 1000
+}
+
+func boundFirstTime(_ *Evaluator, e *edged) (least, greatest float64) {
+	greatest = float64(e.b.LastT[e.to-1])
+	if e.whole < e.part {
+		greatest = float64(e.b.FirstT[e.whole])
+	}
+	return float64(e.b.FirstT[e.from]) / 1000, greatest / 1000
+}
+
+func boundIncrease(_ *Evaluator, e *edged) (least, greatest float64) {
+	if e.negative {
+		return math.NaN(), math.NaN()
+	}
+	lo, hi := e.inner()
+	rounded := 1e-12 * (e.steps[e.to] + e.b.Last[e.to-1])
+	least, greatest = e.rise(lo, hi)-rounded, e.rise(e.from, e.to)*e.stretch()+rounded
+	if e.name == "rate" {
+		seconds := secondsOf(e.span)
+		return least / seconds, greatest / seconds
+	}
+	return least, greatest
+}
+
+// rise returns the increase from the first to the last sample of some buckets.
+func (e *edged) rise(lo, hi int) float64 {
+	if lo == hi {
+		return 0
+	}
+	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + within(e.steps, lo+1, hi)
+}
+
+// stretch returns the greatest factor by which rate, increase and delta extrapolate: by 1.1 average intervals at either end, and not
+// beyond the window.
+func (e *edged) stretch() float64 {
+	lo, hi := e.inner()
+	n := max(2, within(e.counts, lo, hi))
+	factor := 1 + 2.2/(n-1)
+	if hi > lo {
+		if sampled := e.b.LastT[hi-1] - e.b.FirstT[lo]; sampled > 0 {
+			factor = min(factor, float64(e.span)/float64(sampled))
+		}
+	}
+	return max(1, factor)
+}
+
+func boundDelta(f *Evaluator, e *edged) (least, greatest float64) {
+	firstLeast, firstGreatest := boundFirst(f, e)
+	lastLeast, lastGreatest := boundLast(f, e)
+	least, greatest = lastLeast-firstGreatest, lastGreatest-firstLeast
+	stretch := e.stretch()
+	return min(least, least*stretch), max(greatest, greatest*stretch)
+}
