@@ -1,0 +1,64 @@
+package promql
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+// BenchmarkRollups asks 50 counters and as many gauges, a sample a minute, for 90 days: windows on edges of buckets, a little beside them
+// as Grafana's $__rate_interval, and what is answered from sketches and moments. Raw samples are kept.
+func BenchmarkRollups(b *testing.B) {
+	const days = 90
+	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
+	begin := now.Add(-days * 24 * time.Hour)
+	clock := begin.Add(time.Hour)
+	store := storagetest.Open(b, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever)
+	clock = now
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 50 {
+		var counter, gauge chunk.Samples
+		v := 0.0
+		for k := range days * 24 * 60 {
+			at := begin.Add(time.Duration(k)*time.Minute + time.Duration(i)*time.Second).UnixMilli()
+			v += float64(rnd.IntN(50))
+			counter.AppendFloat(at, 0, v)
+			gauge.AppendFloat(at, 0, float64(rnd.IntN(1000))/10)
+		}
+		_, err := store.Import(b.Context(), "default", []storage.ImportedSeries{
+			{Labels: labels.FromStrings("__name__", "bench_requests_total", "instance", fmt.Sprint(i)), Samples: &counter},
+			{Labels: labels.FromStrings("__name__", "bench_temperature", "instance", fmt.Sprint(i)), Samples: &gauge},
+		})
+		require.NoError(b, err)
+	}
+	e := NewEngine(DefaultOptions())
+	defer func() { require.NoError(b, e.Close()) }()
+	for _, q := range []struct {
+		text string
+		step time.Duration
+	}{
+		{"sum(rate(bench_requests_total[1h]))", time.Hour},
+		{"sum(rate(bench_requests_total[1h15s]))", time.Hour},
+		{"increase(bench_requests_total[1d])", 24 * time.Hour},
+		{"avg(avg_over_time(bench_temperature[1h15s]))", time.Hour},
+		{"max(stddev_over_time(bench_temperature[6h]))", time.Hour},
+	} {
+		a := asked{text: q.text, start: begin.Add(48 * time.Hour).UnixMilli(), end: now.Add(-time.Hour).UnixMilli(), step: q.step}
+		b.Run(fmt.Sprintf("%s/step=%s", q.text, q.step), func(b *testing.B) {
+			before, q := cpuTime(), NewQueryable(store)
+			for b.Loop() {
+				benchAsk(b, e, q, a)
+			}
+			b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
+		})
+	}
+}
