@@ -65,10 +65,13 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 	f.kinds.of(b)
 	e := &f.edged
 	e.reset(b, asked.Span, f.fn.Name)
+	if f.fn.Name == "rate" {
+		e.perSecond = 1 / secondsOf(asked.Span)
+	}
 	f.fold.Start(Min)
 	f.greatest.Start(Max)
 	given, unanswered := values.Step, values.Unanswered
-	at := 0
+	at, need := 0, e.leastSamples()
 	for step := range asked.Steps {
 		exists := at < len(given) && int(given[at]) == step
 		value := 0.
@@ -80,7 +83,9 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			unanswered = unanswered[1:]
 			continue
 		}
-		if !e.move(asked, used, step) {
+		to := asked.First + int64(step)*asked.Step
+		usedFrom, usedTo := used.Window(step)
+		if !e.move(to-asked.Span, to, usedFrom, usedTo) {
 			continue // Nothing has any sample.
 		}
 		if f.kinds.in(e.from, e.to) != ofFloats {
@@ -88,7 +93,6 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			continue
 		}
 		lo, hi := e.inner()
-		need := e.leastSamples()
 		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || within(e.counts, e.from, e.to) < need {
 			continue
 		}
@@ -136,11 +140,12 @@ type edged struct {
 	// those from one bucket to the next included. negative is set if a counter has been less than 0.
 	counts, sums, steps []float64
 	negative            bool
+	perSecond           float64 // what rate multiplies by; 1 for others
 }
 
 // reset begins with the buckets of another series, and fills the sums that the function needs.
 func (e *edged) reset(b *rollup.Buckets, span int64, name string) {
-	*e = edged{b: b, span: span, name: name, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+	*e = edged{b: b, span: span, name: name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
 	for i, n := range b.Count {
 		e.counts = append(e.counts, e.counts[i]+float64(n))
 		var step float64
@@ -170,22 +175,21 @@ func oneIf(condition bool) float64 {
 	return 0
 }
 
-// move goes to the windows of a step, which isn't before that of the last call. It returns false if no bucket overlaps them.
-func (e *edged) move(asked, used Windows, step int) bool {
-	a, b := asked.Window(step)
-	x, y := used.Window(step)
+// move goes to the windows (a, b], which was asked for, and (x, y], which was evaluated. None of the edges is before that of the last call. It
+// returns false if no bucket overlaps them.
+func (e *edged) move(a, b, x, y int64) bool {
 	e.same = a == x && b == y
 	starts, ends := e.b.Start, e.b.End
-	for e.from < len(ends) && ends[e.from] <= min(a, x) {
+	for least := min(a, x); e.from < len(ends) && ends[e.from] <= least; {
 		e.from++
 	}
-	for e.whole < len(ends) && starts[e.whole] < max(a, x) {
+	for most := max(a, x); e.whole < len(starts) && starts[e.whole] < most; {
 		e.whole++
 	}
-	for e.part < len(ends) && ends[e.part] <= min(b, y) {
+	for least := min(b, y); e.part < len(ends) && ends[e.part] <= least; {
 		e.part++
 	}
-	for e.to < len(ends) && starts[e.to] < max(b, y) {
+	for most := max(b, y); e.to < len(starts) && starts[e.to] < most; {
 		e.to++
 	}
 	return e.from < e.to
@@ -380,11 +384,7 @@ func boundIncrease(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	rounded := 1e-12 * (e.steps[e.to] + e.b.Last[e.to-1])
 	least, greatest = e.rise(lo, hi)-rounded, e.rise(e.from, e.to)*e.stretch()+rounded
-	if e.name == "rate" {
-		seconds := secondsOf(e.span)
-		return least / seconds, greatest / seconds
-	}
-	return least, greatest
+	return least * e.perSecond, greatest * e.perSecond
 }
 
 // rise returns the increase from the first to the last sample of some buckets.
@@ -399,12 +399,12 @@ func (e *edged) rise(lo, hi int) float64 {
 // beyond the window.
 func (e *edged) stretch() float64 {
 	lo, hi := e.inner()
-	n := max(2, within(e.counts, lo, hi))
-	factor := 1 + 2.2/(n-1)
-	if hi > lo {
-		if sampled := e.b.LastT[hi-1] - e.b.FirstT[lo]; sampled > 0 {
-			factor = min(factor, float64(e.span)/float64(sampled))
-		}
+	if lo == hi {
+		return 3.2
+	}
+	factor := 1 + 2.2/(max(2, within(e.counts, lo, hi))-1)
+	if sampled := e.b.LastT[hi-1] - e.b.FirstT[lo]; sampled > 0 {
+		factor = min(factor, float64(e.span)/float64(sampled))
 	}
 	return max(1, factor)
 }

@@ -28,7 +28,7 @@ type Windows struct {
 }
 
 // Window returns the edges of the window of step k.
-func (w Windows) Window(k int) (a, b int64) {
+func (w *Windows) Window(k int) (a, b int64) {
 	b = w.First + int64(k)*w.Step
 	if w.Snap <= 0 {
 		return b - w.Span, b
@@ -41,7 +41,7 @@ func (w Windows) Window(k int) (a, b int64) {
 }
 
 // MovesRight reports whether Snap moves a right edge.
-func (w Windows) MovesRight(b int64) bool {
+func (w *Windows) MovesRight(b int64) bool {
 	return w.Snap > 0 && (w.SnapUntil == 0 || b <= w.SnapUntil)
 }
 
@@ -49,7 +49,7 @@ func (w Windows) MovesRight(b int64) bool {
 func secondsOf(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
 
 // scale returns the factor for functions that grow with the length of a window.
-func (w Windows) scale() float64 {
+func (w *Windows) scale() float64 {
 	if w.Scale == 0 {
 		return 1
 	}
