@@ -142,6 +142,7 @@ func (b *Buckets) add(start, end int64) int {
 	b.FirstT, b.LastT = append(b.FirstT, 0), append(b.LastT, 0)
 	if b.FirstST != nil {
 		b.FirstST, b.LastST = append(b.FirstST, 0), append(b.LastST, 0)
+		b.StartCorrection, b.StartResets = append(b.StartCorrection, 0), append(b.StartResets, 0)
 	}
 	b.First, b.Last = append(b.First, 0), append(b.Last, 0)
 	b.Min, b.Max = append(b.Min, 0), append(b.Max, 0)
@@ -155,17 +156,6 @@ func (b *Buckets) add(start, end int64) int {
 		b.Sketches = append(b.Sketches, nil)
 	}
 	return i
-}
-
-// setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
-func (b *Buckets) setStarts(i int, first, last int64) {
-	if b.FirstST == nil {
-		if first == 0 && last == 0 {
-			return
-		}
-		b.FirstST, b.LastST = make([]int64, len(b.End), cap(b.End)), make([]int64, len(b.End), cap(b.End))
-	}
-	b.FirstST[i], b.LastST[i] = first, last
 }
 
 // setHistograms sets the histograms of bucket i, and makes their column with the first.
