@@ -36,6 +36,8 @@ const (
 	NoteBoundsReconciledAdd
 	NoteBoundsReconciledSub
 	NoteBoundsReconciledSum
+	// NoteStartsOverlap: a sample starts before the one before it.
+	NoteStartsOverlap
 )
 
 func (r *Result) note(n Note) { r.Notes |= n }
