@@ -205,8 +205,12 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 			out.rows = append(out.rows, row)
 			continue
 		}
+		helper := promengine.EvalNodeHelper{Ts: m.eval.at(k)}
+		if m.fragment.starts {
+			helper.StartTimestamps = &window.Starts
+		}
 		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.Floats, Histograms: window.Histograms}},
-			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
+			m.args, &helper)
 		for _, v := range vector {
 			if v.H != nil {
 				row.Histograms = append(row.Histograms, promengine.HPoint{H: v.H})

@@ -55,7 +55,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			return
 		}
 		if f.starts.overlapIn(lo, hi) {
-			out.note(NoteStartsOverlap)
+			out.Overlaps++
 		}
 		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
@@ -172,7 +172,7 @@ func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 		out.note(NoteNotCounter)
 	}
 	if f.starts.overlapIn(lo, hi) {
-		out.note(NoteStartsOverlap)
+		out.Overlaps++
 	}
 	rise := layoutOf(last, least)
 	if leftOut {

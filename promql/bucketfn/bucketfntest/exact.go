@@ -52,7 +52,7 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 ) int {
 	t.Helper()
 	name := f.Name()
-	at, left, width, args := 0, 0, w.Span, argsOf(t, name, w.Span)
+	at, left, overlaps, width, args := 0, 0, 0, w.Span, argsOf(t, name, w.Span)
 	var notes bucketfn.Note
 	for k := range w.Steps {
 		from, to := w.Window(k)
@@ -70,6 +70,11 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		largest := Bound(name, window.Largest())
 		want, ok, remarks := onSamples(name, args, s, window, f.UsesStarts, from, to)
 		notes |= notesOf(t, remarks)
+		for _, err := range remarks {
+			if errors.Is(err, annotations.StartTimeOverlapWarning) {
+				overlaps++
+			}
+		}
 		has := at < len(out.Step) && out.Step[at] == int32(k)
 		require.Equal(t, ok, has, "%s: has a value", c)
 		if !has {
@@ -96,6 +101,7 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 	}
 	require.Equal(t, notes&^unsure, out.Notes&^unsure, "%s: %q: notes", context, name)
 	require.Zero(t, out.Notes&^(notes|bucketfn.NoteNotCounter), "%s: %q: notes", context, name)
+	require.Equal(t, overlaps, out.Overlaps, "%s: %q: overlapping starts", context, name)
 	require.Len(t, out.Step, at, context)
 	require.Len(t, out.Unanswered, left, context)
 	return at
@@ -117,7 +123,6 @@ func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note
 			notes |= bucketfn.NoteHistogramsIgnored
 		case errors.Is(err, annotations.PossibleNonCounterInfo):
 		case errors.Is(err, annotations.StartTimeOverlapWarning):
-			notes |= bucketfn.NoteStartsOverlap
 		case strings.Contains(text, "during addition"):
 			notes |= bucketfn.NoteBoundsReconciledAdd
 		case strings.Contains(text, "during subtraction"):
