@@ -52,6 +52,7 @@ func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *b
 	if r.over = bucketfn.New(l.function); r.over != nil {
 		r.over.UsesStarts = l.starts
 	}
+	r.UsesStarts = l.starts
 	return r
 }
 
