@@ -109,7 +109,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
-			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts) && r.sampled(step) {
+			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) && r.sampled(step) {
 				// The answer is a sample's histogram itself, whose hint depends on the sample before.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
