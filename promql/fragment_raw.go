@@ -46,13 +46,15 @@ type rawReader struct {
 	starts promengine.StartTimestamps
 
 	// of floatFuncs
-	quick  floatFunc
-	fold   bucketfn.Fold[float64]
-	sorted sortedWindow
-	zeros  []float64 // scratch
-	times  []int64
-	values []float64
-	resets []int // places of values that are less than the one before
+	quick    floatFunc
+	fold     bucketfn.Fold[float64]
+	sorted   sortedWindow
+	zeros    []float64 // scratch
+	times    []int64
+	begins   []int64
+	values   []float64
+	resets   []int // places of values that are counter resets
+	overlaps []int // places of samples that start before the one before them
 
 	ctx context.Context // of the query; nil: nothing ends it
 
@@ -141,8 +143,12 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 	}
 	r.counted += int64(r.it.samples.Len() - r.it.floats - r.it.hists)
 	usesStarts := r.fragment.starts && hasStarts(&r.it.samples)
-	if r.quick != nil && r.it.hists == len(r.it.samples.H) && !usesStarts {
-		r.quick(r, out)
+	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
+		if usesStarts && len(r.it.samples.ST) > 0 {
+			noteOverlaps(r.fragment, stored, r.slopesWithStarts(out), &r.annotations)
+		} else {
+			r.quick(r, out)
+		}
 		noteCounter(r.fragment, stored, out, &r.annotations)
 		return nil
 	}

@@ -21,22 +21,37 @@ func (s *starts) of(b *rollup.Buckets, use bool) {
 	if s.b, s.overlaps = nil, false; !use {
 		return
 	}
+	if b.FirstST != nil {
+		s.b = b
+	}
+	for i, flags := range b.Flags {
+		if s.overlaps = flags&rollup.StartsOverlap != 0 || s.overlapsBefore(b, i); s.overlaps {
+			break
+		}
+	}
+	if !s.overlaps {
+		return
+	}
 	s.inside, s.between = append(s.inside[:0], 0), append(s.between[:0], 0)
 	for i, flags := range b.Flags {
 		inside, between := s.inside[i], s.between[i]
 		if flags&rollup.StartsOverlap != 0 {
 			inside++
 		}
-		if i > 0 && b.StartOverlaps(i-1, i) {
+		if s.overlapsBefore(b, i) {
 			between++
 		}
 		s.inside, s.between = append(s.inside, inside), append(s.between, between)
-		s.overlaps = s.overlaps || inside+between > 0
-	}
-	if b.FirstST != nil {
-		s.b = b
 	}
 }
+
+// overlapsBefore returns true if bucket i begins with such a sample.
+func (s *starts) overlapsBefore(b *rollup.Buckets, i int) bool {
+	return s.changes(i) && b.StartOverlaps(i-1, i)
+}
+
+// changes returns true if bucket i begins with another start than the one before ends with. Hardly any does.
+func (s *starts) changes(i int) bool { return s.b != nil && i > 0 && s.b.FirstST[i] != s.b.LastST[i-1] }
 
 // overlapIn returns true if there are such samples in buckets lo to before hi.
 func (s *starts) overlapIn(lo, hi int) bool {
@@ -44,7 +59,7 @@ func (s *starts) overlapIn(lo, hi int) bool {
 }
 
 // isReset returns true if the first sample of bucket i starts anew after the last of the bucket before, both being of one kind.
-func (s *starts) isReset(i int) bool { return s.b != nil && s.b.IsStartReset(i-1, i) }
+func (s *starts) isReset(i int) bool { return s.changes(i) && s.b.IsStartReset(i-1, i) }
 
 // sinceStart returns how long before the first sample of bucket i that starts, milliseconds, if it does so after a time; 0: it doesn't.
 func (s *starts) sinceStart(i int, after int64) int64 {

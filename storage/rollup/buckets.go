@@ -50,6 +50,8 @@ type Buckets struct {
 	// if no bucket has any. A bucket whose values are all equal has none, nor have counters.
 	Sketches []*Sketch
 
+	spare startColumns // memory for the columns of start timestamps
+
 	// Wholes are the buckets that Expander.Cut cut into these, by time; nil for others.
 	Wholes []Whole
 }

@@ -172,6 +172,7 @@ func (b *Buckets) Len() int { return len(b.End) }
 // Reset empties b and keeps its memory for the next buckets. Columns that may be nil become so.
 func (b *Buckets) Reset() {
 	*b = Buckets{
+		spare: b.spareStarts(),
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
 		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0], Wholes: b.Wholes[:0],

@@ -215,7 +215,7 @@ func (x *expandedStarts) moveTimes(change int, start int64) {
 // overlap makes one of the samples' starts overlap, unless one does: without a start before it, it isn't known to be the same.
 func (x *expandedStarts) overlap() {
 	for k := 1; k < len(x.t); k++ {
-		if startsOverlap(x.start[k-1], x.t[k-1], x.start[k]) {
+		if IsStartOverlap(x.start[k-1], x.t[k-1], x.start[k]) {
 			return
 		}
 	}

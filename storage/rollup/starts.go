@@ -19,8 +19,8 @@ func IsStartReset(startBefore, before, start, t int64) bool {
 	}
 }
 
-// startsOverlap returns true if a sample starts before the one before it, at another time than that does.
-func startsOverlap(startBefore, before, start int64) bool {
+// IsStartOverlap returns true if a sample starts before the one before it, at another time than that does.
+func IsStartOverlap(startBefore, before, start int64) bool {
 	return start != 0 && start < before && start != startBefore
 }
 
@@ -33,7 +33,7 @@ func (b *Buckets) IsStartReset(before, i int) bool {
 // StartOverlaps returns true if the first sample of bucket i starts before the last sample of an earlier bucket of the same kind, at
 // another time than that does.
 func (b *Buckets) StartOverlaps(before, i int) bool {
-	return b.FirstST != nil && b.sameKind(before, i) && startsOverlap(b.LastST[before], b.LastT[before], b.FirstST[i])
+	return b.FirstST != nil && b.sameKind(before, i) && IsStartOverlap(b.LastST[before], b.LastT[before], b.FirstST[i])
 }
 
 // sameKind returns true if the last sample of a bucket and the first of bucket i are both floats, or both histograms.
@@ -55,7 +55,7 @@ func (r *startRun) step(startBefore, before, start, t int64) bool {
 	if start == startBefore {
 		return false
 	}
-	r.overlaps = r.overlaps || startsOverlap(startBefore, before, start)
+	r.overlaps = r.overlaps || IsStartOverlap(startBefore, before, start)
 	return IsStartReset(startBefore, before, start, t)
 }
 
@@ -102,6 +102,21 @@ func startsOfFloats(s *chunk.Samples, first, last int) startRun {
 		before = i
 	}
 	return r
+}
+
+// startColumns is memory for the columns of start timestamps.
+type startColumns struct {
+	first, last []int64
+	correction  []float64
+	resets      []uint32
+}
+
+// spareStarts returns the memory for those columns of b, which aren't used any more.
+func (b *Buckets) spareStarts() startColumns {
+	if b.FirstST == nil {
+		return b.spare
+	}
+	return startColumns{b.FirstST[:0], b.LastST[:0], b.StartCorrection[:0], b.StartResets[:0]}
 }
 
 // setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
@@ -186,12 +201,25 @@ func (d *decoder) starts() error {
 		}
 		return nil
 	}
+	if into.FirstST == nil {
+		into.FirstST, into.LastST = into.spare.first, into.spare.last
+		into.StartCorrection, into.StartResets = into.spare.correction, into.spare.resets
+	}
 	for _, column := range []*[]int64{&into.FirstST, &into.LastST} {
 		clear(tail(column, d.at-len(*column))) // those of buckets before
 	}
 	clear(tail(&into.StartCorrection, d.at-len(into.StartCorrection)))
 	clear(tail(&into.StartResets, d.at-len(into.StartResets)))
 	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
+	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
+		if v, ok := chunk.ConstantInts(b[1:]); ok { // So it is unless a series starts anew.
+			for i := range first {
+				first[i], last[i] = into.Start[d.at]+v, into.Start[d.at]+v
+			}
+			clear(tail(&into.StartResets, d.n))
+			return d.startCorrections(tail(&into.StartCorrection, d.n), nil)
+		}
+	}
 	far := make([]int64, d.full)
 	for i := range far {
 		far[i] = into.Start[d.at]
