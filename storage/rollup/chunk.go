@@ -91,7 +91,7 @@ const (
 	columnMoment
 	// columnSketches: see sketch.go.
 	columnSketches
-	// columnStartResets: of full, StartResets; not there: 0.
+	// columnStartResets: of full, StartResets, see starts.go; not there: 0.
 	columnStartResets
 	// columnStartCorrection: see starts.go; not there: 0.
 	columnStartCorrection

@@ -70,6 +70,9 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 //	      │ ──┘ first └ least
 //	      └──────────────────── time
 //
+// Their start timestamps are the first, the last, and others that show as many resets by themselves (see expandedStarts). Samples before and
+// after a restart lie before and after its start, if need be at other times.
+//
 // Other properties of the samples aren't known: quantiles and standard deviations are approximate. Among histograms, only first, last, min,
 // max and sum of floats are right. For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {

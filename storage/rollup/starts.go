@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -235,10 +236,56 @@ func (d *decoder) starts() error {
 	d.expand(first, d.full, full)
 	d.expand(last, d.full, full)
 	resets := tail(&into.StartResets, d.n)
-	if err := d.numbers(columnStartResets, resets, "resets by start timestamp"); err != nil {
+	if err := d.startResets(resets); err != nil {
 		return err
 	}
 	return d.startCorrections(tail(&into.StartCorrection, d.n), resets)
+}
+
+// Column startResets begins with a byte:
+//
+//	0  a run of the numbers
+//	1  a run of what the numbers are less than count − 1 − resets: nothing if each sample is a reset, as of deltas
+const (
+	startResetsPlain = 0
+	startResetsLeft  = 1
+)
+
+// startResets fills x with the resets that only start timestamps show.
+func (d *decoder) startResets(x []uint32) error {
+	b := d.e.column(columnStartResets)
+	if len(b) == 0 {
+		clear(x)
+		return nil
+	}
+	const what = "resets by start timestamp"
+	numbers := make([]int64, 3*d.full)
+	numbers, most, resets := numbers[:d.full], numbers[d.full:][:d.full], numbers[2*d.full:]
+	if err := decodeInts(b[1:], numbers, what); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnCount), most, "counts"); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
+		return err
+	}
+	if b[0] > startResetsLeft {
+		return fmt.Errorf("%w: %s of unknown kind %d", ErrCorrupt, what, b[0])
+	}
+	for i, n := range numbers {
+		if most[i] -= 1 + resets[i]; b[0] == startResetsLeft {
+			n = most[i] - n
+		}
+		if n < 0 || n > math.MaxUint32 { // Of buckets that aren't simple, the count may be less.
+			return fmt.Errorf("%w: %d %s", ErrCorrupt, n, what)
+		}
+		x[i] = uint32(n)
+	}
+	if d.parts != nil {
+		expand(x, d.parts, d.full, full)
+	}
+	return nil
 }
 
 // errNoStartResets means that there is a correction for no reset.
@@ -269,7 +316,25 @@ func (e *encoder) startResets(b *Buckets, parts []part) {
 	if b.FirstST == nil {
 		return
 	}
-	e.ints(columnStartResets, e.widen(gather(b.StartResets, parts, full)))
+	resets := e.widen(gather(b.StartResets, parts, full))
+	if allZero(resets) {
+		return
+	}
+	left := e.take(len(resets))
+	byValue := gather(b.Resets, parts, full)
+	for k, n := range gather(b.Count, parts, full) {
+		left[k] = int64(n) - 1 - int64(byValue[k]) - resets[k]
+	}
+	from := len(e.body)
+	e.body = appendInts(append(e.body, startResetsPlain), resets)
+	middle := len(e.body)
+	e.body = appendInts(append(e.body, startResetsLeft), left)
+	if middle-from <= len(e.body)-middle {
+		e.body = e.body[:middle]
+	} else {
+		e.body = append(e.body[:from], e.body[middle:]...)
+	}
+	e.put(columnStartResets, from)
 	e.startCorrection(b)
 	var corrections chunk.Samples
 	for i, h := range b.Histograms {
