@@ -198,7 +198,7 @@ func (d *decoder) starts() error {
 			clear(tail(&into.StartResets, d.n))
 		}
 		if d.e.has(columnStartCorrection) {
-			return errNoStartResets
+			return fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
 		}
 		return nil
 	}
@@ -288,9 +288,6 @@ func (d *decoder) startResets(x []uint32) error {
 	return nil
 }
 
-// errNoStartResets means that there is a correction for no reset.
-var errNoStartResets = fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
-
 // Column startCorrection is of buckets of floats that have start resets. The integers of values, as chunk.OrderedBits, are stored as what
 // they are greater by than those of sum − last − correction: of deltas, each of which is a reset, it is that. A byte comes first:
 //
@@ -377,7 +374,7 @@ func (d *decoder) startCorrections(column []float64, resets []uint32) error {
 	}
 	if !any {
 		if d.e.has(columnStartCorrection) {
-			return errNoStartResets
+			return fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
 		}
 		return nil
 	}
