@@ -80,6 +80,14 @@ func (s *starts) correction(i int) float64 {
 	return s.b.StartCorrection[i]
 }
 
+// resets returns how many resets in bucket i only start timestamps show.
+func (s *starts) resets(i int) float64 {
+	if s.b == nil {
+		return 0
+	}
+	return float64(s.b.StartResets[i])
+}
+
 // firstReset returns true if the second histogram of a bucket begins with a reset.
 func (s *starts) firstReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
