@@ -19,4 +19,9 @@ func (s *Store) RecordDeltas(ctx context.Context, tenant string, oldest int64) e
 func (s *Store) StartsFrom(tenant string) int64 { return s.starts.From(tenant) }
 
 // DeltaTenants lists the tenants that have sent deltas, by name.
-func (s *Store) DeltaTenants() []starts.Tenant { return s.starts.Tenants() }
+func (v View) DeltaTenants(ctx context.Context) ([]starts.DeltaTenant, error) {
+	if err := v.s.starts.Open(ctx); err != nil {
+		return nil, err
+	}
+	return v.s.starts.Tenants(), nil
+}

@@ -245,7 +245,7 @@ type Store struct {
 	// retention has the retention classes, with the tenants' retentions.
 	retention *retention.Keeper
 	// starts has the tenants that send deltas.
-	starts *starts.Keeper
+	starts *starts.DeltaTenants
 	eng    engine.Engine
 	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
 	rows *paged.Rows

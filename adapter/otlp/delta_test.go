@@ -114,8 +114,8 @@ func TestDeltaTimesAreBounded(t *testing.T) {
 	require.Equal(t, starts.Never, s.store.StartsFrom("refused"), "a tenant whose deltas are all rejected isn't recorded")
 }
 
-// TestDeltasAreRecordedBeforeSamples lets the row of the tenant fail, then the samples: what was acknowledged has a row, and a retry stores what is
-// missing.
+// TestDeltasAreRecordedBeforeSamples lets the row of the tenant fail, then the samples: samples without a row are never stored, and a retry
+// stores the missing ones.
 func TestDeltasAreRecordedBeforeSamples(t *testing.T) {
 	const row, samples = 1, 2
 	var failing atomic.Int32

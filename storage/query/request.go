@@ -80,9 +80,9 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
-		startsFrom: q.startsFrom(ctx, query.Tenant),
-		maxT:       min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
+		maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 	}
+	r.startsFrom = q.startsFrom(ctx, query.Tenant)
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
