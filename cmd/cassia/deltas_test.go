@@ -158,36 +158,43 @@ func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	}
 }
 
-// checkIncreases asks for increases over ranges that end where a delta ends, and don't begin within one: they are the sums of these deltas.
-func (c deltaClient) checkIncreases(rng *rand.Rand, tenant, name string, list []sentDelta, times int) {
-	for range times {
-		first := rng.IntN(len(list))
-		last := first + rng.IntN(len(list)-first)
-		from, to := list[first].start, list[last].end
-		if gap := from.Sub(list[max(first-1, 0)].end); gap > 0 && rng.IntN(2) == 0 {
-			from = from.Add(-time.Duration(rng.Int64N(int64(gap/time.Minute))) * time.Minute)
-		}
-		var all sentDelta
-		for _, d := range list[first : last+1] {
-			all.v += d.v
-			for i, n := range d.buckets {
-				all.buckets[i] += n
+// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the range.
+func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]string {
+	var n, sum int64
+	var buckets [3]uint64
+	for _, d := range list {
+		if d.end.After(from) && !d.end.After(to) {
+			n, sum = n+1, sum+d.v
+			for i, count := range d.buckets {
+				buckets[i] += count
 			}
 		}
-		n := int64(last + 1 - first)
-		for query, want := range map[string]int64{
-			"increase(" + name + "_total[%s])":                        all.v,
-			"increase(" + name + "[%s])":                              500*n - all.v,
-			"sum_over_time(" + name + "_total[%s])":                   all.v,
-			"increase(" + name + "_explicit_count[%s])":               int64(all.buckets[0] + all.buckets[1] + all.buckets[2]),
-			"increase(" + name + "_explicit_sum[%s])":                 all.v,
-			`increase(` + name + `_explicit_bucket{le="10"}[%s])`:     int64(all.buckets[0] + all.buckets[1]),
-			"histogram_count(increase(" + name + "_exponential[%s]))": int64(all.buckets[0] + all.buckets[1] + all.buckets[2]),
-			"histogram_sum(increase(" + name + "_exponential[%s]))":   all.v,
-		} {
-			query = fmt.Sprintf(query, strconv.Itoa(int(to.Sub(from)/time.Second))+"s")
-			got, notes := c.ask(tenant, query, to)
-			require.Equal(c.t, map[string]string{"": strconv.FormatInt(want, 10)}, got, "%s at %s", query, to)
+	}
+	count := buckets[0] + buckets[1] + buckets[2]
+	width := strconv.Itoa(int(to.Sub(from)/time.Second)) + "s"
+	return map[string]string{
+		"increase(" + name + "_total[" + width + "])":                        strconv.FormatInt(sum, 10),
+		"increase(" + name + "[" + width + "])":                              strconv.FormatInt(500*n-sum, 10),
+		"sum_over_time(" + name + "_total[" + width + "])":                   strconv.FormatInt(sum, 10),
+		"increase(" + name + "_explicit_count[" + width + "])":               strconv.FormatUint(count, 10),
+		"increase(" + name + "_explicit_sum[" + width + "])":                 strconv.FormatInt(sum, 10),
+		"increase(" + name + `_explicit_bucket{le="10"}[` + width + "])":     strconv.FormatUint(buckets[0]+buckets[1], 10),
+		"histogram_count(increase(" + name + "_exponential[" + width + "]))": strconv.FormatUint(count, 10),
+		"histogram_sum(increase(" + name + "_exponential[" + width + "]))":   strconv.FormatInt(sum, 10),
+	}
+}
+
+// checkIncreases asks for increases over ranges that end where a delta ends, and don't begin within one.
+func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelta, times int) {
+	for range times {
+		first := rng.IntN(len(list))
+		from, to := list[first].start, list[first+rng.IntN(len(list)-first)].end
+		if gap := int64(from.Sub(list[max(first-1, 0)].end) / time.Minute); gap > 0 {
+			from = from.Add(-time.Duration(rng.Int64N(gap)) * time.Minute)
+		}
+		for query, want := range increasesOf(name, list, from, to) {
+			got, notes := c.ask("shop", query, to)
+			require.Equal(c.t, map[string]string{"": want}, got, "%s at %s", query, to)
 			require.NotContains(c.t, strings.Join(notes, "\n"), "overlap", query)
 		}
 	}
@@ -208,13 +215,13 @@ func TestDeltasAdd(t *testing.T) {
 			c.send("shop", func(to pmetric.MetricSlice) { addDeltas(to, name, part) })
 		}
 	}
-	c.checkIncreases(rng, "shop", "dense", dense, 20)
-	c.checkIncreases(rng, "shop", "sparse", sparse, 10)
+	c.checkIncreases(rng, "dense", dense, 20)
+	c.checkIncreases(rng, "sparse", sparse, 10)
 	require.Equal(t, 1, strings.Count(c.log.String(), "the tenant sends deltas"))
 
 	require.NoError(t, c.stop())
 	c = startDeltaServer(t, flags...)
-	c.checkIncreases(rng, "shop", "dense", dense, 5)
+	c.checkIncreases(rng, "dense", dense, 5)
 	require.NotContains(t, c.log.String(), "the tenant sends deltas", "it was logged when the tenant was recorded")
 }
 
