@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -306,6 +308,57 @@ func TestDeltasOfATenant(t *testing.T) {
 			require.Equal(t, map[string]string{"plain": byValue, "shop": byValue}, jobs("plain|shop", early))
 		})
 	}
+}
+
+// TestDeltasWithCustomBuckets stores deltas of histograms with explicit bounds as native histograms.
+func TestDeltasWithCustomBuckets(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	c := startDeltaServer(t, "--storage.path="+t.TempDir(), "--otlp.convert-histograms-to-nhcb")
+	list := drawDeltas(rng, time.Now().Truncate(time.Hour).Add(-12*time.Hour), 50, 0)
+	c.send("shop", func(to pmetric.MetricSlice) { addDeltas(to, "orders", list) })
+	var all sentDelta
+	for n, d := range list {
+		all.v += d.v
+		count := all.buckets[0] + all.buckets[1] + all.buckets[2]
+		for i, more := range d.buckets {
+			all.buckets[i] += more
+			count += more
+		}
+		width := strconv.Itoa(int(d.end.Sub(list[0].start)/time.Second)) + "s"
+		for query, want := range map[string]string{
+			"histogram_count(increase(orders_explicit[" + width + "]))": strconv.FormatUint(count, 10),
+			"histogram_sum(increase(orders_explicit[" + width + "]))":   strconv.FormatInt(all.v, 10),
+		} {
+			got, _ := c.ask("shop", query, d.end)
+			require.Equal(t, map[string]string{"": want}, got, "%s, %d deltas", query, n+1)
+		}
+	}
+}
+
+// TestRulesOfDeltas evaluates a recording rule of a tenant that sends deltas, and of one that doesn't.
+func TestRulesOfDeltas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var flags []string
+	for _, tenant := range []string{"plain", "shop"} {
+		file := filepath.Join(dir, tenant+".yml")
+		require.NoError(t, os.WriteFile(file, []byte("groups: [{name: g, interval: 1s, rules: [{record: grown, expr: 'increase(jobs_total[91m] offset 1m)'}]}]"), 0o600))
+		flags = append(flags, "--rule.files="+tenant+"="+file)
+	}
+	c := startDeltaServer(t, append([]string{"--storage.path=" + filepath.Join(dir, "data")}, flags...)...)
+	from := time.Now().Truncate(time.Minute).Add(-91 * time.Minute)
+	c.sendRestarted("plain", from)
+	c.sendRestarted("shop", from)
+	c.send("shop", func(to pmetric.MetricSlice) {
+		addDeltas(to, "orders", []sentDelta{{start: from.Add(59 * time.Minute), end: from.Add(time.Hour), v: 5}})
+	})
+	// The rule extrapolates by the seconds that have passed since: by values some 150, by start timestamps some 250.
+	require.Eventually(t, func() bool {
+		shop, _ := c.ask("shop", "max_over_time(grown[5m]) > bool 200", time.Now())
+		plain, _ := c.ask("plain", "max_over_time(grown[5m]) < bool 200", time.Now())
+		return shop[""] == "1" && plain[""] == "1"
+	}, cassiatest.Patience, 100*time.Millisecond)
 }
 
 // TestDeltasOverlap sends deltas of one series that overlap: their sum is unknown, and the answer has a warning.
