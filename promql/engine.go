@@ -39,7 +39,8 @@ type Options struct {
 	// Parser selects the experimental syntax that is parsed. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
-	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.
+	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus. Without StartTimestamps, only
+	// samples of tenants that have sent deltas have start timestamps.
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 	// NoSnap reads samples, where they are there, rather than move the edges of windows by up to a hundredth of their range.
 	NoSnap bool
@@ -102,7 +103,7 @@ func NewEngine(opts Options) *Engine {
 		EnableNegativeOffset:     true,
 		EnablePerStepStats:       opts.PerStepStats,
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
-		UseStartTimestamps:       opts.StartTimestamps,
+		UseStartTimestamps:       true, // Where they aren't to be used, samples have none.
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}

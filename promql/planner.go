@@ -135,7 +135,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 // computeAll computes all candidates of the query, see compute.
 func (p *plan) computeAll() error {
 	p.results = map[*labels.Matcher]*fragmentResult{}
-	candidates := find(p.stmt, p.delayed, p.starts)
+	candidates := find(p.stmt, p.delayed, p.starts || p.hasDeltas())
 	if err := p.budget.meter(int64(len(candidates)) * meteredFragment); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 
 	"github.com/cassia-db/cassia/storage/meter"
+	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -31,6 +32,9 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	q.canBeCanceled(cancel) // Before it is seen to be active.
 	w := &warnings{ofQuery: true}
 	ctx = q.limiter.Begin(w.into(ctx))
+	if !q.engine.opts.StartTimestamps {
+		ctx = query.WithRecordedStarts(ctx)
+	}
 	if err := q.checkRange(ctx); err != nil {
 		return &promengine.Result{Err: err}
 	}

@@ -154,7 +154,7 @@ func (m *movedFragment) evaluated(k int) answer {
 	}
 	text := m.textOver(to - from)
 	opts := promengine.NewPrometheusQueryOpts(false, time.Duration(to-from)*time.Millisecond)
-	q, err := m.d.plain.engine.NewInstantQuery(m.d.t.Context(), m.d.reference, opts, text, time.UnixMilli(to))
+	q, err := m.d.plain.NewInstantQuery(m.d.t.Context(), m.d.reference, opts, text, time.UnixMilli(to))
 	require.NoError(m.d.t, err, text)
 	defer q.Close()
 	out, err := asked{text: text, start: to}.answer(q.Exec(m.d.t.Context()))

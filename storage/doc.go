@@ -143,6 +143,7 @@
 //   - check: verifies the stored rows → counts, engine, format, head, paged.
 //   - counts: counts series, of the head and of windows that are over → cache, damage, ended, engine, format, head, meter. ended: windows that are over
 //     and wait for work → engine, format.
+//   - starts: which tenants have sent deltas, so that queries see their start timestamps → engine, format.
 //   - query: finds series, and reads their samples, buckets, exemplars and labels → cache, counts, damage, engine, format, head, index, meter, paged, retention.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
 //   - damage: names rows that can't be read, and counts each once → engine, format.

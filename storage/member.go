@@ -8,6 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/starts"
 )
 
 // ErrNoQueries means that the store was opened without Follow.
@@ -26,6 +27,7 @@ func (s *Store) join(have *settings) {
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
 	s.retention = retention.New(s.retentionEnv(), have.ClassHistory)
+	s.starts = starts.New(starts.Options{Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.Corrupt, Logger: o.Logger})
 }
 
 // Member returns this process as one of those that use the store.

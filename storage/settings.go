@@ -318,7 +318,7 @@ const addTries = 5
 
 var errOthersAdd = errors.New("other processes keep changing the settings; try again later")
 
-// refreshPeriods reads the periods and classes that may have been added by another process.
+// refreshPeriods reads the periods, classes and tenants with deltas that may have been added by another process.
 func (s *Store) refreshPeriods(ctx context.Context) error {
 	have, _, err := readSettings(ctx, s.eng)
 	if err != nil {
@@ -331,7 +331,7 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 			s.opts.Logger.Info("added a period", "from", time.UnixMilli(p.FromMS).UTC(), "with", p.String())
 		}
 	}
-	return nil
+	return s.starts.Refresh(ctx)
 }
 
 // Periods returns how the store cuts time and series, by their beginning.

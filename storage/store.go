@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/starts"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -243,7 +244,9 @@ type Store struct {
 	period *format.Periods
 	// retention has the retention classes, with the tenants' retentions.
 	retention *retention.Keeper
-	eng       engine.Engine
+	// starts has the tenants that send deltas.
+	starts *starts.DeltaTenants
+	eng    engine.Engine
 	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
 	rows *paged.Rows
 	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
@@ -352,7 +355,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.retention.Open(ctx); err != nil {
+	if err := errors.Join(s.retention.Open(ctx), s.starts.Open(ctx)); err != nil {
 		s.member.Close()
 		return nil, err
 	}

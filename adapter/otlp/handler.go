@@ -26,7 +26,7 @@ func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.truncate = store.TruncateAttribute
+	h.truncate, h.recordDeltas = store.TruncateAttribute, store.RecordDeltas
 	return h, nil
 }
 
@@ -35,10 +35,12 @@ type handler struct {
 	settings prometheusremotewrite.Settings
 	newBatch func(tenant string) adapter.Batch
 	// truncate returns the value of a resource's attribute as a label's value may be; nil: all may be as they are.
-	truncate   func(tenant, attribute, value string) string
-	budget     *adapter.Budget
-	metrics    *metrics
-	converters sync.Pool // of *prometheusremotewrite.PrometheusConverter
+	truncate func(tenant, attribute, value string) string
+	// recordDeltas is storage.Store.RecordDeltas; nil: they aren't recorded.
+	recordDeltas func(ctx context.Context, tenant string, oldest int64) error
+	budget       *adapter.Budget
+	metrics      *metrics
+	converters   sync.Pool // of *prometheusremotewrite.PrometheusConverter
 }
 
 func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*handler, error) {
@@ -124,12 +126,17 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 // store translates a message and makes it durable. The error is of what couldn't be taken as a whole.
 func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error) {
 	var done outcome
-	left := 0
 	of := tenant.From(ctx)
 	if h.truncate != nil {
 		truncateAttributes(md, func(attribute, value string) string { return h.truncate(of, attribute, value) })
 	}
-	done.points, left = prune(md, &h.opts.Translation, &done.refusals)
+	points, left, oldestDelta := prune(md, &h.opts.Translation, &done.refusals)
+	done.points = points
+	if oldestDelta != noDelta && h.recordDeltas != nil {
+		if err := h.recordDeltas(ctx, of, oldestDelta); err != nil {
+			return done, err
+		}
+	}
 	translating, stop := context.WithCancel(ctx)
 	defer stop()
 	in := adapter.NewIntake(ctx, of, h.newBatch)

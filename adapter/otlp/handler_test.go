@@ -209,9 +209,14 @@ func TestRefusesPoints(t *testing.T) {
 	md := pmetric.NewMetrics()
 	gauge(md, "good", now)
 	for range 2 {
-		delta := addMetric(md, reasonDelta).SetEmptySum()
+		delta := addMetric(md, reasonDeltaWithoutStart).SetEmptySum()
 		delta.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 		delta.DataPoints().AppendEmpty().SetTimestamp(stamp(now))
+		turned := addMetric(md, reasonDeltaInvalidStart).SetEmptyHistogram()
+		turned.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+		backwards := turned.DataPoints().AppendEmpty()
+		backwards.SetTimestamp(stamp(now))
+		backwards.SetStartTimestamp(stamp(now))
 		addMetric(md, reasonNoTemporality).SetEmptyHistogram().DataPoints().AppendEmpty().SetTimestamp(stamp(now))
 		gauge(md, reasonNoTimestamp, time.Unix(0, 0))
 		coarse := addMetric(md, reasonBadScale).SetEmptyExponentialHistogram()
@@ -247,8 +252,8 @@ func TestRefusesPoints(t *testing.T) {
 
 	got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusOK, got.code, got.message)
-	require.EqualValues(t, 21, got.rejected, got.message)
-	require.True(t, strings.HasPrefix(got.message, "21 of 22 data points rejected: "), got.message)
+	require.EqualValues(t, 23, got.rejected, got.message)
+	require.True(t, strings.HasPrefix(got.message, "23 of 24 data points rejected: "), got.message)
 	stored := s.series(t, tenant.Default)
 	require.Contains(t, stored, `{__name__="good", job="j"}`)
 	for name := range stored {
@@ -307,10 +312,10 @@ func TestWorkIsBounded(t *testing.T) {
 		p.ExplicitBounds().FromRaw(make([]float64, 1500))
 	}
 	var r refusals
-	points, left := prune(md, &Translation{}, &r)
+	points, left, _ := prune(md, &Translation{}, &r)
 	require.Equal(t, [2]int{2, 1}, [2]int{points, left})
 	require.Equal(t, reasonTooMuchText, r[0].reason)
-	points, left = prune(md, &Translation{ConvertHistogramsToNHCB: true}, &r)
+	points, left, _ = prune(md, &Translation{ConvertHistogramsToNHCB: true}, &r)
 	require.Equal(t, [2]int{1, 1}, [2]int{points, left}, "with custom buckets a point is one series")
 }
 

@@ -37,13 +37,16 @@ type pruner struct {
 	outer             int64
 	tooManyAttributes bool
 	metric            string
+	// delta: the points at hand are deltas. oldestDelta is when the oldest of the request ends, milliseconds; noDelta: there is none.
+	delta       bool
+	oldestDelta int64
 	// unit is how long the metric's unit is, which may become a part of its name.
 	unit int
 }
 
-// prune works on all of a request, and returns how many data points it had and how many are left.
-func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
-	p := pruner{translation: t, refusals: r, work: maxWork}
+// prune works on all of a request, and returns how many data points it had, how many are left, and when the oldest delta among them ends.
+func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, oldestDelta int64) {
+	p := pruner{translation: t, refusals: r, work: maxWork, oldestDelta: noDelta}
 	before := r.points()
 	for i := range md.ResourceMetrics().Len() {
 		of := md.ResourceMetrics().At(i)
@@ -57,7 +60,7 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
 			pcommon.NewMap().CopyTo(of.Resource().Attributes())
 		}
 	}
-	return p.left + r.points() - before, p.left
+	return p.left + r.points() - before, p.left, p.oldestDelta
 }
 
 func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
@@ -106,26 +109,26 @@ func attributeText(name string, v pcommon.Value) int64 {
 
 // refusesMetric reports whether nothing of a metric can be translated; else it takes out what can't.
 func (p *pruner) refusesMetric(m pmetric.Metric) bool {
-	p.metric, p.unit = m.Name(), len(m.Unit())
+	p.metric, p.unit, p.delta = m.Name(), len(m.Unit()), false
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
 		p.numbers(m.Gauge().DataPoints())
 	case pmetric.MetricTypeSum:
 		points := m.Sum().DataPoints()
-		if !p.temporal(m.Sum().AggregationTemporality(), points.Len()) {
+		if !p.temporal(m.Sum(), points.Len()) {
 			return true
 		}
 		p.numbers(points)
 	case pmetric.MetricTypeHistogram:
 		points := m.Histogram().DataPoints()
-		if !p.temporal(m.Histogram().AggregationTemporality(), points.Len()) {
+		if !p.temporal(m.Histogram(), points.Len()) {
 			return true
 		}
 		points.RemoveIf(p.histogram)
 		p.left += points.Len()
 	case pmetric.MetricTypeExponentialHistogram:
 		points := m.ExponentialHistogram().DataPoints()
-		if !p.temporal(m.ExponentialHistogram().AggregationTemporality(), points.Len()) {
+		if !p.temporal(m.ExponentialHistogram(), points.Len()) {
 			return true
 		}
 		points.RemoveIf(p.exponential)
@@ -140,18 +143,21 @@ func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	return false
 }
 
-// temporal reports whether points of this temporality are taken, and counts them if they aren't.
-func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
-	switch {
-	case of == pmetric.AggregationTemporalityCumulative:
+// temporal reports whether points of a metric's temporality are taken, and counts them if they aren't. Deltas are translated as cumulative points.
+func (p *pruner) temporal(of interface {
+	AggregationTemporality() pmetric.AggregationTemporality
+	SetAggregationTemporality(pmetric.AggregationTemporality)
+}, points int,
+) bool {
+	switch of.AggregationTemporality() {
+	case pmetric.AggregationTemporalityCumulative:
 		return true
-	case points == 0:
-	case of == pmetric.AggregationTemporalityDelta:
-		p.refusals.add(reasonDelta, points, func() string {
-			return fmt.Sprintf("metric %.128q has delta temporality; send cumulative values "+
-				"(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative), or use a collector with the deltatocumulative processor", p.metric)
-		})
-	default:
+	case pmetric.AggregationTemporalityDelta:
+		p.delta = true
+		of.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		return true
+	}
+	if points > 0 {
 		p.refusals.add(reasonNoTemporality, points, func() string {
 			return fmt.Sprintf("metric %.128q has no aggregation temporality", p.metric)
 		})
@@ -162,7 +168,7 @@ func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
 func (p *pruner) numbers(points pmetric.NumberDataPointSlice) {
 	points.RemoveIf(func(pt pmetric.NumberDataPoint) bool {
 		dropUnreadable(pt.Exemplars())
-		return p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+		return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), 1)
 	})
 	p.left += points.Len()
 }
@@ -173,7 +179,7 @@ func (p *pruner) histogram(pt pmetric.HistogramDataPoint) bool {
 	if !p.translation.ConvertHistogramsToNHCB {
 		series = 3 + pt.ExplicitBounds().Len()
 	}
-	return p.refuses(pt.Timestamp(), pt.Attributes(), series)
+	return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), series)
 }
 
 func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
@@ -184,7 +190,7 @@ func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
 		})
 		return true
 	}
-	return p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+	return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), 1)
 }
 
 // dropUnreadable takes out exemplars without a value, which would take their whole metric with them.

@@ -8,7 +8,8 @@ import (
 
 // Reasons to refuse data points, beside those of package adapter and storage.LabelError.
 const (
-	reasonDelta             = "delta_temporality"
+	reasonDeltaWithoutStart = "delta_without_start"
+	reasonDeltaInvalidStart = "delta_invalid_start"
 	reasonNoTemporality     = "no_temporality"
 	reasonNoTimestamp       = "no_timestamp"
 	reasonBadScale          = "scale_too_coarse"

@@ -13,7 +13,7 @@ package engine
 //	r5m_pages, r1h_pages  as raw                            kind, bits, first, start, version   pages of r5m's and r1h's
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
-//	store     name                                          item                   settings; horizons of retention
+//	store     name                                          item                   settings; horizons of retention; tenants with deltas
 //	windows   tenant                                        window                 which windows have rows
 //	tenants   list                                          tenant                 which tenants have rows, or deletes
 //	lease     name                                          item                   which process works off an item

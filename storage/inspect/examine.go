@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/starts"
 )
 
 const (
@@ -77,6 +78,8 @@ type Condition struct {
 	ClassesFrom time.Time
 	// Later are retentions that count in full from later windows on.
 	Later []retention.LaterRetention
+	// Deltas are the tenants that have sent deltas.
+	Deltas []starts.DeltaTenant
 	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
 	DroppedAhead time.Time
 	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
@@ -217,13 +220,16 @@ func (x *examiner) clock(ctx context.Context) (err error) {
 	return err
 }
 
-// hidden looks for what a lowered retention hides, and for what a clock that was ahead has dropped.
+// hidden looks for what a lowered retention hides, for what a clock that was ahead has dropped, and for tenants whose start timestamps aren't hidden.
 func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err
 	}
 	x.c.ClassesFrom = x.View.Retention().ClassesFrom()
 	if x.c.Later, err = x.Retention().LaterRetentions(ctx); err != nil {
+		return err
+	}
+	if x.c.Deltas, err = x.DeltaTenants(ctx); err != nil {
 		return err
 	}
 	tenants, err := x.Tenants(ctx)

@@ -62,6 +62,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	buf.samples.Normalize()
 	buf.samples.Clip(sel.r.minT, sel.r.maxT)
+	hideSampleStarts(&buf.samples, sel.r.startsFrom)
 	buf.cells.Reset()
 	if buf.samples.Len() > 0 {
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
@@ -69,6 +70,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 			buf.cells.AppendSketches(&buf.samples)
 		}
 	}
+	hideBucketStarts(&buf.rolled, sel.r.startsFrom)
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
 	for i, flags := range into.Flags {
 		if flags&rollup.HasDeleted != 0 && into.End[i] >= sel.r.minT && into.Start[i] < sel.r.maxT {

@@ -59,6 +59,8 @@ type Env struct {
 	Windows func(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error)
 	// Shards reads the row of a metric's shards; nil: there is none. It calls missed if the row can't be read, and returns the largest number.
 	Shards func(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error)
+	// StartsFrom returns the time after which samples of a tenant have start timestamps in a context of WithRecordedStarts, milliseconds.
+	StartsFrom func(tenant string) int64
 	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups lack.
 	Unrolled func(ctx context.Context, tenant string, window int64, deletes format.Tombstones) ([]format.CommitKey, error)
 }

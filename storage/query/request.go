@@ -57,6 +57,8 @@ type request struct {
 	days retention.DayLists
 	// minT and maxT bound the times, milliseconds; nothing is seen if minT > maxT.
 	minT, maxT int64
+	// startsFrom is the time after which samples have their start timestamps, milliseconds.
+	startsFrom int64
 	// deletes are those that touch that range.
 	deletes format.Tombstones
 }
@@ -80,6 +82,7 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
 		maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
 	}
+	r.startsFrom = q.startsFrom(ctx, query.Tenant)
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}

@@ -423,6 +423,7 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	}
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
+	hideSampleStarts(into, sel.r.startsFrom)
 	sel.r.leaveOut(s.Labels, into)
 	return sel.r.budget.Use.Samples(into.Len())
 }

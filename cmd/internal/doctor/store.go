@@ -39,6 +39,7 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 		found = append(found, ok("changed retention classes are in force from %s", c.ClassesFrom.UTC().Format(time.RFC3339)))
 	}
 	found = append(found, later(c)...)
+	found = append(found, deltas(c)...)
 	if o.Shared {
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
@@ -269,6 +270,23 @@ func later(c *inspect.Condition) (found []Finding) {
 		}
 		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
 			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
+	}
+	return found
+}
+
+// deltas names the tenants whose rates are computed with start timestamps because they have sent deltas.
+func deltas(c *inspect.Condition) (found []Finding) {
+	const most = 10
+	for i, t := range c.Deltas {
+		switch {
+		case i == most:
+			return append(found, ok("%d more tenants have sent deltas", len(c.Deltas)-most))
+		case t.Since.IsZero(): // Damage is a finding of its own.
+			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
+		default:
+			found = append(found, ok("tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
+				t.Name, t.Since.UTC().Format(time.DateOnly), time.UnixMilli(t.From).UTC().Format(time.RFC3339)))
+		}
 	}
 	return found
 }

@@ -34,10 +34,11 @@ var laws = []law{
 	{folder: "storage/cassandra", may: []string{"storage/engine", "storage/panics"}},
 	{folder: "storage/chunk"},
 	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/labelorder", "storage/rollup"}},
-	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/retention", "storage/rollup"}},
+	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/page", "storage/panics", "storage/retention", "storage/rollup", "storage/starts"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership", "storage/panics"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format", "storage/panics"}},
 	{folder: "storage/head", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup"}},
+	{folder: "storage/starts", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/bounds"},
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
@@ -62,7 +63,7 @@ var laws = []law{
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
 	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
-	"storage/query", "storage/retention", "storage/rollup", "storage/tenant",
+	"storage/query", "storage/retention", "storage/rollup", "storage/starts", "storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in

@@ -1,0 +1,58 @@
+package otlp
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+)
+
+// A delta is stored as a counter of its own, which begins at 0 when its interval begins (Prometheus' proposal 48 calls it mini-cumulative):
+//
+//	sent     (12:00:00, 12:01:00] 5        (12:01:00, 12:02:00] 3
+//	stored   5 at 12:01:00, start          3 at 12:02:00, start
+//	         timestamp 12:00:00.001        timestamp 12:01:00.001
+//
+// The start of an OTLP interval isn't part of it, and neither is that of a PromQL range. The start timestamp is the first millisecond in the interval, so that
+// increase() over a range that begins where a delta begins counts the delta whole (storage/decisions/068).
+//
+// With its start timestamp a delta is a valid cumulative point, and it is translated as one: names, types and histograms' hints are those of cumulative metrics.
+
+// noDelta is pruner.oldestDelta of a request without deltas.
+const noDelta = int64(math.MaxInt64)
+
+// deltaPoint is a point of a metric with delta temporality.
+type deltaPoint interface {
+	Timestamp() pcommon.Timestamp
+	StartTimestamp() pcommon.Timestamp
+	SetStartTimestamp(pcommon.Timestamp)
+	Flags() pmetric.DataPointFlags
+}
+
+// refusesDelta sets the start timestamp of a delta. It reports whether the point is refused, and counts it if it is.
+func (p *pruner) refusesDelta(pt deltaPoint) bool {
+	start, end := pt.StartTimestamp(), pt.Timestamp()
+	if !p.delta || end == 0 || end > math.MaxInt64 || pt.Flags().NoRecordedValue() {
+		return false
+	}
+	const ms = pcommon.Timestamp(time.Millisecond)
+	first := min(start/ms+1, max(end/ms, 1)-1)
+	switch {
+	case start == 0:
+		p.refusals.add(reasonDeltaWithoutStart, 1, func() string {
+			return fmt.Sprintf("metric %.128q has delta temporality and a data point without a start timestamp", p.metric)
+		})
+		return true
+	case start >= end, first == 0:
+		p.refusals.add(reasonDeltaInvalidStart, 1, func() string {
+			return fmt.Sprintf("metric %.128q has delta temporality and a data point that starts at %s and ends at %s",
+				p.metric, start.AsTime().Format(time.RFC3339Nano), end.AsTime().Format(time.RFC3339Nano))
+		})
+		return true
+	}
+	pt.SetStartTimestamp(first * ms)
+	p.oldestDelta = min(p.oldestDelta, int64(end/ms))
+	return false
+}

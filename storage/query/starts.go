@@ -1,0 +1,52 @@
+package query
+
+import (
+	"context"
+	"math"
+	"sort"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+type recordedStartsKey struct{}
+
+// WithRecordedStarts returns a context in which samples and buckets have start timestamps only as far as their tenant is recorded as one that
+// sends deltas (package starts). In other contexts all start timestamps are returned.
+func WithRecordedStarts(ctx context.Context) context.Context {
+	return context.WithValue(ctx, recordedStartsKey{}, true)
+}
+
+// startsFrom returns the time after which a query's samples have their start timestamps, milliseconds.
+func (q *Querier) startsFrom(ctx context.Context, tenant string) int64 {
+	if ctx.Value(recordedStartsKey{}) == nil {
+		return math.MinInt64
+	}
+	return q.env.StartsFrom(tenant)
+}
+
+// hideSampleStarts removes the start timestamps of samples at or before a time, milliseconds.
+func hideSampleStarts(s *chunk.Samples, until int64) {
+	n := 0
+	if len(s.ST) > 0 {
+		n = sort.Search(len(s.T), func(i int) bool { return s.T[i] > until })
+		clear(s.ST[:n])
+	}
+	if n == len(s.T) {
+		s.ST = s.ST[:0]
+	}
+	for i := range s.H {
+		if s.H[i].T <= until {
+			s.H[i].ST = 0
+		}
+	}
+}
+
+// hideBucketStarts removes the start timestamps of buckets that end at or before a time, milliseconds.
+func hideBucketStarts(b *rollup.Buckets, until int64) {
+	if b.FirstST != nil {
+		n := sort.Search(len(b.End), func(i int) bool { return b.End[i] > until })
+		clear(b.FirstST[:n])
+		clear(b.LastST[:n])
+	}
+}

@@ -1,0 +1,170 @@
+// Package starts records which tenants have sent deltas. A delta is stored as a sample whose start timestamp is the start of its interval, so rates of
+// these tenants are computed with start timestamps, and those of other tenants without.
+//
+//	OTLP delta ─► Record ─► store: deltas/tenant, before the samples
+//	query      ◄─ From   ◄─ memory ◄─ Refresh: every half minute where several processes share the store
+package starts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// Never is From of a tenant that has sent no deltas.
+const Never = int64(math.MaxInt64)
+
+// recordTries is how often a row is written where other processes write it concurrently.
+const recordTries = 5
+
+var partition = engine.Key{engine.Text("deltas")}
+
+// Options are what DeltaTenants need of their store.
+type Options struct {
+	Engine engine.Engine
+	Period *format.Periods
+	Now    func() time.Time
+	// Corrupt counts and logs a row that can't be read.
+	Corrupt func(*engine.Table, error)
+	Logger  *slog.Logger
+}
+
+// row is the stored value, JSON: samples after FromMS are evaluated with start timestamps; SinceMS is when the first delta came.
+type row struct {
+	FromMS  int64 `json:"from_ms"`
+	SinceMS int64 `json:"since_ms"`
+}
+
+// DeltaTenant is a tenant that has sent deltas.
+type DeltaTenant struct {
+	Name string
+	// From is the time after which samples are evaluated with their start timestamps, milliseconds; -format.MaxTime: all are.
+	From int64
+	// Since is when the first delta was received; zero: the row can't be read.
+	Since time.Time
+}
+
+// DeltaTenants are the tenants that have sent deltas. Rows are never deleted, and From only ever falls.
+type DeltaTenants struct {
+	o Options
+
+	mu  sync.RWMutex
+	all map[string]DeltaTenant
+}
+
+// New returns DeltaTenants that have read no row yet.
+func New(o Options) *DeltaTenants { return &DeltaTenants{o: o, all: map[string]DeltaTenant{}} }
+
+// From returns the time after which a tenant's samples are evaluated with their start timestamps, milliseconds; Never: none are.
+func (d *DeltaTenants) From(tenant string) int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if t, ok := d.all[tenant]; ok {
+		return t.From
+	}
+	return Never
+}
+
+// Tenants lists the tenants that have sent deltas, by name.
+func (d *DeltaTenants) Tenants() []DeltaTenant {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	list := make([]DeltaTenant, 0, len(d.all))
+	for _, t := range d.all {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b DeltaTenant) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Open reads the rows when the store is opened.
+func (d *DeltaTenants) Open(ctx context.Context) error { return d.read(ctx, func(DeltaTenant) {}) }
+
+// Refresh reads the rows that other processes may have written.
+func (d *DeltaTenants) Refresh(ctx context.Context) error { return d.read(ctx, d.log) }
+
+// read reads the rows, and calls changed for each tenant of which this process didn't know as much.
+func (d *DeltaTenants) read(ctx context.Context, changed func(DeltaTenant)) error {
+	for stored, err := range d.o.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: partition}) {
+		if err != nil {
+			return fmt.Errorf("storage: reading which tenants have sent deltas: %w", err)
+		}
+		if t := d.parse(strings.Clone(stored.Clustering[0].Text), stored.Value); d.learn(t) {
+			changed(t)
+		}
+	}
+	return nil
+}
+
+// parse parses a row. If it can't be read, the tenant has sent deltas at any time.
+func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
+	var r row
+	if err := json.Unmarshal(value, &r); err != nil {
+		if d.From(tenant) != -format.MaxTime { // It is reported once.
+			d.o.Corrupt(engine.Store, fmt.Errorf("%w: the deltas of tenant %q: %w", engine.ErrCorrupt, tenant, err))
+		}
+		return DeltaTenant{Name: tenant, From: -format.MaxTime}
+	}
+	return DeltaTenant{Name: tenant, From: r.FromMS, Since: time.UnixMilli(r.SinceMS)}
+}
+
+// learn takes over a row, and reports whether it is new.
+func (d *DeltaTenants) learn(t DeltaTenant) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if have, ok := d.all[t.Name]; ok && have.From <= t.From {
+		return false
+	}
+	d.all[t.Name] = t
+	return true
+}
+
+func (d *DeltaTenants) log(t DeltaTenant) {
+	d.o.Logger.Info("the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps from a time on",
+		"tenant", t.Name, "from", time.UnixMilli(t.From).UTC())
+}
+
+// Record returns once it is durable that a tenant has sent deltas, of times from oldest on, milliseconds. Start timestamps then count from the start of
+// the window of raw rows of that time on.
+func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) error {
+	from := d.o.Period.WindowStart(d.o.Period.RawWindowAt(oldest))
+	if d.From(tenant) <= from {
+		return nil
+	}
+	item, since := engine.Key{engine.Text(tenant)}, d.o.Now().UnixMilli()
+	var before []byte
+	for range recordTries {
+		value, err := json.Marshal(row{FromMS: from, SinceMS: since})
+		if err != nil {
+			return err
+		}
+		ok, found, err := d.o.Engine.CompareAndSet(ctx, engine.Store, partition, item, before, value)
+		if err != nil {
+			return fmt.Errorf("storage: recording that tenant %q has sent deltas: %w", tenant, err)
+		}
+		if ok {
+			if t := (DeltaTenant{tenant, from, time.UnixMilli(since)}); d.learn(t) {
+				d.log(t)
+			}
+			return nil
+		}
+		t := d.parse(tenant, found)
+		if d.learn(t); t.From <= from {
+			return nil
+		}
+		before = slices.Clone(found)
+		if !t.Since.IsZero() {
+			since = t.Since.UnixMilli()
+		}
+	}
+	return fmt.Errorf("storage: recording that tenant %q has sent deltas: %w: other processes keep changing the row", tenant, engine.ErrUnavailable)
+}
