@@ -235,3 +235,27 @@ func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
 	require.Equal(t, map[string]int{"other": 3, "api": 30}, ts.bucketsOf("default", rollup.OneHour))
 	require.Empty(t, ts.bucketsOf("default", rollup.FiveMinutes))
 }
+
+// TestHoursAfterADeleteThatOutlivesOthers5mRollups imports hours after a delete, and more of them when the 5m rollups of another class were dropped, with the records
+// that the delete was applied to them: the hours that came first stay.
+func TestHoursAfterADeleteThatOutlivesOthers5mRollups(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) {
+		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 40*day, true, true
+		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 100 * day, OneHour: 0})}
+	})
+	at := ts.now.Add(-80 * day).Truncate(day)
+	bring := func(job string, hour int) {
+		t.Helper()
+		require.Equal(t, 30, ts.importJob(job, every(at.Add(time.Duration(hour)*time.Hour+time.Minute), time.Minute, 30)...).RollupsOnly)
+	}
+	bring("api", 1)
+	bring("ci", 1)
+	require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "api")))
+	bring("api", 2)
+	require.Equal(t, map[string]int{"api": 30, "ci": 30}, ts.bucketsOf("default", rollup.OneHour))
+	ts.passes(ts.now.Add(60 * day))
+	require.Empty(t, ts.bucketsOf("default", rollup.FiveMinutes))
+	bring("api", 3)
+	require.Equal(t, map[string]int{"api": 60, "ci": 30}, ts.bucketsOf("default", rollup.OneHour))
+}

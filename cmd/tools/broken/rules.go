@@ -363,7 +363,7 @@ var rules = []rule{
 	},
 	{
 		"hours that came after a delete stay when 5m rollups of others are trimmed", "storage/clean_trim.go",
-		"return !marks[d.CommitKey(slot)]", "return true || !marks[d.CommitKey(slot)]", "TestDeletesOfHistoryThatOnlyHoursCover",
+		"return !marks[d.CommitKey(slot)]", "return true || !marks[d.CommitKey(slot)]", "TestHoursAfterADelete.*",
 	},
 	{
 		"where no class has 5m rollups, deletes are applied to hours", "storage/clean_before.go",
