@@ -223,6 +223,32 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
+// TestDeletesOfHoursWithoutClasses deletes imported hours where nothing else is stored, and brings back some of them, in several imports.
+func TestDeletesOfHoursWithoutClasses(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		m := r.start(0, hoursOnly)
+		at := r.now().Add(-300 * day).Truncate(day)
+		bring := func(hour int) {
+			t.Helper()
+			require.Equal(t, 30, m.brings(at.Add(time.Duration(hour)*time.Hour+time.Minute), 30, time.Minute).HoursOnly)
+		}
+		bring(1)
+		bring(2)
+		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
+		require.Zero(t, bucketCount(t, m.Store, rollup.OneHour))
+		for i, hour := range []int{1, 4, 5} {
+			bring(hour)
+			require.Equal(t, 30*(i+1), bucketCount(t, m.Store, rollup.OneHour))
+		}
+		require.NoError(t, m.WorkOffDeletes(t.Context(), "t"))
+		require.Equal(t, 90, bucketCount(t, m.Store, rollup.OneHour))
+		r.passes(3*day, m)
+		require.NoError(t, m.CleanTombstones(t.Context(), "t"))
+		require.Equal(t, 90, bucketCount(t, m.Store, rollup.OneHour))
+		requireNoProblems(t, m.Store)
+	})
+}
+
 // TestSealedAfterTheRetentionOf5mRollups seals samples whose windows of raw rows and of 5m rollups were dropped before: they are in the 1h rollups.
 func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })

@@ -49,7 +49,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// VerifyStats counts what was compared. A server answers with it as JSON, with these names.
+// VerifyStats counts compared series and samples. A server answers with it as JSON, with these names.
 type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int

@@ -367,7 +367,7 @@ var rules = []rule{
 	},
 	{
 		"where no class has 5m rollups, deletes are applied to hours", "storage/clean_before.go",
-		"		if !stand || s.retention.DropsTogether() {", "		if _ = stand; false {", "TestDeletesOfHistoryThatOnlyHoursCover",
+		"		if !stand || s.retention.DropsTogether() {", "		if _ = stand; false {", "TestDeletesOfHours.*",
 	},
 	{
 		"an import notes that 5m rollups are missing", "storage/retention/placement.go",
