@@ -99,48 +99,6 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 	return t.run()
 }
 
-// trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
-// without samples come there: rollups can't name deletes that they are exempt from. The caller has the turn of filling.
-func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds format.Tombstones) error {
-	ds = ds.Where(func(d *format.Tombstone) bool {
-		for slot := range slots {
-			if d.TouchesSlot(s.period, slot) {
-				return true
-			}
-		}
-		return false
-	})
-	if len(ds) == 0 {
-		return nil
-	}
-	var raw, window int64
-	for slot := range slots { // All are in the same.
-		raw, window = s.period.WindowOfSlot(rollup.Raw, slot), s.period.WindowOfSlot(rollup.FiveMinutes, slot)
-	}
-	if _, err := s.rollWindow(ctx, tenant, raw, func() {}); err != nil { // There may be samples of other classes.
-		return err
-	}
-	for range trimTries {
-		t := newTrim(ctx, s, tenant, window, ds)
-		marks, err := s.marksIn(ctx, tenant, window)
-		if err != nil {
-			return err
-		}
-		for slot := range slots {
-			t.slot(marks, slot)
-		}
-		for _, d := range ds {
-			if t.isMissing(d) && s.deletes.mayCome(d, s.opts.Now()) {
-				return errDeleting
-			}
-		}
-		if err = t.run(); !errors.Is(err, errTrimmed) {
-			return err
-		}
-	}
-	return errTrimmed
-}
-
 func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Tombstones) *trim {
 	return &trim{
 		s: s, ctx: ctx, tenant: tenant, window: window, res: format.ResolutionOf(window),
@@ -421,6 +379,10 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	for slot = range due { // All are of the same day.
 		break
 	}
+	marks, err := t.s.marksIn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.OneHour, slot))
+	if err != nil {
+		return err
+	}
 	w := newRowWriter(t.ctx, t.s, Work{Slot: slot})
 	w.remade, w.before = true, t.unmarked
 	x := newRoller(w, t.tenant, slot)
@@ -437,6 +399,11 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 		if len(x.hourRollup().dueOf(part[i].series)) > 0 {
 			x.series = append(x.series, &part[i])
 		}
+	}
+	// Hours without 5m rollups may have come after a delete that the 1h rollups were cleared of.
+	x.due = make(map[int64]format.Tombstones, len(due))
+	for slot, ds := range due {
+		x.due[slot] = ds.Where(func(d *format.Tombstone) bool { return !marks[d.CommitKey(slot)] })
 	}
 	return x.run()
 }

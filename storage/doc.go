@@ -49,7 +49,7 @@
 //	WorkOffDeletes  ─► rollups of the slots that it touches are made anew, and get a mark of it
 //	CleanTombstones ─► chunks are rewritten without deleted samples ─► the tombstone is deleted
 //
-// deletes.go, deletes_write.go, roll_window.go, clean.go, clean_trim.go
+// deletes.go, deletes_write.go, roll_window.go, clean.go, clean_trim.go, clean_before.go
 //
 // # The way of a sample of a pair of replicas
 //

@@ -29,9 +29,10 @@ type ImportStats struct {
 	Bytes                   int64
 	// Known samples were there already.
 	Known int
-	// RollupsOnly are samples that are too old for raw rows: they are in the rollups.
-	RollupsOnly int
-	// LeftOut of RollupsOnly weren't added to the rollups: their bucket of 5 minutes exists, its raw samples are gone, and these samples lie
+	// RollupsOnly are samples that are too old for raw rows: they are in the rollups. HoursOnly of them are too old for 5m rollups as well, and were added
+	// to those of 1h.
+	RollupsOnly, HoursOnly int
+	// LeftOut of RollupsOnly weren't added to the rollups: their bucket, of the finest rollups that are made, exists, its raw samples are gone, and these samples lie
 	// between its oldest and newest, so they may be in it already.
 	LeftOut int
 	// RawGone of RollupsOnly are within the retention of raw samples, but there are rollups of their day without raw samples, or rows of that day have expired.
@@ -61,6 +62,7 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Bytes += b.Bytes
 	a.Known += b.Known
 	a.RollupsOnly += b.RollupsOnly
+	a.HoursOnly += b.HoursOnly
 	a.LeftOut += b.LeftOut
 	a.RawGone += b.RawGone
 	a.Expired += b.Expired

@@ -39,7 +39,8 @@ type importDay struct {
 	// deletes are those that were made before, begun.
 	deletes format.Tombstones
 	begun   time.Time
-	late    bool
+	// finest is the resolution of the finest rows that are written, of the series that are being sealed.
+	finest rollup.Resolution
 }
 
 // importPiece is how many series of a metric are sealed together at most.
@@ -61,15 +62,15 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
 	}
-	fresh, late, err := d.byAge()
+	byFinest, err := d.byAge()
 	if err != nil {
 		return err
 	}
-	for i, list := range [][]*importedDay{fresh, late} {
+	for finest, list := range byFinest {
 		if len(list) == 0 {
 			continue
 		}
-		if d.late = i == 1; d.late {
+		if d.finest = rollup.Resolution(finest); d.fillsUp() {
 			end, err := d.s.member.Filling.Begin(ctx)
 			if err != nil {
 				return err
@@ -92,7 +93,7 @@ var errRawGone = fmt.Errorf("%w: raw rows expired during the import; retry", eng
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
 // name the deletes that precede them. After they vanished, applying a delete removes the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
-	if d.late || len(d.matching(list)) == 0 {
+	if d.fillsUp() || len(d.matching(list)) == 0 {
 		return nil
 	}
 	slot := d.s.period.SlotOf(d.start + 1)
@@ -115,7 +116,7 @@ func (d *importDay) matching(list []*importedDay) format.Tombstones {
 // bring writes the rows and marks of series that are of one age.
 func (d *importDay) bring(list []*importedDay) error {
 	cells := d.slotPartitions(list)
-	if d.late {
+	if d.fillsUp() {
 		if err := d.trimBefore(list, cells); err != nil {
 			return err
 		}
@@ -124,18 +125,18 @@ func (d *importDay) bring(list []*importedDay) error {
 		return err
 	}
 	begun, done := newMarks(cells), newMarks(cells)
-	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), format.CommitImport, begun); err != nil {
+	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {
 		return err
 	}
 	if err := d.seal(list); err != nil {
 		return err
 	}
-	for res := rollup.OneHour; res > d.finest(); res-- {
+	for res := rollup.OneHour; res > d.finest; res-- {
 		if err := d.s.mark(d.ctx, d.tenant.Name(), res, format.CommitImport, slices.Concat(begun, done)); err != nil {
 			return err
 		}
 	}
-	return d.s.mark(d.ctx, d.tenant.Name(), d.finest(), format.CommitImport, done)
+	return d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about the imported samples, too.
@@ -144,19 +145,14 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition
 	for at := range cells {
 		slots[at.Slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.Name(), slots, d.matching(list))
+	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matching(list))
 }
 
-// finest is the resolution of the finest rows that are written.
-func (d *importDay) finest() rollup.Resolution {
-	if d.late {
-		return rollup.FiveMinutes
-	}
-	return rollup.Raw
-}
+// fillsUp reports whether there are only rollups to fill up.
+func (d *importDay) fillsUp() bool { return d.finest > rollup.Raw }
 
 func (d *importDay) listWindows() error {
-	for res := d.finest(); res <= rollup.OneHour; res++ {
+	for res := d.finest; res <= rollup.OneHour; res++ {
 		if err := d.s.listWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))); err != nil {
 			return err
 		}
@@ -198,9 +194,8 @@ func (d *importDay) lock() (unlock func()) {
 	}
 }
 
-// byAge separates series whose raw window stands from those for which it may be gone, and leaves out those for which
-// that of 5m rollups may be.
-func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
+// byAge separates series by the finest resolution of which their window stands, and leaves out those for which none does.
+func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
 		for _, c := range d.list {
@@ -210,34 +205,31 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 		}
 	})
 	if err != nil {
-		return nil, nil, err
+		return byFinest, err
 	}
 	placements := map[int64]retention.Placement{} // by class
 	for _, c := range d.list {
-		placement := retention.NoRows
+		var placement retention.Placement
 		if list != nil { // Otherwise no rows come of the day.
 			c.class = list.Of(c.series)
 			var known bool
 			if placement, known = placements[c.class]; !known {
 				if placement, err = d.s.retention.ImportPlacement(d.ctx, tenant, c.class, slot); err != nil {
-					return nil, nil, err
+					return byFinest, err
 				}
 				placements[c.class] = placement
 			}
 		}
-		switch placement {
-		case retention.AllRows:
-			fresh = append(fresh, c)
-		case retention.NoRows:
+		if !placement.Stored {
 			d.stats.Expired += c.samples.Len()
-		case retention.OnlyRollupsEarly:
+			continue
+		}
+		byFinest[placement.Finest] = append(byFinest[placement.Finest], c)
+		if placement.Early {
 			d.stats.RawGone += c.samples.Len()
-			fallthrough
-		default:
-			late = append(late, c)
 		}
 	}
-	return fresh, late, nil
+	return byFinest, nil
 }
 
 // seal writes the rows of series that are of one age, but for the marks.
@@ -278,7 +270,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
 	w.namesFirst, w.begun = true, d.begun
 	x := newRoller(w, d.tenant.Name(), slot)
-	x.rollupsOnly = d.late
+	x.finest = d.finest
 	return x
 }
 
@@ -296,7 +288,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 		}
 		n := max(to-from, d.tenant.SeriesOfMetric(metric))/period.Partitions + 1
 		bytes = bytes * int64(n) / int64(to-from) / perDay
-		for res := range rollup.Resolution(resolutions) {
+		for res := d.finest; res <= rollup.OneHour; res++ {
 			if err := into.recallShards(res, metric); err != nil {
 				return nil, err
 			}
@@ -309,7 +301,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
-			return cmp.Or(cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)), strings.Compare(a.series.IDText(), b.series.IDText()))
+			return cmp.Or(cmp.Compare(a.at(d.finest), b.at(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()))
 		})
 		for piece := range slices.Chunk(list[from:to], importPiece) {
 			pieces = append(pieces, piece)

@@ -290,8 +290,8 @@ func TestImportWithFaults(t *testing.T) {
 	requireAnswers(t, usual.answers(), ts.answers())
 }
 
-// TestImportOfOldHistory makes only rollups of samples past the retention of raw samples, and leaves out those past
-// that of 5m rollups, or in the future, or that can't be stored.
+// TestImportOfOldHistory makes only rollups of samples past the retention of raw samples, only 1h rollups of those past that of 5m rollups, and leaves out those
+// past that of 1h rollups, or in the future, or that can't be stored.
 func TestImportOfOldHistory(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -300,6 +300,7 @@ func TestImportOfOldHistory(t *testing.T) {
 	at := func(ago time.Duration) int64 { return ts.now.Add(-ago).UnixMilli() }
 	make := func() []ImportedSeries {
 		s := &chunk.Samples{}
+		s.AppendFloat(at(500*day), 0, 1)
 		s.AppendFloat(at(300*day), 0, 1)
 		for i := range 48 {
 			s.AppendFloat(at(20*day)+int64(i)*1_800_000, 0, float64(i))
@@ -310,10 +311,10 @@ func TestImportOfOldHistory(t *testing.T) {
 		bad.AppendFloat(at(day), 0, 5)
 		return []ImportedSeries{{ls, s}, {labels.FromStrings("job", "nameless"), bad}}
 	}
-	for range 2 {
+	for before := range 2 {
 		stats, err := ts.Import(t.Context(), "default", make())
 		require.NoError(t, err)
-		require.Equal(t, []int{1, 48, 1, 1, 1}, []int{stats.Samples + stats.Known, stats.RollupsOnly, stats.Expired, stats.Ahead, stats.Refused})
+		require.Equal(t, []int{1, 49, 1 - before, 1, 1, 1}, []int{stats.Samples + stats.Known, stats.RollupsOnly, stats.HoursOnly, stats.Expired, stats.Ahead, stats.Refused})
 		require.Len(t, stats.Refusals, 1)
 		require.ErrorContains(t, stats.Refusals[0].Err, ReasonMissingMetricName)
 		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour, Columns: rollup.AllColumns})
@@ -336,12 +337,12 @@ func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 365*day, true })
 	list := every(ts.now.Add(-140*day), time.Minute, 4)
 	ts.write("default", jobLabels("written"), list...)
-	ts.opts.Retention, ts.opts.Retention5m = 10*day, 300*day
+	ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = 10*day, 300*day, 300*day
 	ts.reopen()
 	ts.importJob("imported", every(ts.now.Add(-53*day), time.Minute, 4)...)
 	require.Equal(t, 4, ts.importJob("expired", every(ts.now.Add(-350*day), time.Minute, 4)...).Expired)
 	for _, kept := range []time.Duration{10 * day, 365 * day} {
-		ts.opts.Retention, ts.opts.Retention5m = kept, max(kept, 300*day)
+		ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = kept, max(kept, 300*day), max(kept, 300*day)
 		ts.reopen()
 		_, err := ts.Expire(t.Context())
 		require.NoError(t, err)

@@ -46,7 +46,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			y := w.slot(w.s.period.SlotOf(t))
 			var part chunk.Samples
 			part, rest = cutSamples(rest, y.into[rollup.Raw].end)
-			if w.late {
+			if w.fillsUp() {
 				y.onlyRollUp(&c.collected, &part)
 			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.ID())); err != nil {
 				return err
@@ -68,9 +68,13 @@ func (w *importWorker) seal(piece []*importedDay) error {
 
 // count adds up what the sealers of slots did.
 func (w *importWorker) count() {
-	if w.late {
+	if w.fillsUp() {
 		w.stats.RollupsOnly += w.brought
-		w.stats.LeftOut += int(w.roller.leftOut.Load())
+		leftOut := int(w.roller.leftOut.Load())
+		w.stats.LeftOut += leftOut
+		if w.finest == rollup.OneHour {
+			w.stats.HoursOnly += w.brought - leftOut
+		}
 		return
 	}
 	written := 0
@@ -93,7 +97,7 @@ func (w *importWorker) roll() error {
 
 // list lists the day's chunks of some series of a metric.
 func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
-	if w.late {
+	if w.fillsUp() {
 		return nil, nil
 	}
 	metric, window := piece[0].series.Metric(), w.roller.day.into[rollup.Raw].window

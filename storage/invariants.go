@@ -5,6 +5,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // assertSealed makes sure that the sealed rows hold all that the stage rows held, before these are deleted.
@@ -18,11 +19,11 @@ func (p *sealPass) assertSealed() {
 		sealers[w] = &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
 	}
 	for tenant, metrics := range p.staged() {
-		fresh, _, _, err := p.byAge(tenant, metrics)
+		byFinest, _, err := p.byAge(tenant, metrics)
 		if err != nil {
 			return
 		}
-		for _, m := range fresh {
+		for _, m := range byFinest[rollup.Raw] {
 			for _, c := range p.seriesOf(m.chunks) {
 				if !sealers[c.work].assertSealed(&c.collected) {
 					return

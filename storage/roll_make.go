@@ -48,7 +48,7 @@ const (
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
 	listed := x.listedOf(in, r)
 	found := listed.versions
-	if x.rollupsOnly || len(found) == 0 && r.chunk == nil {
+	if x.fillsUp() || len(found) == 0 && r.chunk == nil {
 		return fromRollup
 	}
 	for _, own := range r.own {
@@ -110,7 +110,7 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup {
-		nothing := !x.rollupsOnly && r.chunk == nil
+		nothing := !x.fillsUp() && r.chunk == nil
 		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
@@ -179,7 +179,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return nil
 	}
 	kept, version, err := x.stored(to, r)
-	if x.rollupsOnly && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
+	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
 		kept, err = &rollup.Buckets{}, nil
 	}
 	if err != nil || version == 0 {
@@ -195,7 +195,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		}
 		before := b.Len()
 		extended, left := rollup.Extend(&all, b, &add, to.res.Width())
-		if x.rollupsOnly && to.res == rollup.FiveMinutes {
+		if to.res == x.finest {
 			x.leftOut.Add(int64(left))
 			x.s.metrics.leftOut.Add(float64(left))
 		}
@@ -299,6 +299,22 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		return x.fill(x.hourRollup(), r, b)
 	}
 	return x.keepHours(r, chunks, hours)
+}
+
+// fill1h sets the 1h chunk of a series to the stored one with what the day's 5m chunks make of hours that it lacks.
+func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
+	b, hours := &m.fine, &m.hours
+	b.Reset()
+	hours.Reset()
+	for _, c := range fine {
+		if err := rollup.Decode(c, rollup.AllColumns, b); err != nil {
+			return err
+		}
+	}
+	rollup.CoarsenStored(hours, b, r.series.Metric(), rollup.OneHour.Width())
+	r.version = 1
+	r.chunk = appendRollup(hours, rollup.OneHour, r.version)
+	return x.fill(x.hourRollup(), r, b)
 }
 
 // stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named: then

@@ -33,8 +33,8 @@ type roller struct {
 	series []*collected
 	day    *sealedSlot // a slot of the day
 
-	// rollupsOnly is true if the window of raw rows is over: there are only rollups to fill up.
-	rollupsOnly bool
+	// finest is the resolution of the finest rows that are written. If it isn't Raw, that window is over: there are only rollups to fill up.
+	finest rollup.Resolution
 	// leftOut is the number of samples that only rollups were to be made of, and that were in none: see rollup.Extend.
 	leftOut atomic.Int64
 	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is
@@ -128,7 +128,7 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 // then the list is made before, and finds nothing at all but in slots that were sealed in part.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
-	ahead := x.s.versions != nil && x.hasTasks()
+	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasTasks()
 	if ahead {
 		if err := x.list(); err != nil {
 			return err
@@ -140,17 +140,24 @@ func (x *roller) run() error {
 	if len(x.series) == 0 {
 		return nil
 	}
+	defer func() {
+		clear(x.series)
+		x.series = x.series[:0]
+	}()
+	if x.finest == rollup.OneHour {
+		return x.fillAll1h()
+	}
 	if err := x.makeAll5m(ahead); err != nil {
 		return err
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	err := x.makeAll1h()
-	clear(x.series)
-	x.series = x.series[:0]
-	return err
+	return x.makeAll1h()
 }
+
+// fillsUp reports whether there are only rollups to fill up.
+func (x *roller) fillsUp() bool { return x.finest > rollup.Raw }
 
 // makeAll5m makes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed before those of
 // the tasks were written.
@@ -195,7 +202,7 @@ func (x *roller) list() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
 	}
-	if x.rollupsOnly {
+	if x.fillsUp() {
 		x.listed = nil
 		return nil
 	}
@@ -271,11 +278,15 @@ func (x *roller) put5m() error {
 			return err
 		}
 	}
+	x.forgetTasks()
+	return nil
+}
+
+func (x *roller) forgetTasks() {
 	for _, in := range x.slots {
 		clear(in.tasks)
 		in.tasks = in.tasks[:0]
 	}
-	return nil
 }
 
 // putRollup adds a chunk to the next write, and writes when it is full.
@@ -297,6 +308,32 @@ func (x *roller) makeAll1h() error {
 	if err != nil {
 		return err
 	}
+	return x.writeAll1h(func(ctx context.Context, rolls []rollupTask, m *rollMemory) error {
+		return x.make1hOf(ctx, rolls, fine, m)
+	})
+}
+
+// fillAll1h adds what the tasks' 5m chunks make of hours to the stored 1h chunks of the day, and writes these. The 5m chunks aren't stored.
+func (x *roller) fillAll1h() error {
+	fine := make(map[*collected][][]byte, len(x.series))
+	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
+		for _, r := range x.slots[slot].tasks {
+			fine[r.collected] = append(fine[r.collected], r.chunk)
+		}
+	}
+	x.forgetTasks()
+	return x.writeAll1h(func(_ context.Context, rolls []rollupTask, m *rollMemory) error {
+		for i := range rolls {
+			if err := x.settle(x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].collected], m)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeAll1h writes the 1h chunks of the series, which fill sets.
+func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m *rollMemory) error) error {
 	for _, c := range x.series {
 		x.hours = append(x.hours, rollupTask{collected: c})
 	}
@@ -305,9 +342,7 @@ func (x *roller) makeAll1h() error {
 		x.hours = x.hours[:0]
 	}()
 	pieces := slices.Collect(slices.Chunk(x.hours, piece1h))
-	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, m *rollMemory) error {
-		return x.make1hOf(ctx, pieces[i], fine, m)
-	})
+	err := x.sideBySide(len(pieces), func(ctx context.Context, i int, m *rollMemory) error { return fill(ctx, pieces[i], m) })
 	if err != nil {
 		return err
 	}

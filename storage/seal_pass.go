@@ -106,17 +106,18 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
 		return err
 	}
-	fresh, late, gone, err := p.byAge(tenant, metrics)
+	byFinest, gone, err := p.byAge(tenant, metrics)
 	if err != nil {
 		return err
 	}
 	p.countLate(gone, "skipped unsealed samples past the retention of rollups")
-	p.countLate(late, "found unsealed samples past the raw retention; they are only added to rollups")
-	for i, metrics := range [][]stagedMetric{fresh, late} {
+	p.countLate(byFinest[rollup.FiveMinutes], "found unsealed samples past the raw retention; they are only added to rollups")
+	p.countLate(byFinest[rollup.OneHour], "found unsealed samples past the retention of 5m rollups; they are only added to 1h rollups")
+	for finest, metrics := range byFinest {
 		if len(metrics) == 0 {
 			continue
 		}
-		if err := newTenantPass(p, tenant, metrics, i == 1).run(); err != nil {
+		if err := newTenantPass(p, tenant, metrics, rollup.Resolution(finest)).run(); err != nil {
 			return err
 		}
 	}
@@ -174,7 +175,7 @@ type tenantPass struct {
 	resealed, late map[head.SlotPartition]bool
 }
 
-func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool) *tenantPass {
+func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest rollup.Resolution) *tenantPass {
 	t := &tenantPass{
 		sealPass: p, metrics: metrics, cells: map[head.SlotPartition]*sealedWork{}, partitions: map[int64]int{}, slots: map[int64]*slotSealer{},
 		resealed: map[head.SlotPartition]bool{}, late: map[head.SlotPartition]bool{},
@@ -190,7 +191,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool
 	w := newRowWriter(p.ctx, p.s, first)
 	w.begun = p.begun
 	t.roller = newRoller(w, tenant, first.Slot)
-	t.roller.rollupsOnly = late
+	t.roller.finest = finest
 	for at := range t.cells {
 		t.partitions[at.Slot]++
 		if t.slots[at.Slot] == nil {
@@ -201,7 +202,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, late bool
 }
 
 func (t *tenantPass) run() error {
-	if t.roller.rollupsOnly {
+	if t.roller.fillsUp() {
 		end, err := t.s.member.Filling.Begin(t.ctx)
 		if err != nil {
 			return err
@@ -217,7 +218,7 @@ func (t *tenantPass) run() error {
 	if err := t.sealedBefore(); err != nil {
 		return err
 	}
-	for res := t.finest(); res <= rollup.OneHour; res++ {
+	for res := t.roller.finest; res <= rollup.OneHour; res++ {
 		if err := t.s.listWindow(t.ctx, t.roller.tenant, t.roller.day.into[res].window); err != nil {
 			return err
 		}
@@ -237,21 +238,13 @@ func (t *tenantPass) run() error {
 	return t.mark()
 }
 
-// finest is the resolution of the finest rows that are written.
-func (t *tenantPass) finest() rollup.Resolution {
-	if t.roller.rollupsOnly {
-		return rollup.FiveMinutes
-	}
-	return rollup.Raw
-}
-
 // trimBefore carries out the deletes that are about these series, or they would be about what comes now, too.
 func (t *tenantPass) trimBefore() error {
 	slots := map[int64]bool{}
 	for slot := range t.slots {
 		slots[slot] = true
 	}
-	return t.s.trimBefore(t.ctx, t.roller.tenant, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
+	return t.s.trimBefore(t.ctx, t.roller.tenant, t.roller.finest, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.metrics, func(m stagedMetric) bool {
 			return slices.ContainsFunc(m.chunks, func(st *head.Chunk) bool {
 				return d.TouchesSlot(t.s.period, st.At().Slot) && format.MatchesAll(st.Series().Labels(), d.Matchers)
@@ -318,7 +311,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 		x := t.slots[c.work.Slot]
 		x.stats = &c.work.stats
 		before := len(x.tasks)
-		if t.roller.rollupsOnly {
+		if t.roller.fillsUp() {
 			x.onlyRollUp(&c.collected, &samples)
 		} else if err := x.series(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
 			return err
@@ -343,7 +336,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 
 // readAhead reads the chunks that some of a metric's series have in the slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
-	if len(t.resealed) == 0 || t.roller.rollupsOnly {
+	if len(t.resealed) == 0 || t.roller.fillsUp() {
 		return nil
 	}
 	series := map[int64][]*Series{}
@@ -372,7 +365,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 // mark marks the slots as sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
 	marks := newMarks(t.cells)
-	for res := rollup.OneHour + 1; res > t.finest(); res-- {
+	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
 		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, format.CommitSeal, marks); err != nil {
 			return err
 		}

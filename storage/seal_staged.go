@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // What a pass seals is a list of head chunks, a pointer each, by metric. Only of the metric that is being sealed there is more: a
@@ -83,45 +84,43 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 // classOf returns the class in which what a head chunk holds is written.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
-// byAge separates head chunks whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
-// may be. It reuses the memory of metrics.
-func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (fresh, late, gone []stagedMetric, err error) {
+// byAge separates head chunks by the finest resolution of which their window stands; gone are those for which none does. It reuses the memory of
+// metrics.
+func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error) {
 	placements := map[[2]int64]retention.Placement{} // by class and slot
 	for _, m := range metrics {
 		for _, st := range m.chunks {
 			at := [2]int64{p.classOf(st), st.At().Slot}
 			if _, known := placements[at]; !known {
 				if placements[at], err = p.s.retention.Placement(p.ctx, tenant, at[0], at[1]); err != nil {
-					return nil, nil, nil, err
+					return byFinest, nil, err
 				}
 			}
 		}
 	}
-	add := func(to *[]stagedMetric, m stagedMetric) {
-		if len(m.chunks) > 0 {
-			*to = append(*to, m)
-		}
-	}
 	for _, m := range metrics {
-		old := stagedMetric{name: m.name}
-		lost := old
-		kept := m.chunks[:0]
+		parts := [resolutions][]*head.Chunk{rollup.Raw: m.chunks[:0]}
+		var lost []*head.Chunk
 		for _, st := range m.chunks {
-			switch placements[[2]int64{p.classOf(st), st.At().Slot}] {
-			case retention.AllRows:
-				kept = append(kept, st)
-			case retention.NoRows:
-				lost.chunks = append(lost.chunks, st)
-			default:
-				old.chunks = append(old.chunks, st)
+			if at := placements[[2]int64{p.classOf(st), st.At().Slot}]; at.Stored {
+				parts[at.Finest] = append(parts[at.Finest], st)
+			} else {
+				lost = append(lost, st)
 			}
 		}
-		m.chunks = kept
-		add(&fresh, m)
-		add(&late, old)
-		add(&gone, lost)
+		for finest, chunks := range parts {
+			byFinest[finest] = addMetric(byFinest[finest], m.name, chunks)
+		}
+		gone = addMetric(gone, m.name, lost)
 	}
-	return fresh, late, gone, nil
+	return byFinest, gone, nil
+}
+
+func addMetric(list []stagedMetric, name string, chunks []*head.Chunk) []stagedMetric {
+	if len(chunks) == 0 {
+		return list
+	}
+	return append(list, stagedMetric{name, chunks})
 }
 
 // countLate counts and logs samples that came too late to be sealed as they are: their window is gone.

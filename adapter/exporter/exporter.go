@@ -73,6 +73,8 @@ type LeftOut struct {
 	NaNs, StartTimestamps int64
 	// Example is a series that lost histograms.
 	Example string
+	// Buckets are rollups of expired samples that may lack some: their native histograms were too large to be kept, or their values can't be added up.
+	Buckets int64
 }
 
 // MaxCounted bounds the series that are remembered for the count.
@@ -175,6 +177,7 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 			return nil, err
 		}
 		r.stats.Made += int64(r.samples.Len() - kept)
+		r.stats.LeftOut.Buckets += r.made.incomplete
 	}
 	return &r.samples, nil
 }
@@ -221,6 +224,9 @@ func (r *run) result() (Stats, error) {
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
 		return fmt.Errorf("%w: the format doesn't support native histograms, and %d of them were skipped; use --format=blocks", ErrNothing, n)
+	}
+	if n := r.stats.LeftOut.Buckets; n > 0 {
+		return fmt.Errorf("%w: raw samples have expired, and %d rollup buckets don't contain the native histograms, which were too large for a row", ErrNothing, n)
 	}
 	return ErrNothing
 }

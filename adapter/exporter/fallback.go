@@ -102,10 +102,13 @@ type maker struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
+	// incomplete counts the buckets that may have had other samples as well, in the last call of appendFallback.
+	incomplete int64
 }
 
 // appendFallback appends the samples that buckets make, and brings all in order.
 func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
+	m.incomplete = 0
 	for _, o := range list {
 		if err := o.Buckets(&m.buckets, &m.buffers); err != nil {
 			return err
@@ -114,6 +117,9 @@ func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 		for i, end := range m.buckets.End {
 			if end >= o.from && m.buckets.Start[i] < o.to {
 				m.Expand(&m.samples, &m.buckets, i)
+				if m.buckets.Flags[i]&rollup.NotSimple != 0 {
+					m.incomplete++
+				}
 			}
 		}
 		m.samples.Clip(o.from, o.to)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -58,6 +59,39 @@ func TestExportOfExpiredSamples(t *testing.T) {
 	left.MaxT = nowMS - 4*dayMS
 	_, err = Text(t.Context(), s, OpenMetrics, left, &out)
 	require.ErrorIs(t, err, ErrNothing)
+}
+
+// TestExportOfHistogramsThatRollupsLack has native histograms too large for a rollup, whose raw samples have expired. An export without any sample fails with the
+// reason, and one with others counts the buckets.
+func TestExportOfHistogramsThatRollupsLack(t *testing.T) {
+	const day = 24 * time.Hour
+	clock := testNow.Add(-10 * day)
+	s := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Now = 2*day, 0, func() time.Time { return clock }
+	})
+	clock = testNow.Add(20 * day)
+	at := nowMS - 5*dayMS
+	var large, float chunk.Samples
+	for i := range int64(48) {
+		h := &histogram.FloatHistogram{Count: 1, PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]float64, 4000)}
+		for k := range h.PositiveBuckets {
+			h.PositiveBuckets[k] = 1/float64(k+int(i)+3) + 0.1
+			h.Count += h.PositiveBuckets[k]
+		}
+		large.AppendHistogram(chunk.Histogram{T: at + i*150_000 + 1, Float: h})
+	}
+	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "large"), Samples: &large}})
+	require.NoError(t, err)
+	_, err = Blocks(t.Context(), s, everything(), newFolder(t, t.TempDir()+"/blocks"))
+	require.ErrorIs(t, err, ErrNothing)
+	require.ErrorContains(t, err, "24 rollup buckets don't contain the native histograms")
+	float.AppendFloat(at, 0, 1)
+	_, err = s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "float"), Samples: &float}})
+	require.NoError(t, err)
+	stats, err := Blocks(t.Context(), s, everything(), newFolder(t, t.TempDir()+"/blocks"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Samples)
+	require.EqualValues(t, 24, stats.LeftOut.Buckets)
 }
 
 // TestExportBesideAGap exports where rows of two days have vanished by themselves, after a retention was raised: the samples beside these days

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Kept is how long a destination keeps the series of a tenant.
@@ -33,8 +34,8 @@ type Past struct {
 	// Class is the name of the class; "": the series have none.
 	Class string
 	retention.Keep
-	// Samples counts them. Of RollupsOnly of these an import stores only rollups, and nothing of Expired.
-	Samples, RollupsOnly, Expired int
+	// Samples counts them. Of RollupsOnly of these an import stores only rollups, of HoursOnly of those only 1h rollups, and nothing of Expired.
+	Samples, RollupsOnly, HoursOnly, Expired int
 }
 
 // Past returns the samples past the retention of raw samples, by class, in the order of the series.
@@ -48,10 +49,13 @@ func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
 				return
 			}
 			p.Samples++
-			switch raw, rollups := keep.Imports(t, now); {
-			case !rollups:
+			switch finest, stored := keep.Imports(t, now); {
+			case !stored:
 				p.Expired++
-			case !raw:
+			case finest == rollup.OneHour:
+				p.HoursOnly++
+				fallthrough
+			case finest == rollup.FiveMinutes:
 				p.RollupsOnly++
 			}
 		})
@@ -70,6 +74,7 @@ func addPast(all []Past, p Past) []Past {
 	}
 	all[i].Samples += p.Samples
 	all[i].RollupsOnly += p.RollupsOnly
+	all[i].HoursOnly += p.HoursOnly
 	all[i].Expired += p.Expired
 	return all
 }

@@ -296,6 +296,27 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	require.Equal(t, 1, stats.Differences)
 }
 
+// TestVerifyOfHours compares counts and sums of 1h rollups where only these are kept.
+func TestVerifyOfHours(t *testing.T) {
+	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m, o.Retention1h = 24*time.Hour, 24*time.Hour, 0 })
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 60, series: 2}}
+	report, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, report.Stats.HoursOnly, 2*40*144)
+	stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, stats.RolledUp, 2*55*144)
+
+	o.Source = &days{n: 60, series: 2, change: func(day int, s *chunk.Samples) {
+		if day == 4 {
+			s.V[20]++
+		}
+	}}
+	stats, err = importer.Verify(t.Context(), o, func(d importer.Difference) { require.True(t, d.Rollups) })
+	require.NoError(t, err)
+	require.Equal(t, 2, stats.Differences)
+}
+
 // TestVerifyOfALiveSource leaves out the samples that a source has got since the import.
 func TestVerifyOfALiveSource(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {

@@ -49,7 +49,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// VerifyStats counts what was compared. A server answers with it as JSON, with these names.
+// VerifyStats counts compared series and samples. A server answers with it as JSON, with these names.
 type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
@@ -184,14 +184,28 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 	return nil
 }
 
-// verifiedBounds are the times of a series that can be compared: raw samples after raw, rollups after rolled and until raw; both ends of whole
-// buckets, and nothing after last.
-type verifiedBounds struct{ rolled, raw, last int64 }
+// verifiedBounds are the times of a series that can be compared, by resolution: those after its bound, until that of the next finer one; ends of whole
+// buckets. Nothing is compared after last.
+type verifiedBounds struct {
+	after [rollup.OneHour + 1]int64
+	last  int64
+}
 
 func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
-	width := rollup.FiveMinutes.Width()
-	up := func(t int64) int64 { return t - t%width + width }
-	return verifiedBounds{rolled: up(h.At[rollup.FiveMinutes]), raw: up(h.At[rollup.Raw]), last: v.now().Add(storage.MaxAhead).UnixMilli()}
+	up := func(t, width int64) int64 { return t - t%width + width }
+	b := verifiedBounds{last: v.now().Add(storage.MaxAhead).UnixMilli()}
+	b.after[rollup.OneHour] = up(h.At[rollup.OneHour], rollup.OneHour.Width())
+	b.after[rollup.FiveMinutes] = max(b.after[rollup.OneHour], up(h.At[rollup.FiveMinutes], rollup.OneHour.Width()))
+	b.after[rollup.Raw] = max(b.after[rollup.FiveMinutes], up(h.At[rollup.Raw], rollup.FiveMinutes.Width()))
+	return b
+}
+
+// until returns the last time that can be compared at a resolution.
+func (b *verifiedBounds) until(res rollup.Resolution) int64 {
+	if res == rollup.Raw {
+		return b.last
+	}
+	return b.after[res-1]
 }
 
 // metric compares series of one metric.
@@ -219,7 +233,10 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
-	all, newestRolled := verifiedBounds{rolled: math.MaxInt64, raw: math.MaxInt64}, int64(math.MinInt64)
+	var first, last [rollup.OneHour + 1]int64                      // of the times that are compared at a resolution, of any series
+	for res := range first {
+		first[res], last[res] = math.MaxInt64, math.MinInt64
+	}
 	for hash, x := range want {
 		bounds[hash] = map[int64]verifiedBounds{}
 		var failed error
@@ -231,29 +248,32 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 			h, err := horizons(x.Labels, t)
 			b := v.boundsOf(h)
 			bounds[hash][day], failed = b, err
-			all = verifiedBounds{min(all.rolled, b.rolled), min(all.raw, b.raw), b.last}
-			newestRolled = max(newestRolled, b.raw)
+			for res := range first {
+				first[res], last[res] = min(first[res], b.after[res]+1), max(last[res], b.until(rollup.Resolution(res)))
+			}
 		})
 		if failed != nil {
 			return failed
 		}
 	}
-	// Buckets begin before their first sample and end after their last.
-	width := rollup.FiveMinutes.Width()
-	rolled := q
-	rolled.MinT, rolled.MaxT = max(minT-width, all.rolled+1), min(maxT+width, newestRolled)
-	rolled.Resolution, rolled.Columns = rollup.FiveMinutes, rollup.ColumnCount|rollup.ColumnSum
-	q.MinT, q.MaxT = max(minT, all.raw+1), min(maxT, all.last)
-	raw, err := v.find(q)
-	if err != nil {
-		return err
-	}
-	buckets, err := v.find(rolled)
-	if err != nil {
-		return err
+	var found [rollup.OneHour + 1]map[uint64]*query.SelectedSeries
+	for res := range found {
+		of := q
+		if of.Resolution = rollup.Resolution(res); of.Resolution != rollup.Raw {
+			of.Columns = rollup.ColumnCount | rollup.ColumnSum
+		}
+		width := of.Resolution.Width() // Buckets begin before their first sample and end after their last.
+		of.MinT, of.MaxT = max(minT-width, first[res]), min(maxT+width, last[res])
+		if found[res], err = v.find(of); err != nil {
+			return err
+		}
 	}
 	for hash, x := range want {
-		if err := v.series(x, raw[hash], buckets[hash], bounds[hash]); err != nil {
+		have := [rollup.OneHour + 1]*query.SelectedSeries{}
+		for res := range have {
+			have[res] = found[res][hash]
+		}
+		if err := v.series(x, have, bounds[hash]); err != nil {
 			return err
 		}
 	}
@@ -277,17 +297,19 @@ func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error)
 }
 
 // series compares one series with its stored samples.
-func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *query.SelectedSeries, bounds map[int64]verifiedBounds) error {
+func (v *verifier) series(x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds) error {
 	v.have.Reset()
-	if raw != nil {
+	if raw := found[rollup.Raw]; raw != nil {
 		if err := raw.Samples(&v.have); err != nil {
 			return err
 		}
 	}
-	var have rollup.Buckets
-	if buckets != nil {
-		if err := buckets.Buckets(&have, &query.BucketBuffers{}); err != nil {
-			return err
+	var have [rollup.OneHour + 1]rollup.Buckets
+	for _, res := range rollup.Resolutions {
+		if s := found[res]; s != nil {
+			if err := s.Buckets(&have[res], &query.BucketBuffers{}); err != nil {
+				return err
+			}
 		}
 	}
 	for rest := x.Samples; rest.Len() > 0; {
@@ -297,17 +319,19 @@ func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *query.Selecte
 		want.AppendAll(rest)
 		want.Clip(day+1, day+dayMS)
 		rest.Clip(day+dayMS+1, math.MaxInt64)
-		all := want.Len()
-		old := &chunk.Samples{}
-		old.AppendAll(want)
-		old.Clip(b.rolled+1, b.raw)
-		want.Clip(b.raw+1, b.last)
-		v.stats.Left += all - old.Len() - want.Len()
-		if old.Len() > 0 {
-			v.rolled(x.Labels, day, old, &have)
-		}
-		if want.Len() > 0 {
-			v.raw(x.Labels, day, want)
+		v.stats.Left += want.Len()
+		for res := range have {
+			part := &chunk.Samples{}
+			part.AppendAll(want)
+			part.Clip(b.after[res]+1, b.until(rollup.Resolution(res)))
+			v.stats.Left -= part.Len()
+			switch {
+			case part.Len() == 0:
+			case res == int(rollup.Raw):
+				v.raw(x.Labels, day, part)
+			default:
+				v.rolled(x.Labels, day, part, rollup.Resolution(res), &have[res])
+			}
 		}
 	}
 	return nil
@@ -326,14 +350,14 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 }
 
 // rolled compares counts and sums of the buckets in which the source has samples, but of those in which the store has more.
-func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have *rollup.Buckets) {
-	whole := v.wholeBuckets(want)
+func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets) {
+	whole := v.wholeBuckets(want, res.Width())
 	v.stats.Left += want.Len() - whole.Len()
 	if want = whole; want.Len() == 0 {
 		return
 	}
 	var made rollup.Buckets
-	rollup.AppendEvery(&made, want, rollup.FiveMinutes.Width())
+	rollup.AppendEvery(&made, want, res.Width())
 	d := Difference{Labels: ls, DayMS: day, Rollups: true}
 	same, largest, beside := true, largestOf(want), 0
 	for i, end := range made.End {
@@ -362,8 +386,7 @@ func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have
 
 // wholeBuckets returns the samples in buckets that lie within the selected range of time. Of other buckets the source may not have been asked for
 // all samples.
-func (v *verifier) wholeBuckets(samples *chunk.Samples) *chunk.Samples {
-	width := rollup.FiveMinutes.Width()
+func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samples {
 	endOf := func(t int64) int64 { return t + (width-t%width)%width } // of the bucket that holds t, which ends with a multiple of width
 	minT, maxT := int64(math.MinInt64), int64(math.MaxInt64)
 	if v.within.MinT > math.MinInt64+2*width {

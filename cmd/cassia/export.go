@@ -184,6 +184,7 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 		what string
 	}{
 		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them", out.Example)},
+		{out.Buckets, "rollup buckets may be exported without some of their samples: raw samples have expired, and the native histograms of a bucket were too large for a row, or its values can't be added up"},
 		{out.Stale, "stale markers were skipped; this format can't represent them"},
 		{out.NaNs, "NaN values lost their exact bits"},
 		{out.StartTimestamps, "samples lost their start timestamps" + startsHelp(format)},

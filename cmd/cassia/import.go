@@ -48,7 +48,7 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	c.old.now, c.old.printed, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}
+	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
@@ -241,7 +241,7 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
-		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a 5-minute bucket with other samples", stats.Left)
+		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a rollup bucket with other samples", stats.Left)
 	}
 	if stats.Newer > 0 {
 		fmt.Fprintf(w, "; %d are newer than the import", stats.Newer)
@@ -282,6 +282,9 @@ func notNewRaw(s *storage.ImportStats) (text string) {
 	if n := s.RollupsOnly - s.LeftOut; n > 0 {
 		text += fmt.Sprintf("; %d only in the rollups", n)
 	}
+	if s.HoursOnly > 0 {
+		text += fmt.Sprintf(", %d of these only in 1h rollups", s.HoursOnly)
+	}
 	return text
 }
 
@@ -303,7 +306,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		n    int
 		what string
 	}{
-		{s.LeftOut, "not added to the rollups: raw samples of their time are past the retention, and their 5-minute " +
+		{s.LeftOut, "not added to the rollups: finer data of their time are past the retention, and their " +
 			"buckets already contain them, or contain both earlier and later samples"},
 		{s.Expired, "skipped: rollups of their time are past the retention, or expired under an earlier one"},
 		{s.Ahead, "skipped, because of timestamps in the future"},

@@ -93,8 +93,9 @@ func describePast(p *importer.Past) string {
 		what string
 	}{
 		{p.Samples - p.RollupsOnly - p.Expired, "stored as raw samples until 7 days after their retention"},
-		{p.RollupsOnly, "stored as rollups only"},
-		{p.Expired, "skipped, past the retention of 5m rollups, " + model.Duration(p.FiveMinutes).String()},
+		{p.RollupsOnly - p.HoursOnly, "stored as rollups only"},
+		{p.HoursOnly, "stored as 1h rollups only"},
+		{p.Expired, "skipped, past the retention of 1h rollups, " + model.Duration(p.OneHour).String()},
 	} {
 		if f.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d would be %s", f.n, f.what))

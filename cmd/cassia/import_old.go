@@ -20,9 +20,10 @@ type oldSamples struct {
 	accepted bool
 	// remedy names another way, other than accepting that.
 	remedy string
-	// printed has the classes of which the note about old samples was printed, and expired those of which the note about skipped samples was.
-	printed, expired map[string]bool
-	now              func() time.Time
+	// printed has the classes of which the note about old samples was printed, hours and expired those of which the notes about samples of which only 1h
+	// rollups are stored, and about skipped samples, were.
+	printed, hours, expired map[string]bool
+	now                     func() time.Time
 }
 
 // oldSamplesError means that the source has old samples and the user hasn't accepted that.
@@ -59,9 +60,13 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 		o.printed[p.Class] = true
 		say(note)
 	}
+	if p.HoursOnly > 0 && !o.hours[p.Class] {
+		o.hours[p.Class] = true
+		say(fmt.Sprintf("only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.FiveMinutes)))
+	}
 	if p.Expired > 0 && !o.expired[p.Class] {
 		o.expired[p.Class] = true
-		say(fmt.Sprintf("samples are skipped if their week, of 5m rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.FiveMinutes)))
+		say(fmt.Sprintf("samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.OneHour)))
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func TestDryRunOfText(t *testing.T) {
 		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
-		require.Contains(t, out, "\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be skipped, past the retention of 5m rollups, 1y\n")
+		require.Contains(t, out, "\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be stored as 1h rollups only\n")
 		require.Contains(t, out, "\n1 sample would be skipped, because of timestamps in the future\n")
 		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
@@ -135,13 +135,13 @@ func TestDryRunOfText(t *testing.T) {
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
 
-// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, and not at all, around the limits of both
-// retentions.
+// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, as 1h rollups, and not at all, around the limits
+// of the retentions.
 func TestDryRunAgreesWithTheImport(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d}]\n"), 0o600))
+	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d, 1h: 30d}]\n"), 0o600))
 	var ages []int
-	for age := 1; age < 60; age++ {
+	for age := 1; age < 100; age++ {
 		ages = append(ages, age)
 	}
 	for _, c := range []struct {
@@ -151,7 +151,9 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		skips     bool
 	}{
 		{"ci", `the retention of raw samples of class "ci", 10d`, 10, []string{
-			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored`, `samples are skipped if their week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
+			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored`,
+			`only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
+			`samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention of class "ci", 30d`,
 		}, true},
 		{"a", "the retention of raw samples, 30d", 30, []string{"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored"}, false},
 	} {
@@ -161,19 +163,23 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		require.Zero(t, status, errs)
 		_, line, found := strings.Cut(out, " samples past "+c.past+": ")
 		require.True(t, found, out)
-		var raw, rollups, skipped int
+		var raw, rollups, hours, skipped int
 		_, err := fmt.Sscanf(line, "%d would be stored as raw samples until 7 days after their retention; %d would be stored as rollups only", &raw, &rollups)
 		require.NoError(t, err, out)
 		if _, rest, found := strings.Cut(line, " rollups only; "); found {
-			_, err = fmt.Sscanf(rest, "%d would be skipped, past the retention of 5m rollups, 20d", &skipped)
+			_, err = fmt.Sscanf(rest, "%d would be stored as 1h rollups only; %d would be skipped, past the retention of 1h rollups, 30d", &hours, &skipped)
 			require.NoError(t, err, out)
 		}
-		require.Equal(t, c.skips, skipped > 0, out)
-		require.InDelta(t, len(ages)-c.keptDays, raw+rollups+skipped, 1, out)
+		require.Equal(t, c.skips, skipped > 0 && hours > 0, out)
+		require.InDelta(t, len(ages)-c.keptDays, raw+rollups+hours+skipped, 1, out)
 		out, errs, status = printed(t, text, args...)
 		require.Zero(t, status, errs)
-		require.Contains(t, out, fmt.Sprintf("imported %d samples in ", len(ages)-rollups-skipped))
-		require.Contains(t, out, fmt.Sprintf("; %d only in the rollups\n", rollups))
+		require.Contains(t, out, fmt.Sprintf("imported %d samples in ", len(ages)-rollups-hours-skipped))
+		only := fmt.Sprintf("; %d only in the rollups\n", rollups)
+		if hours > 0 {
+			only = fmt.Sprintf("; %d only in the rollups, %d of these only in 1h rollups\n", rollups+hours, hours)
+		}
+		require.Contains(t, out, only)
 		if skipped > 0 {
 			require.Contains(t, out, fmt.Sprintf("\n%d samples were skipped: rollups of their time are past the retention, or expired under an earlier one\n", skipped))
 		}
@@ -258,7 +264,7 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		out, errs, status := imported(name, "--verify")
 		require.Zero(t, status, out+errs)
 		require.Contains(t, out, verified)
-		require.Contains(t, out, "5-minute bucket with other samples: 0 differences")
+		require.Contains(t, out, "rollup bucket with other samples: 0 differences")
 	}
 	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More than the first bucket has, and another value.
 	out, _, status := imported("a.om", "--verify")

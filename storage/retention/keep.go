@@ -87,11 +87,15 @@ func PastAt(now time.Time, kept time.Duration) int64 {
 // periodsOfNewStore are those of a store that was created with the default options.
 var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1})
 
-// Imports reports whether Import stores a sample of a series that is kept so long as a raw sample, and whether it adds the sample to rollups: of a sample
-// that is past both, it stores nothing. t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
-func (k Keep) Imports(t int64, now time.Time) (raw, rollups bool) {
-	raw = !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.Raw, t), now)
-	return raw, raw || !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(rollup.FiveMinutes, t), now)
+// Imports returns the finest resolution at which Import stores a sample of a series that is kept so long; stored is false if it stores nothing of it.
+// t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
+func (k Keep) Imports(t int64, now time.Time) (finest rollup.Resolution, stored bool) {
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		if !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(res, t), now) {
+			return res, true
+		}
+	}
+	return 0, false
 }
 
 // KeptMS is a Keep as it is stored, in milliseconds.

@@ -395,7 +395,7 @@ func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
 }
 
 // ImportClasses returns the list of classes of the day of a slot, and fixes it, unless no rows come of some series of the day: then it returns nil. It returns
-// an error for series of a day without rows that the classes of this process keep, if these aren't in force yet and those that are don't.
+// an error for series of a day without rows that the classes of this process keep, or keep at a finer resolution, if these aren't in force yet.
 func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series]) (*ClassList, error) {
 	list, fixed, err := k.ClassesOn(ctx, tenant, k.env.Period.WindowOfSlot(rollup.Raw, slot))
 	if err != nil || fixed {
@@ -410,9 +410,12 @@ func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, s
 		own = nil
 	}
 	for s := range series {
-		takes := k.takesNew(b, tenant, list.Of(s), slot)
+		finest, takes := k.takesNew(b, tenant, list.Of(s), slot)
 		takesAny = takesAny || takes
-		if own != nil && !takes && k.takesNew(b, tenant, own.Of(s), slot) {
+		if own == nil {
+			continue
+		}
+		if ownFinest, ok := k.takesNew(b, tenant, own.Of(s), slot); ok && (!takes || ownFinest < finest) {
 			return nil, fmt.Errorf("%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
 				engine.ErrUnavailable, Instant(last.FromMS).Format(time.RFC3339))
 		}
@@ -423,16 +426,16 @@ func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, s
 	return k.FixClasses(ctx, tenant, slot)
 }
 
-// takesNew reports whether the first rows of a class would be stored in the windows of a slot, at raw or 5m.
-func (k *Keeper) takesNew(b *Boundaries, tenant string, class, slot int64) bool {
-	for res := rollup.Raw; res <= rollup.FiveMinutes; res++ {
+// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows of a slot; ok is false if none would.
+func (k *Keeper) takesNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		past := k.isOutlived(res, slot, k.Keep(tenant, class)) // An import restores dropped windows.
-		if k.env.Expires {
+		if k.env.Expires && (res < rollup.OneHour || !past) {
 			past = k.isPast(k.wantedExpiry(b, expiryAt{tenant, class, k.env.Period.WindowOfSlot(res, slot)}))
 		}
 		if !past {
-			return true
+			return res, true
 		}
 	}
-	return false
+	return 0, false
 }

@@ -10,64 +10,102 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Placement is which rows samples of a class in a slot are stored in.
-type Placement uint8
-
-const (
-	// AllRows are raw rows, and rollups of them.
-	AllRows Placement = iota
-	// OnlyRollups take samples whose raw window is gone, or is hidden by its retention.
-	OnlyRollups
-	// OnlyRollupsEarly is OnlyRollups within the retention of raw samples: there are rollups of their day without raw rows, or the day's rows have expired.
-	OnlyRollupsEarly
-	// NoRows take samples whose window of 5m rollups is gone.
-	NoRows
-)
+// Placement is which rows samples of a class in a slot are stored in. The zero value: in none.
+type Placement struct {
+	// Stored is true if there are any, and Finest is the finest resolution that has some: those of finer ones are gone, or are hidden by their retention.
+	Stored bool
+	Finest rollup.Resolution
+	// Early is true if there are no raw rows within the retention of raw samples: there are rollups of their day without raw rows, or the day's rows have
+	// expired.
+	Early bool
+}
 
 // Placement fixes the expiries of a class in the windows that hold a slot, and returns which rows samples that are sealed now are stored in.
 func (k *Keeper) Placement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
 	switch err := k.fixSlot(ctx, tenant, class, slot); {
 	case err != nil:
-		return NoRows, err
+		return Placement{}, err
 	case !k.IsGone(rollup.Raw, slot, tenant, class):
-		return AllRows, nil
-	case k.IsGone(rollup.FiveMinutes, slot, tenant, class):
-		return NoRows, nil
-	default:
-		return OnlyRollups, nil
+		return Placement{Stored: true}, nil
 	}
+	for _, res := range rollup.Resolutions {
+		if !k.IsGone(res, slot, tenant, class) {
+			return Placement{Stored: true, Finest: res}, nil
+		}
+	}
+	return Placement{}, nil
 }
 
 // ImportPlacement is Placement for an import, which may restore windows.
 func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
 	if err := k.fixSlot(ctx, tenant, class, slot); err != nil {
-		return NoRows, err
+		return Placement{}, err
 	}
 	keep := k.Keep(tenant, class)
 	if err := k.restoreRollups(ctx, tenant, class, slot, keep); err != nil {
-		return NoRows, err
+		return Placement{}, err
 	}
 	past := func(res rollup.Resolution) bool {
 		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
 	}
 	// Where rows expire by themselves, those of rollups may have expired under an earlier retention. Raw samples alone would vanish with their
-	// window. No boundary moves for samples that aren't stored.
-	if past(rollup.FiveMinutes) && (k.env.Expires || past(rollup.Raw)) {
-		return NoRows, nil
+	// window, and hours alone aren't seen where raw rows are. No boundary moves for samples that aren't stored.
+	if past(rollup.FiveMinutes) && (past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
+		return Placement{}, nil
 	}
 	withoutRaw, err := k.importsWithoutRaw(ctx, tenant, class, slot, keep)
+	placed := Placement{Stored: true, Finest: rollup.FiveMinutes, Early: !k.isOutlived(rollup.Raw, slot, keep)}
 	switch {
 	case err != nil:
-		return NoRows, err
+		return Placement{}, err
 	case !withoutRaw:
-		return AllRows, nil
-	case past(rollup.FiveMinutes): // It has gone just now.
-		return NoRows, nil
-	case !k.isOutlived(rollup.Raw, slot, keep):
-		return OnlyRollupsEarly, nil
-	default:
-		return OnlyRollups, nil
+		return Placement{Stored: true}, nil
+	case !past(rollup.FiveMinutes):
+		return placed, nil
 	}
+	without5m, err := k.importsWithout5m(ctx, tenant, class, slot, keep)
+	switch {
+	case err != nil:
+		return Placement{}, err
+	case without5m:
+		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep) // It may have gone just now.
+	}
+	return placed, nil
+}
+
+// takesHours reports whether the window of 1h rollups that holds a slot takes rows: its retention asks for it, and it isn't gone.
+func (k *Keeper) takesHours(tenant string, class, slot int64, keep Keep) bool {
+	return !k.IsGone(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
+}
+
+// importsWithout5m reports whether an import makes only 1h rollups of a slot, whose 5m rollups are gone, or are hidden by their retention.
+func (k *Keeper) importsWithout5m(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
+	if k.env.Expires || !k.isOutlived(rollup.FiveMinutes, slot, keep) {
+		return true, nil
+	}
+	_, err = k.change(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
+		without, next, err = k.lackHidden(ctx, tenant, before, class, slot, rollup.FiveMinutes)
+		return next, err
+	})
+	return without && err == nil, err
+}
+
+// lackHidden returns boundaries by which rows of a slot's window, which its retention hides, are missing: no import makes them. without is false if
+// older rows of the tenant stand, or older samples wait to be sealed, so that boundaries can't say so.
+func (k *Keeper) lackHidden(ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution) (without bool, next *boundaryRow, err error) {
+	window := k.env.Period.WindowOfSlot(res, slot)
+	end := k.env.Period.WindowEnd(window)
+	if h := before.Of(class, res); h != nil && h.lacks(end) {
+		return true, nil, nil
+	}
+	shown := before.Missing(class, res) + 1
+	older, err := k.env.Stands(ctx, tenant, k.env.Period.WindowAt(res, shown), window)
+	if err != nil || older || k.env.Holds(k.env.Period.SlotOf(shown), slot) {
+		return false, nil, err
+	}
+	next = before.clone()
+	next.at(class, res).lack(end)
+	return true, next, nil
 }
 
 // importsWithoutRaw reports whether an import makes only rollups of a slot: its raw window has expired, or its retention hides it. Where rows
@@ -97,15 +135,9 @@ func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, sl
 		case missing == hidden:
 			return nil, nil
 		case hidden:
-			shown := before.Missing(class, rollup.Raw) + 1
-			older, err := k.env.Stands(ctx, tenant, k.env.Period.WindowAt(rollup.Raw, shown), window)
-			if err != nil || older || k.env.Holds(k.env.Period.SlotOf(shown), slot) {
-				return nil, err
-			}
-			without = true
-			next := before.clone()
-			next.at(class, rollup.Raw).lack(end)
-			return next, nil
+			var next *boundaryRow
+			without, next, err = k.lackHidden(ctx, tenant, before, class, slot, rollup.Raw)
+			return next, err
 		}
 		without = true
 		if k.lacksRollups(before, class, slot) { // They would be dropped, and made again.
@@ -139,7 +171,7 @@ func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
 // restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
 // dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
 func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Keep) error {
-	if k.env.Expires || k.isOutlived(rollup.FiveMinutes, slot, keep) {
+	if k.env.Expires || k.isOutlived(rollup.OneHour, slot, keep) {
 		return nil
 	}
 	_, err := k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
@@ -151,7 +183,7 @@ func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot 
 			window := k.env.Period.WindowOfSlot(res, slot)
 			start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
 			h := next.Of(class, res)
-			if h == nil || !h.lacks(end) {
+			if h == nil || !h.lacks(end) || k.isOutlived(res, slot, keep) {
 				continue
 			}
 			if rolled, err := k.hasMarks(ctx, tenant, res, start, end); err != nil || rolled {

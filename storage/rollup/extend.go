@@ -39,6 +39,9 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 		}
 		start, end := around(stored.End[i], width)
 		coarsenOne(&one, &pair, 0, 2, start, end)
+		if width == OneHour.Width() { // The sketch of a narrower bucket is of others as well.
+			coarsenSketches(&one, 0, &pair, 0, 2)
+		}
 		all.copy(&one, 0, 1, AllColumns)
 	}
 	Merge(into, &all, added, AllColumns)

@@ -27,6 +27,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -133,12 +134,20 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 	}
 	ints, floats := series("__name__", "latency", "kind", "int"), series("__name__", "latency", "kind", "float")
 	custom, gauge := series("__name__", "latency", "kind", "custom"), series("__name__", "latency", "kind", "gauge")
+	floatGauge, floatCustom, changes := series("__name__", "latency", "kind", "float gauge"), series("__name__", "latency", "kind", "float custom"), series("__name__", "latency", "kind", "changes")
 	for i := range int64(150) {
 		at := day + i*15_000
 		require.NoError(t, b.Histogram(ints, at, 0, tsdbutil.GenerateTestHistogram(i), nil))
 		require.NoError(t, b.Histogram(floats, at, day-dayMS, nil, tsdbutil.GenerateTestFloatHistogram(i)))
 		require.NoError(t, b.Histogram(custom, at, 0, tsdbutil.GenerateTestCustomBucketsHistogram(i), nil))
 		require.NoError(t, b.Histogram(gauge, at, 0, tsdbutil.GenerateTestGaugeHistogram(100-i%50), nil))
+		require.NoError(t, b.Histogram(floatGauge, at, 0, nil, tsdbutil.GenerateTestGaugeFloatHistogram(100-i%50)))
+		require.NoError(t, b.Histogram(floatCustom, at, 0, nil, tsdbutil.GenerateTestCustomBucketsFloatHistogram(i)))
+		changing := tsdbutil.GenerateTestHistogram(i)
+		if i >= 75 { // A coarser schema, with a wider zero bucket.
+			changing.Schema, changing.ZeroThreshold = 0, 0.01
+		}
+		require.NoError(t, b.Histogram(changes, at, 0, changing, nil))
 	}
 	require.NoError(t, b.Histogram(ints, day+dayMS/2, 0, &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}, nil))
 	require.NoError(t, b.Commit(t.Context()))
@@ -200,6 +209,71 @@ func withoutEmpty(h held) held {
 		}
 	}
 	return h
+}
+
+// TestHistogramsOfRollups exports native histograms whose raw samples have expired, of 5m and of 1h rollups, and imports them again: each hour has as many, the same
+// first and last, and the same increase, or sum of gauges.
+func TestHistogramsOfRollups(t *testing.T) {
+	t.Parallel()
+	const days = 24 * time.Hour
+	full := newStore(t)
+	fill(t, full, false)
+	hours := hoursOf(t, full)
+	require.GreaterOrEqual(t, len(hours), 7)
+	for name, kept5m := range map[string]time.Duration{"5m": 0, "1h": 5 * days} {
+		at := time.Now()
+		s := storagetest.Open(t, storagetest.Pebble(t), func(o *storage.Options) {
+			o.Retention, o.Retention5m, o.Retention1h, o.Now = 5*days, kept5m, 0, func() time.Time { return at }
+		})
+		at = at.Add(50 * days)
+		whole, err := full.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
+		require.NoError(t, err)
+		var list []storage.ImportedSeries
+		for _, x := range whole {
+			samples := &chunk.Samples{}
+			require.NoError(t, x.Samples(samples))
+			list = append(list, storage.ImportedSeries{Labels: x.Labels, Samples: samples})
+		}
+		stats, err := s.Import(t.Context(), "default", list)
+		require.NoError(t, err)
+		require.Zero(t, stats.Samples)
+		require.Equal(t, name == "1h", stats.HoursOnly > 0)
+		dir := t.TempDir()
+		exported, err := exporter.Blocks(t.Context(), s, everything(), folder(t, filepath.Join(dir, "blocks")))
+		require.NoError(t, err)
+		require.Equal(t, exported.Samples, exported.Made)
+		require.EqualValues(t, 7*150, exported.Histograms, name)
+		require.EqualValues(t, 1, exported.LeftOut.Buckets, "the odd values can't be added up")
+		back := moveIn(t, blocks.New(blocks.Options{Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything()}))
+		require.Equal(t, hours, hoursOf(t, back), name)
+	}
+}
+
+// hoursOf returns what each 1h rollup has of native histograms, by series.
+func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
+	list, err := s.Select(t.Context(), query.Query{
+		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, Resolution: rollup.OneHour, Columns: rollup.AllColumns,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "latency")},
+	})
+	require.NoError(t, err)
+	all := map[string][]string{}
+	for _, x := range list {
+		var b rollup.Buckets
+		require.NoError(t, x.Buckets(&b, &query.BucketBuffers{}))
+		for i, h := range b.Histograms {
+			if h == nil {
+				continue
+			}
+			text := fmt.Sprint(b.End[i], h.Count, h.First, h.Last)
+			if h.HasGauges {
+				text += fmt.Sprintf(" %.9g %.9g", h.Sum.Count, h.Sum.Sum)
+			} else {
+				text += fmt.Sprint(h.Correction)
+			}
+			all[x.Labels.String()] = append(all[x.Labels.String()], text)
+		}
+	}
+	return all
 }
 
 // TestThroughPrometheus gives a real Prometheus the blocks, and imports what it answers to remote reads.

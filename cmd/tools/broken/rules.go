@@ -114,7 +114,7 @@ var rules = []rule{
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",
-		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest(), format.CommitImport, begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
@@ -210,7 +210,7 @@ var rules = []rule{
 	},
 	{
 		"an import applies deletes while its raw rows exist", "storage/import_day.go",
-		"	if d.late || len(d.matching(list)) == 0 {", "	if true {", "TestProtocolRegressions|TestRawRowsExpireDuringAnImport",
+		"	if d.fillsUp() || len(d.matching(list)) == 0 {", "	if true {", "TestProtocolRegressions|TestRawRowsExpireDuringAnImport",
 	},
 	{
 		"an import whose raw rows expired before deletes were applied fails", "storage/import_day.go",
@@ -227,7 +227,7 @@ var rules = []rule{
 	},
 	{
 		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/roller.go",
-		"	if err := x.write(); err != nil {\n		return err\n	}\n	err := x.makeAll1h()", "	err := x.makeAll1h()", histories,
+		"	if err := x.write(); err != nil {\n		return err\n	}\n	return x.makeAll1h()", "	return x.makeAll1h()", histories,
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
@@ -360,6 +360,18 @@ var rules = []rule{
 	{
 		"an engine refuses rows that have expired", "storage/engine/memory/memory.go",
 		"batches[i].Expires <= e.now().Unix() {", "batches[i].Expires <= 0 {", "TestExpiringRows",
+	},
+	{
+		"hours that came after a delete stay when 5m rollups of others are trimmed", "storage/clean_trim.go",
+		"return !marks[d.CommitKey(slot)]", "return true || !marks[d.CommitKey(slot)]", "TestHoursAfterADelete.*",
+	},
+	{
+		"where no class has 5m rollups, deletes are applied to hours", "storage/clean_before.go",
+		"		if !stand || s.retention.DropsTogether() {", "		if _ = stand; false {", "TestDeletesOfHours.*",
+	},
+	{
+		"an import notes that 5m rollups are missing", "storage/retention/placement.go",
+		"	next.at(class, res).lack(end)\n", "	next.at(class, res)\n", "TestImportOfHistoryThatOnlyHoursCover",
 	},
 	{
 		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",
