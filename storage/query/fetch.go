@@ -24,8 +24,11 @@ const (
 	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
 	mostGroupSeries = 4096
 	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
-	// are read as often, and three groups are in memory. A group has at most sortedRows chunks.
-	sortedGroups, sortedRows = 16, 16384
+	// are read as often, and three groups are in memory. A group has at most sortedRows chunks, and those after the first one as many as take
+	// sortedBytes, by what the chunks of the first one take: the chunks of short-lived series are small.
+	sortedGroups, sortedRows, sortedBytes = 16, 16384, 8 << 20
+	// sealedChunkBytes is what a sealedChunk takes besides its data.
+	sealedChunkBytes = 40
 	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
 	groupsAhead = 2
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
@@ -36,10 +39,11 @@ const (
 // groups reads the sealed chunks of a selection.
 type groups struct {
 	sel *selection
-	// series is how many a group has, but for the last: a multiple of 64.
-	series int
-	mu     sync.Mutex
-	all    []group
+	// series is how many a group has, but for the last, and first how many the first one has: multiples of 64.
+	series, first int
+	widening      sync.Once
+	mu            sync.Mutex
+	all           []group
 	// read has a bit for each series of the answer that was asked for since its group was read.
 	read []uint64
 	// held are the groups with chunks, the one least recently begun first.
@@ -79,11 +83,40 @@ func (g *groups) init(sel *selection, sorted bool) {
 	if sorted {
 		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
 	}
+	g.first = g.series
 	g.read = make([]uint64, (len(sel.series)+63)/64)
-	g.all = make([]group, (len(sel.series)+g.series-1)/g.series)
+	g.cut()
+	if !sorted || g.series == GroupSeries {
+		g.widening.Do(func() {})
+	}
+}
+
+// cut makes the groups, of which none but the first may have been begun.
+func (g *groups) cut() {
+	n := 1 + g.groupOf(len(g.sel.series)-1)
+	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
 	for i := range g.all {
 		g.all[i].left = g.size(i)
 	}
+}
+
+// widen reads the first group of a large sorted answer, and makes the others as large as its chunks allow.
+func (g *groups) widen() {
+	g.mu.Lock()
+	load, _ := g.begin(0)
+	g.mu.Unlock()
+	g.run(load, 0)
+	bytes := 0
+	for _, c := range load.chunks {
+		bytes += sealedChunkBytes + len(c.data)
+	}
+	if load.err != nil || bytes == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.series = max(g.series, min(len(g.sel.series), sortedBytes*g.size(0)/bytes)&^63)
+	g.cut()
 }
 
 // mostChunks is about how many sealed chunks a series has that lives all the time; at least 1.
@@ -98,17 +131,33 @@ func (sel *selection) mostChunks() int {
 	return max(1, n)
 }
 
-// size is how many series a group has.
-func (g *groups) size(i int) int { return min(g.series, len(g.sel.series)-i*g.series) }
+// groupOf returns the group of the series at a place.
+func (g *groups) groupOf(at int) int {
+	if at < g.first {
+		return 0
+	}
+	return 1 + (at-g.first)/g.series
+}
+
+// start returns the place of the first series of a group, and size how many it has.
+func (g *groups) start(i int) int {
+	if i == 0 {
+		return 0
+	}
+	return g.first + (i-1)*g.series
+}
+
+func (g *groups) size(i int) int { return min(g.start(i+1), len(g.sel.series)) - g.start(i) }
 
 // chunks returns the sealed chunks of a series, in the order of time within a shard.
 func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if len(g.all) == 0 {
 		return nil, nil
 	}
-	load, mine := g.ask(int(s.at))
+	g.widening.Do(g.widen)
+	load, i, mine := g.ask(int(s.at))
 	if mine {
-		g.run(load, int(s.at)/g.series)
+		g.run(load, i)
 	}
 	select {
 	case <-load.done: // Most often: it costs less than waiting for either.
@@ -122,7 +171,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if load.err != nil {
 		return nil, load.err
 	}
-	local := int(s.at) % g.series
+	local := int(s.at) - g.start(i)
 	from := uint32(0)
 	if local > 0 {
 		from = load.ends[local-1]
@@ -130,12 +179,12 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	return load.chunks[from:load.ends[local]], nil
 }
 
-// ask returns the load of the group of the series at a place; mine: nobody runs it yet, so the caller must. When the group is new to
+// ask returns the group of the series at a place, and its load; mine: nobody runs it yet, so the caller must. When the group is new to
 // its readers the groups after it are loaded, too. A group of which every series was asked for is let go of.
-func (g *groups) ask(at int) (load *groupLoad, mine bool) {
+func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := at / g.series
+	i = g.groupOf(at)
 	gr := &g.all[i]
 	first := gr.left == g.size(i)
 	load, mine = g.begin(i)
@@ -156,7 +205,7 @@ func (g *groups) ask(at int) (load *groupLoad, mine bool) {
 			}
 		}
 	}
-	return load, mine
+	return load, i, mine
 }
 
 // begin returns a group's load; isNew: somebody must run it. begin and release need the lock.
@@ -177,13 +226,13 @@ func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 func (g *groups) run(load *groupLoad, i int) {
 	defer close(load.done)
 	load.err = cache.ErrLoadPanicked
-	from := i * g.series
+	from := g.start(i)
 	load.read(g.sel, g.sel.series[from:from+g.size(i)])
 }
 
 func (g *groups) release(i int) {
 	g.all[i] = group{left: g.size(i)}
-	clear(g.read[i*g.series/64 : (i*g.series+g.size(i)+63)/64])
+	clear(g.read[g.start(i)/64 : (g.start(i)+g.size(i)+63)/64])
 	if at := slices.Index(g.held, i); at >= 0 {
 		g.held = slices.Delete(g.held, at, at+1)
 	}
@@ -290,8 +339,8 @@ type task struct{ wants []want }
 // the series began a task of their own.
 const largeGap = 256
 
-// tasks cuts the wanted series of each source, of a large group or not, where so many others lie between two of them that it is
-// quicker to begin anew.
+// tasks cuts the wanted series of each source, of a large group or not, where so many others of the source lie between two of them that it is
+// quicker to begin anew. Those of its metric in the window are spread evenly over its places.
 func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
@@ -299,7 +348,7 @@ func (sel *selection) tasks(wants []want, large bool) []task {
 		seekRows = max(seekRows, largeGap)
 	}
 	for from, i := 0, 1; i <= len(wants); i++ {
-		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
+		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows*sel.sources[wants[i].source].places {
 			tasks = append(tasks, task{wants: wants[from:i]})
 			from = i
 		}
@@ -321,7 +370,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		return f.chunks, err
 	}
 	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
-		f.chunks = make([]sealedChunk, 0, min(n, fewChunks)) // Of other times there may be many.
+		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Of other times there may be many.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
 	}
@@ -418,6 +467,9 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 
 // take keeps a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
+	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by a quarter each time.
+		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
+	}
 	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
 	return f.sel.r.budget.Charge(len(row.Value))
 }

@@ -12,7 +12,7 @@ import (
 // The series of a large group are read together, although some of the gaps between them are large; those of a small one are read
 // where they are.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
-	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}}
+	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{places: 1}, {places: 4}}}
 	random := rand.New(rand.NewPCG(1, 0))
 	var wants []want
 	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {
@@ -22,11 +22,16 @@ func TestLargeGroupsAreReadTogether(t *testing.T) {
 	require.Greater(t, len(sel.tasks(wants, false)), len(wants)/4)
 	far := append(wants[:2:2], want{at: wants[1].at + largeGap + 1}, want{source: 1})
 	require.Len(t, sel.tasks(far, true), 3, "it is cut at a gap, and at another source")
+
+	for i := range wants {
+		wants[i].source, wants[i].at = 1, 4*wants[i].at
+	}
+	require.Len(t, sel.tasks(wants, true), 1, "most of the series between two are in other places")
 }
 
 // TestGroupsAreReleased reads the series of an answer in order, and then in any order by several readers at once.
 func TestGroupsAreReleased(t *testing.T) {
-	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}}}}
+	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}, places: 1}}}
 	for i := range 30*GroupSeries + 5 {
 		sel.series = append(sel.series, &SelectedSeries{sel: sel, at: uint32(i)})
 	}

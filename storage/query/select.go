@@ -94,6 +94,8 @@ type source struct {
 	window *sealedWindow
 	metric string
 	place  format.ClassShard
+	// places is how many the metric has in the window.
+	places uint32
 	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
 	class             int64
 	hidden, hiddenRaw int64
@@ -311,7 +313,7 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		m.runs = append(m.runs, n)
 		for _, at := range n.places {
 			src := sel.r.sourceOf(f.window, at)
-			src.located = f.located[at]
+			src.located, src.places = f.located[at], uint32(len(n.places))
 			sel.sources = append(sel.sources, src)
 		}
 	}
