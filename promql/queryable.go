@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -215,6 +216,7 @@ type seriesSet struct {
 	ctx    context.Context
 	series []sourceSeries
 	at     *sourceSeries
+	warm   int // how many of series are in the processor's cache
 	mint   int64
 	err    error
 	// shard of shards only, if shards isn't 0.
@@ -227,12 +229,35 @@ func (s *seriesSet) Next() bool {
 		if s.err = asRead(s.ctx, s.ctx.Err()); s.err != nil {
 			return false
 		}
-		s.at, s.series = &s.series[0], s.series[1:]
+		if s.warm == 0 {
+			s.warmUp()
+		}
+		s.at, s.series, s.warm = &s.series[0], s.series[1:], s.warm-1
 		if s.shards == 0 || labels.StableHash(s.at.labels)%s.shards == s.shard {
 			return true
 		}
 	}
 	return false
+}
+
+// warmedAtOnce is how many series are brought into the processor's cache at once.
+const warmedAtOnce = 16
+
+// warmed keeps the reads of warmUp from being optimized away.
+var warmed atomic.Bool
+
+// warmUp brings the next series into the processor's cache.
+func (s *seriesSet) warmUp() {
+	s.warm = min(warmedAtOnce, len(s.series))
+	sum := byte(1)
+	for i := range s.series[:s.warm] {
+		if raw := s.series[i].raw; raw != nil {
+			sum |= raw.Warm()
+		}
+	}
+	if sum == 0 {
+		warmed.Store(true)
+	}
 }
 
 func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint, s.ctx} }
