@@ -260,26 +260,27 @@ func (s *seriesSet) warmUp() {
 	}
 }
 
-func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint, s.ctx} }
+func (s *seriesSet) At() promstorage.Series            { return series{s.at, s} }
 func (s *seriesSet) Err() error                        { return s.err }
 func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
 
+// series implements promstorage.Series, with those of its set's fields that don't change.
 type series struct {
 	*sourceSeries
-	mint int64
-	ctx  context.Context
+	set *seriesSet
 }
 
 func (s series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	return iteratorFor(it, s.mint, func(into *chunk.Samples) error {
+	ctx := s.set.ctx
+	return iteratorFor(it, s.set.mint, func(into *chunk.Samples) error {
 		before := bufferBytes(into)
 		err := s.samples(into)
 		if more := bufferBytes(into) - before; err == nil && more > 0 {
-			err = meter.Grow(s.ctx, more)
+			err = meter.Grow(ctx, more)
 		}
-		return asRead(s.ctx, err)
+		return asRead(ctx, err)
 	})
 }

@@ -32,8 +32,12 @@ type sourceSeries struct {
 	raw      *query.SelectedSeries // nil if it has none
 	fallback []fallbackSeries
 
-	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
-	named     *query.SelectedSeries
+	named *namedRollup // nil: it is none
+}
+
+// namedRollup is what a series is a rollup of, which one, and until when.
+type namedRollup struct {
+	of        *query.SelectedSeries
 	aggregate *aggregate
 	until     int64
 }
@@ -48,7 +52,7 @@ type fallbackSeries struct {
 // samples appends all samples of the series.
 func (s *sourceSeries) samples(into *chunk.Samples) error {
 	if s.named != nil {
-		return s.aggregate.appendNamed(into, s.named, s.until)
+		return s.named.aggregate.appendNamed(into, s.named.of, s.named.until)
 	}
 	if len(s.fallback) == 0 {
 		if s.raw == nil {
