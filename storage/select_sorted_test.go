@@ -37,6 +37,7 @@ func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 		counter.since(engine.Raw)
 		counter.since(engine.RawPages)
 		if backward {
+			series = slices.Clone(series)
 			slices.Reverse(series)
 		}
 		samples := 0
