@@ -19,13 +19,13 @@ const (
 	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
 	mostGroupSeries = 4096
 	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
-	// are read as often, and three groups are in memory. A group has at most sortedRows chunks, and those after the first one as many as take
+	// are read as often, and two or three groups are in memory. A group has at most sortedRows chunks, and those after the first one as many as take
 	// sortedBytes, by what the chunks of the first one take: the chunks of short-lived series are small.
-	sortedGroups, sortedRows, sortedBytes = 16, 16384, 8 << 20
+	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
 	// sealedChunkBytes is what a sealedChunk takes besides its data.
 	sealedChunkBytes = 40
-	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
-	groupsAhead = 2
+	// groupsAhead is how many groups are read ahead, and widenedAhead how many of those that may take sortedBytes.
+	groupsAhead, widenedAhead = 2, 1
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
 	// answer at once, each at its own place; when there are too many, groups are read again.
 	groupsHeld = 16
@@ -36,9 +36,11 @@ type groups struct {
 	sel *selection
 	// series is how many a group has, but for the last, and first how many the first one has: multiples of 64.
 	series, first int
-	widening      sync.Once
-	mu            sync.Mutex
-	all           []group
+	// ahead is how many groups are read before they are asked for, once their neighbour was.
+	ahead    int
+	widening sync.Once
+	mu       sync.Mutex
+	all      []group
 	// read has a bit for each series of the answer that was asked for since its group was read.
 	read []uint64
 	// held are the groups with chunks, the one least recently begun first.
@@ -78,7 +80,7 @@ func (g *groups) init(sel *selection, sorted bool) {
 	if sorted {
 		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
 	}
-	g.first = g.series
+	g.first, g.ahead = g.series, groupsAhead
 	g.read = make([]uint64, (len(sel.series)+63)/64)
 	g.cut()
 	if !sorted || g.series == GroupSeries {
@@ -111,6 +113,7 @@ func (g *groups) widen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.series = max(g.series, min(len(g.sel.series), sortedBytes*g.size(0)/bytes)&^63)
+	g.ahead = widenedAhead
 	g.cut()
 }
 
@@ -191,7 +194,7 @@ func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 		g.release(i)
 	}
 	if first {
-		for ahead := i + 1; ahead <= i+groupsAhead && ahead < len(g.all); ahead++ {
+		for ahead := i + 1; ahead <= i+g.ahead && ahead < len(g.all); ahead++ {
 			if g.all[ahead].left != g.size(ahead) {
 				continue
 			}
