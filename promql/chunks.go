@@ -39,6 +39,42 @@ type chunkEncoder struct {
 	typ  chunkenc.ValueType
 	meta chunks.Meta
 	err  error
+	// floats and room are memory of the next chunks of floats: most have few samples, and NewChunk takes 128 bytes for each.
+	floats []chunkenc.XORChunk
+	room   []byte
+}
+
+// floatChunks is for how many chunks of floats memory is taken at once, chunkRoom how many bytes their samples have then, and leastRoom how many are left
+// for a chunk: one that needs more moves elsewhere.
+const floatChunks, chunkRoom, leastRoom = 64, 4 << 10, 64
+
+// floatChunk returns an empty chunk of floats, whose bytes are the first of the room.
+func (e *chunkEncoder) floatChunk() *chunkenc.XORChunk {
+	if len(e.floats) == 0 {
+		e.floats = make([]chunkenc.XORChunk, floatChunks)
+	}
+	if len(e.room) < leastRoom {
+		e.room = make([]byte, chunkRoom)
+	}
+	c := &e.floats[0]
+	e.floats = e.floats[1:]
+	clear(e.room[:xorHeader])
+	c.Reset(e.room[:xorHeader])
+	return c
+}
+
+// xorHeader is the length of an empty chunk of floats.
+const xorHeader = 2
+
+// keep takes the bytes of a chunk of floats from the room if they are there.
+func (e *chunkEncoder) keep(c *chunkenc.XORChunk) {
+	text := c.Bytes()
+	if len(text) > len(e.room) { // It has moved.
+		c.Compact()
+		return
+	}
+	c.Reset(text[:len(text):len(text)])
+	e.room = e.room[len(text):]
 }
 
 // At implements chunks.Iterator.
@@ -57,17 +93,21 @@ func (e *chunkEncoder) Next() bool {
 	if e.err != nil || e.typ == chunkenc.ValNone {
 		return false
 	}
-	c, err := e.typ.NewChunk(false, false)
-	if err != nil {
-		e.err = err
+	e.meta = chunks.Meta{MinTime: e.samples.AtT()}
+	if e.typ == chunkenc.ValFloat {
+		e.meta.Chunk = e.floatChunk()
+	} else if e.meta.Chunk, e.err = e.typ.NewChunk(false, false); e.err != nil {
 		return false
 	}
-	e.meta = chunks.Meta{MinTime: e.samples.AtT(), Chunk: c}
 	if e.err = e.fill(e.typ); e.err != nil {
 		e.meta = chunks.Meta{}
 		return false
 	}
-	e.meta.Chunk.Compact()
+	if c, ok := e.meta.Chunk.(*chunkenc.XORChunk); ok {
+		e.keep(c)
+	} else {
+		e.meta.Chunk.Compact()
+	}
 	return true
 }
 

@@ -132,7 +132,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstor
 	builder := labels.NewBuilder(labels.EmptyLabels())
 	for i, s := range list {
 		builder.Reset(s.Labels)
-		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(), named: s, aggregate: a, until: q.MaxT}
+		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(), named: &namedRollup{s, a, q.MaxT}}
 	}
 	return series, nil
 }

@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -215,6 +216,7 @@ type seriesSet struct {
 	ctx    context.Context
 	series []sourceSeries
 	at     *sourceSeries
+	warm   int // how many of series are in the processor's cache
 	mint   int64
 	err    error
 	// shard of shards only, if shards isn't 0.
@@ -227,7 +229,10 @@ func (s *seriesSet) Next() bool {
 		if s.err = asRead(s.ctx, s.ctx.Err()); s.err != nil {
 			return false
 		}
-		s.at, s.series = &s.series[0], s.series[1:]
+		if s.warm == 0 {
+			s.warmUp()
+		}
+		s.at, s.series, s.warm = &s.series[0], s.series[1:], s.warm-1
 		if s.shards == 0 || labels.StableHash(s.at.labels)%s.shards == s.shard {
 			return true
 		}
@@ -235,26 +240,47 @@ func (s *seriesSet) Next() bool {
 	return false
 }
 
-func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint, s.ctx} }
+// warmedAtOnce is how many series are brought into the processor's cache at once.
+const warmedAtOnce = 16
+
+// warmed keeps the reads of warmUp from being optimized away.
+var warmed atomic.Bool
+
+// warmUp brings the next series into the processor's cache.
+func (s *seriesSet) warmUp() {
+	s.warm = min(warmedAtOnce, len(s.series))
+	sum := byte(1)
+	for i := range s.series[:s.warm] {
+		if raw := s.series[i].raw; raw != nil {
+			sum |= raw.Warm()
+		}
+	}
+	if sum == 0 {
+		warmed.Store(true)
+	}
+}
+
+func (s *seriesSet) At() promstorage.Series            { return series{s.at, s} }
 func (s *seriesSet) Err() error                        { return s.err }
 func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
 
+// series implements promstorage.Series, with those of its set's fields that don't change.
 type series struct {
 	*sourceSeries
-	mint int64
-	ctx  context.Context
+	set *seriesSet
 }
 
 func (s series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	return iteratorFor(it, s.mint, func(into *chunk.Samples) error {
+	ctx := s.set.ctx
+	return iteratorFor(it, s.set.mint, func(into *chunk.Samples) error {
 		before := bufferBytes(into)
 		err := s.samples(into)
 		if more := bufferBytes(into) - before; err == nil && more > 0 {
-			err = meter.Grow(s.ctx, more)
+			err = meter.Grow(ctx, more)
 		}
-		return asRead(s.ctx, err)
+		return asRead(ctx, err)
 	})
 }

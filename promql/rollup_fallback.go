@@ -34,8 +34,12 @@ type sourceSeries struct {
 	// usesStarts: a function uses the start timestamps.
 	usesStarts bool
 
-	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
-	named     *query.SelectedSeries
+	named *namedRollup // nil: it is none
+}
+
+// namedRollup is what a series is a rollup of, which one, and until when.
+type namedRollup struct {
+	of        *query.SelectedSeries
 	aggregate *aggregate
 	until     int64
 }
@@ -50,7 +54,7 @@ type fallbackSeries struct {
 // samples appends all samples of the series.
 func (s *sourceSeries) samples(into *chunk.Samples) error {
 	if s.named != nil {
-		return s.aggregate.appendNamed(into, s.named, s.until)
+		return s.named.aggregate.appendNamed(into, s.named.of, s.named.until)
 	}
 	if len(s.fallback) == 0 {
 		if s.raw == nil {

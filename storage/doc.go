@@ -41,7 +41,7 @@
 // matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
 // without samples in the range are skipped, by the spans of their chunks (decisions/063). The order of a large answer by labels is cached (decisions/065).
 //
-// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, fetch.go, buckets.go; head/read.go
+// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go, buckets.go; head/read.go
 //
 // # The way of a delete
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/url"
 	"sync"
@@ -34,13 +33,10 @@ import (
 // Prefix is the path under which New's handler must be mounted.
 const Prefix = "/api/v1"
 
-// Bounds of remote read; readSamples and readFrame are those that Prometheus has.
+// Bounds of remote read, which Prometheus has, too.
 const (
 	// readSamples bounds the samples of an answer that isn't streamed.
 	readSamples = 50_000_000
-	// readConcurrency is so many that Options.Enter alone bounds the remote reads that run at once. A read that waited for others in Prometheus' handler
-	// would keep a place meanwhile that a small query needs.
-	readConcurrency = math.MaxInt32
 	// readFrame bounds a frame of a streamed answer, bytes.
 	readFrame = 1 << 20
 )
@@ -217,7 +213,7 @@ func (a *api) prometheus() *promapi.API {
 		false, 0, // No search API.
 		a.Logger,
 		a.Rules,
-		readSamples, readConcurrency, readFrame,
+		0, 1, 0, // Remote read has a handler of its own.
 		false, a.cors, a.runtimeInfo, nil,
 		func() []notifications.Notification { return []notifications.Notification{} },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
@@ -265,7 +261,7 @@ func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 		return h
 	}
 	if name == "/read" {
-		h = a.boundedRead(a.reading(a.sampled(inPieces(h))))
+		h = a.reading(a.read)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

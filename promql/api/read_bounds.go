@@ -1,13 +1,13 @@
 package api
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/cassia-db/cassia/storage"
@@ -24,22 +24,36 @@ const (
 	readMatchers = 1000
 )
 
-// boundedRead refuses requests of remote read that ask for too much at once.
-func (a *api) boundedRead(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		request, code, problem := checkRead(compressed)
-		if problem != "" {
-			http.Error(w, problem, code)
-			return
-		}
-		r.Body = &readBody{io.NopCloser(bytes.NewReader(compressed)), request}
-		h(w, r)
+// read answers requests of remote read, in place of Prometheus' handler. Those that ask for too much at once are refused.
+func (a *api) read(w http.ResponseWriter, r *http.Request) {
+	compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
+	request, code, problem := checkRead(compressed)
+	if problem != "" {
+		http.Error(w, problem, code)
+		return
+	}
+	kind, err := remote.NegotiateResponseType(request.AcceptedResponseTypes)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case kind == prompb.ReadRequest_STREAMED_XOR_CHUNKS:
+		a.sendFrames(w, r, request)
+	default:
+		a.sendSamples(w, r, request)
+	}
+}
+
+// hintsOf returns the hints of a query; nil: it has none.
+func hintsOf(q *prompb.Query) *promstorage.SelectHints {
+	h := q.Hints
+	if h == nil {
+		return nil
+	}
+	return &promstorage.SelectHints{Start: h.StartMs, End: h.EndMs, Step: h.StepMs, Func: h.Func, Grouping: h.Grouping, Range: h.RangeMs, By: h.By}
 }
 
 // checkRead decodes a request. It returns the error as a status code and a text; empty: there is none.

@@ -1,11 +1,17 @@
 package api
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/teststorage"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,33 +26,48 @@ func (w *writeCounter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
+// failing can't read times from 100 ms on.
+type failing struct {
+	promstorage.SampleAndChunkQueryable
+}
+
+func (f failing) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error) {
+	if mint >= 100 {
+		return nil, errors.New("memory is short")
+	}
+	return f.SampleAndChunkQueryable.ChunkQuerier(mint, maxt)
+}
+
 // Small frames of remote read are sent many at once, and in place of those that weren't sent yet an error is.
 func TestFramesAreSentInPieces(t *testing.T) {
-	frame, all := []byte(strings.Repeat("f", 100)), 3*framesPiece/100
-	answer := func(after func(w http.ResponseWriter)) *writeCounter {
+	data := teststorage.New(t)
+	t.Cleanup(func() { require.NoError(t, data.Close()) })
+	app, all := data.Appender(t.Context()), 3*framesPiece/100
+	for i := range all {
+		_, err := app.Append(0, labels.FromStrings("__name__", "many", "i", strings.Repeat("f", i%60)+string(rune('a'+i))), 1, 1)
+		require.NoError(t, err)
+	}
+	_, err := app.Append(0, labels.FromStrings("__name__", "one"), 1, 1)
+	require.NoError(t, err)
+	require.NoError(t, app.Commit())
+	a := &api{Options: Options{Queryable: failing{data}, Logger: slog.New(slog.DiscardHandler)}}
+	ask := func(names ...string) *writeCounter {
+		request := &prompb.ReadRequest{}
+		for i, name := range names {
+			request.Queries = append(request.Queries, &prompb.Query{
+				StartTimestampMs: int64(100 * i), EndTimestampMs: 1000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: name}},
+			})
+		}
 		w := &writeCounter{ResponseRecorder: httptest.NewRecorder()}
-		inPieces(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", streamedFrames+"; proto=prometheus.ChunkedReadResponse")
-			after(w)
-		})(w, httptest.NewRequest(http.MethodPost, Prefix+"/read", nil))
+		a.sendFrames(w, httptest.NewRequest(http.MethodPost, Prefix+"/read", nil), request)
 		return w
 	}
-	w := answer(func(w http.ResponseWriter) {
-		for range all {
-			n, err := w.Write(frame)
-			require.NoError(t, err)
-			require.Len(t, frame, n)
-		}
-		w.(http.Flusher).Flush()
-	})
-	require.Equal(t, all*len(frame), w.Body.Len())
+	w := ask("many")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Greater(t, w.Body.Len(), 50*all)
 	require.LessOrEqual(t, w.writes, 4)
 
-	w = answer(func(w http.ResponseWriter) {
-		_, err := w.Write(frame)
-		require.NoError(t, err)
-		http.Error(w, "memory is short", http.StatusServiceUnavailable)
-	})
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	w = ask("one", "one")
+	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Equal(t, "memory is short\n", w.Body.String())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 
@@ -29,40 +28,22 @@ import (
 // samplesPiece is from how many bytes of an answer of samples on they are compressed: snappy doesn't look further back.
 const samplesPiece = 64 << 10
 
-// sampled answers requests of remote read for samples that aren't streamed. It leaves all others to h.
-func (a *api) sampled(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, ok := r.Body.(*readBody)
-		if !ok {
-			h(w, r)
-			return
-		}
-		kind, err := remote.NegotiateResponseType(body.request.AcceptedResponseTypes)
-		if err != nil || kind != prompb.ReadRequest_SAMPLES {
-			h(w, r)
-			return
-		}
-		answer := samplesAnswer{warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) }}
-		for _, q := range body.request.Queries {
-			if err := answer.query(r.Context(), a.Queryable, q); err != nil {
-				code := http.StatusInternalServerError
-				if answer.samples > readSamples {
-					code = http.StatusBadRequest
-				}
-				http.Error(w, err.Error(), code)
-				return
+// sendSamples answers a request for samples that aren't streamed.
+func (a *api) sendSamples(w http.ResponseWriter, r *http.Request, request *prompb.ReadRequest) {
+	answer := samplesAnswer{warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) }}
+	for _, q := range request.Queries {
+		if err := answer.query(r.Context(), a.Queryable, q); err != nil {
+			code := http.StatusInternalServerError
+			if answer.samples > readSamples {
+				code = http.StatusBadRequest
 			}
+			http.Error(w, err.Error(), code)
+			return
 		}
-		w.Header().Set("Content-Type", "application/x-protobuf")
-		w.Header().Set("Content-Encoding", "snappy")
-		_, _ = w.Write(answer.bytes()) // A client that is gone takes no answer; net/http notices.
 	}
-}
-
-// readBody is the body of a request of remote read that was decoded.
-type readBody struct {
-	io.ReadCloser
-	request *prompb.ReadRequest
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	w.Header().Set("Content-Encoding", "snappy")
+	_, _ = w.Write(answer.bytes()) // A client that is gone takes no answer; net/http notices.
 }
 
 // samplesAnswer is a prompb.ReadResponse, compressed.
@@ -90,13 +71,9 @@ func (s *samplesAnswer) query(ctx context.Context, from promstorage.Queryable, q
 		return err
 	}
 	defer querier.Close()
-	var hints *promstorage.SelectHints
-	if h := q.Hints; h != nil {
-		hints = &promstorage.SelectHints{Start: h.StartMs, End: h.EndMs, Step: h.StepMs, Func: h.Func, Grouping: h.Grouping, Range: h.RangeMs, By: h.By}
-	}
 	at, before := len(s.elements), s.size
 	s.elements = append(s.elements, nil) // The length of the result, once it is known.
-	set := querier.Select(ctx, false, hints, matchers...)
+	set := querier.Select(ctx, false, hintsOf(q), matchers...)
 	var it chunkenc.Iterator
 	for set.Next() {
 		one := set.At()

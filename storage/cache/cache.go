@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -113,10 +114,8 @@ func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func
 			}
 			continue
 		}
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := f.await(ctx); err != nil {
+			return nil, err
 		}
 		if f.err == nil {
 			return f.value, nil
@@ -127,6 +126,25 @@ func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func
 		// Another query gave up, not this one.
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+	}
+}
+
+// awaitInterval is how often a caller that waits for a load calls the meter.
+const awaitInterval = 100 * time.Millisecond
+
+// await waits for a load of another caller. A load of much takes seconds, and who waits for it for long has no place among small reads.
+func (f *flight) await(ctx context.Context) error {
+	tick := time.NewTicker(awaitInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			meter.Working(ctx)
 		}
 	}
 }

@@ -225,3 +225,41 @@ func (m *turnsSlowly) Turn(ctx context.Context) error {
 	<-m.release
 	return m.turns.Turn(ctx)
 }
+
+// A caller that waits for another's load for long tells its meter, which may have it wait for a turn. The load itself doesn't wait for one.
+func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
+	c, loads, release := New(1<<20), make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Get(t.Context(), keyOf("a"), 1, func(context.Context) (EntryValue, error) {
+			close(loads)
+			<-release
+			return fixed(1), nil
+		})
+		done <- err
+	}()
+	<-loads
+	m := &worker{works: make(chan struct{}, 100)}
+	go func() {
+		_, err := c.Get(meter.WithMeter(t.Context(), m), keyOf("a"), 1, load(2))
+		done <- err
+	}()
+	<-m.works
+	close(release)
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+}
+
+// worker is a Meter that is told of work.
+type worker struct {
+	turns
+
+	works chan struct{}
+}
+
+func (m *worker) Working(context.Context) {
+	select {
+	case m.works <- struct{}{}:
+	default:
+	}
+}

@@ -32,6 +32,16 @@ func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
+// Warm reads the beginning of each head chunk, which doesn't change, into the processor's cache, and returns a byte that depends on it.
+func (v *Snapshot) Warm() (sum byte) {
+	for st := range v.chunks.All() {
+		if st.gen != nil {
+			sum = 1
+		}
+	}
+	return sum
+}
+
 // First yields the oldest timestamp of each head chunk that may have samples in [minT, maxT].
 func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {

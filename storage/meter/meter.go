@@ -15,7 +15,7 @@ type Meter interface {
 	Load(ctx context.Context, n int64) error
 	// Turn waits until the read may hold much.
 	Turn(ctx context.Context) error
-	// Working is called at times by work that may take long and holds nothing. It may wait until the read may go on, or end the read's context.
+	// Working is called at times by work that may take long and holds nothing, and while a read waits for another's load. It may wait until the read may go on, or end the read's context.
 	Working(ctx context.Context)
 }
 

@@ -162,7 +162,7 @@ func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
-		if sel.width == 0 && len(tasks) > 1 {
+		if sel.width == 0 && len(tasks) > 1 && len(tasks[i].wants) <= keptSeries {
 			if f.chunks == nil {
 				f.chunks = make([]sealedChunk, 0, wants)
 			}
@@ -178,11 +178,8 @@ func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) 
 	return rest
 }
 
-// recallTask appends the chunks of a task if they are all kept. What they would exceed of the budget is noticed by who reads them then.
+// recallTask appends the chunks of a task, of at most keptSeries, if they are all kept. What they would exceed of the budget is noticed by who reads them then.
 func (f *fetcher) recallTask(wants []want) bool {
-	if len(wants) > keptSeries {
-		return false
-	}
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)
 	if !ok {

@@ -43,7 +43,7 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 
 // TestChunksOfManySeriesAreNotKept reads as many series as are kept of a scan, and one more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
-	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})}}, sources: []source{{window: &sealedWindow{}, metric: "m"}}}
+	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})}}, sources: []source{{window: &sealedWindow{}, metric: "m", places: 1}}}
 	wants := make([]want, keptSeries+1)
 	for i := range wants {
 		wants[i] = want{at: uint32(i), of: &SelectedSeries{sel: sel, id: format.SeriesID{byte(i)}}}

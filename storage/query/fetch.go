@@ -3,283 +3,14 @@ package query
 import (
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/paged"
-	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-const (
-	// GroupSeries is how many neighbouring series of an answer are read together, at least.
-	GroupSeries = 256
-	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
-	mostGroupSeries = 4096
-	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
-	// are read as often, and three groups are in memory. A group has at most sortedRows chunks.
-	sortedGroups, sortedRows = 16, 16384
-	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
-	groupsAhead = 2
-	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
-	// answer at once, each at its own place; when there are too many, groups are read again.
-	groupsHeld = 16
-)
-
-// groups reads the sealed chunks of a selection.
-type groups struct {
-	sel *selection
-	// series is how many a group has, but for the last: a multiple of 64.
-	series int
-	mu     sync.Mutex
-	all    []group
-	// read has a bit for each series of the answer that was asked for since its group was read.
-	read []uint64
-	// held are the groups with chunks, the one least recently begun first.
-	held []int
-}
-
-type group struct {
-	load *groupLoad // nil: not read, or let go of
-	left int        // series that weren't asked for
-}
-
-// groupLoad is a read of a group's chunks, done or under way.
-type groupLoad struct {
-	done   chan struct{}
-	err    error
-	chunks []sealedChunk // by series
-	ends   []uint32      // where the chunks of each series end
-}
-
-// sealedChunk is a chunk as it is stored.
-type sealedChunk struct {
-	data   []byte
-	start  int64
-	source uint32
-	series uint32 // its place in the group
-}
-
-func (g *groups) init(sel *selection, sorted bool) {
-	g.sel = sel
-	if len(sel.sources) == 0 {
-		return
-	}
-	g.series = GroupSeries
-	if rows := sel.r.env.GroupRows; rows > 0 {
-		g.series = max(GroupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
-	}
-	if sorted {
-		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
-	}
-	g.read = make([]uint64, (len(sel.series)+63)/64)
-	g.all = make([]group, (len(sel.series)+g.series-1)/g.series)
-	for i := range g.all {
-		g.all[i].left = g.size(i)
-	}
-}
-
-// mostChunks is about how many sealed chunks a series has that lives all the time; at least 1.
-func (sel *selection) mostChunks() int {
-	n, counted := 0, map[*sealedWindow]bool{}
-	for i := range sel.sources {
-		if w := sel.sources[i].window; !counted[w] {
-			counted[w] = true
-			n += sel.chunksOf(w)
-		}
-	}
-	return max(1, n)
-}
-
-// size is how many series a group has.
-func (g *groups) size(i int) int { return min(g.series, len(g.sel.series)-i*g.series) }
-
-// chunks returns the sealed chunks of a series, in the order of time within a shard.
-func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
-	if len(g.all) == 0 {
-		return nil, nil
-	}
-	load, mine := g.ask(int(s.at))
-	if mine {
-		g.run(load, int(s.at)/g.series)
-	}
-	select {
-	case <-load.done: // Most often: it costs less than waiting for either.
-	default:
-		select {
-		case <-load.done:
-		case <-g.sel.ctx.Done():
-			return nil, g.sel.ctx.Err()
-		}
-	}
-	if load.err != nil {
-		return nil, load.err
-	}
-	local := int(s.at) % g.series
-	from := uint32(0)
-	if local > 0 {
-		from = load.ends[local-1]
-	}
-	return load.chunks[from:load.ends[local]], nil
-}
-
-// ask returns the load of the group of the series at a place; mine: nobody runs it yet, so the caller must. When the group is new to
-// its readers the groups after it are loaded, too. A group of which every series was asked for is let go of.
-func (g *groups) ask(at int) (load *groupLoad, mine bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := at / g.series
-	gr := &g.all[i]
-	first := gr.left == g.size(i)
-	load, mine = g.begin(i)
-	if bit := uint64(1) << (at % 64); g.read[at/64]&bit == 0 {
-		g.read[at/64] |= bit
-		gr.left--
-	}
-	if gr.left == 0 {
-		g.release(i)
-	}
-	if first {
-		for ahead := i + 1; ahead <= i+groupsAhead && ahead < len(g.all); ahead++ {
-			if g.all[ahead].left != g.size(ahead) {
-				continue
-			}
-			if next, isNew := g.begin(ahead); isNew {
-				go panics.Contained("reading", func() { g.run(next, ahead) })()
-			}
-		}
-	}
-	return load, mine
-}
-
-// begin returns a group's load; isNew: somebody must run it. begin and release need the lock.
-func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
-	if load := g.all[i].load; load != nil {
-		return load, false
-	}
-	if len(g.held) >= groupsHeld {
-		g.release(g.held[0])
-	}
-	load = &groupLoad{done: make(chan struct{})}
-	g.all[i].load = load
-	g.held = append(g.held, i)
-	return load, true
-}
-
-// run runs the load of a group.
-func (g *groups) run(load *groupLoad, i int) {
-	defer close(load.done)
-	load.err = cache.ErrLoadPanicked
-	from := i * g.series
-	load.read(g.sel, g.sel.series[from:from+g.size(i)])
-}
-
-func (g *groups) release(i int) {
-	g.all[i] = group{left: g.size(i)}
-	clear(g.read[i*g.series/64 : (i*g.series+g.size(i)+63)/64])
-	if at := slices.Index(g.held, i); at >= 0 {
-		g.held = slices.Delete(g.held, at, at+1)
-	}
-}
-
-// read fetches the chunks of these series.
-func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
-	n := 0
-	for _, s := range series {
-		n += int(s.to - s.from)
-	}
-	memory := wantMemory.Get().(*[]want)
-	wants := slices.Grow((*memory)[:0], n)
-	defer func() {
-		if clear(wants); cap(wants) <= keptWants {
-			*memory = wants
-			wantMemory.Put(memory)
-		}
-	}()
-	for i, s := range series {
-		var deletes format.Tombstones
-		if len(sel.uncleaned) > 0 {
-			deletes = sel.r.deletes.OfSeries(s.Labels)
-		}
-		parts := sel.parts[s.from:s.to]
-		for _, p := range parts {
-			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s, deletes: deletes})
-			}
-		}
-	}
-	sortWants(wants)
-	tasks := sel.tasks(wants, len(series) > GroupSeries)
-	got := make([][]sealedChunk, len(tasks))
-	var err error
-	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
-		got[rest[0]], err = sel.fetch(sel.ctx, &tasks[rest[0]])
-	} else if len(rest) > 1 {
-		err = sel.fetchTasks(tasks, rest, got)
-	}
-	if l.err = err; err == nil {
-		l.order(len(series), got)
-	}
-}
-
-// fetchTasks reads the chunks of the tasks at some places into got.
-func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
-	g, ctx := errgroup.WithContext(sel.ctx)
-	var next atomic.Int64
-	for range min(ReadWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
-		g.Go(panics.AsError("reading", func() (err error) {
-			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
-				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
-			}
-			return err
-		}))
-	}
-	return g.Wait()
-}
-
-// isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
-func (sel *selection) isAlone(parts []part, source uint32) bool {
-	window, n := sel.sources[source].window.window, 0
-	if format.ResolutionOf(window) == rollup.Raw {
-		return false
-	}
-	for _, p := range parts {
-		if p.source != inHead && sel.sources[p.source].window.window == window {
-			n++
-		}
-	}
-	return n == 1
-}
-
-// order puts the chunks in the order of their series.
-func (l *groupLoad) order(series int, got [][]sealedChunk) {
-	next := make([]uint32, series+1)
-	total := 0
-	for _, chunks := range got {
-		total += len(chunks)
-		for _, c := range chunks {
-			next[c.series+1]++
-		}
-	}
-	for i := range series {
-		next[i+1] += next[i]
-	}
-	l.ends = slices.Clone(next[1:])
-	l.chunks = make([]sealedChunk, total)
-	for _, chunks := range got {
-		for _, c := range chunks {
-			l.chunks[next[c.series]] = c
-			next[c.series]++
-		}
-	}
-}
 
 // task is what one goroutine reads: series of one source, near enough to each other to be read in one go
 // in every slot.
@@ -290,8 +21,8 @@ type task struct{ wants []want }
 // the series began a task of their own.
 const largeGap = 256
 
-// tasks cuts the wanted series of each source, of a large group or not, where so many others lie between two of them that it is
-// quicker to begin anew.
+// tasks cuts the wanted series of each source, of a large group or not, where so many others of the source lie between two of them that it is
+// quicker to begin anew. Those of its metric in the window are spread evenly over its places.
 func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
@@ -299,7 +30,7 @@ func (sel *selection) tasks(wants []want, large bool) []task {
 		seekRows = max(seekRows, largeGap)
 	}
 	for from, i := 0, 1; i <= len(wants); i++ {
-		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
+		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows*sel.sources[wants[i].source].places {
 			tasks = append(tasks, task{wants: wants[from:i]})
 			from = i
 		}
@@ -321,7 +52,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		return f.chunks, err
 	}
 	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
-		f.chunks = make([]sealedChunk, 0, min(n, fewChunks)) // Of other times there may be many.
+		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Of other times there may be many.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
 	}
@@ -418,6 +149,9 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 
 // take keeps a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
+	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by a quarter each time.
+		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
+	}
 	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
 	return f.sel.r.budget.Charge(len(row.Value))
 }

@@ -1,9 +1,7 @@
 package query
 
 import (
-	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +10,7 @@ import (
 // The series of a large group are read together, although some of the gaps between them are large; those of a small one are read
 // where they are.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
-	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}}
+	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{places: 1}, {places: 4}}}
 	random := rand.New(rand.NewPCG(1, 0))
 	var wants []want
 	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {
@@ -22,40 +20,9 @@ func TestLargeGroupsAreReadTogether(t *testing.T) {
 	require.Greater(t, len(sel.tasks(wants, false)), len(wants)/4)
 	far := append(wants[:2:2], want{at: wants[1].at + largeGap + 1}, want{source: 1})
 	require.Len(t, sel.tasks(far, true), 3, "it is cut at a gap, and at another source")
-}
 
-// TestGroupsAreReleased reads the series of an answer in order, and then in any order by several readers at once.
-func TestGroupsAreReleased(t *testing.T) {
-	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}}}}
-	for i := range 30*GroupSeries + 5 {
-		sel.series = append(sel.series, &SelectedSeries{sel: sel, at: uint32(i)})
+	for i := range wants {
+		wants[i].source, wants[i].at = 1, 4*wants[i].at
 	}
-	g := &sel.groups
-	g.init(sel, false)
-	require.Empty(t, g.held, "nothing is read before it is asked for")
-	read := func(order []int) error {
-		for _, i := range order {
-			if _, err := g.chunks(sel.series[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	inOrder := make([]int, len(sel.series))
-	for i := range inOrder {
-		inOrder[i] = i
-	}
-	for range 2 {
-		require.NoError(t, read(inOrder))
-		require.Empty(t, g.held, "what was read is released")
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, 4)
-	for i := range errs {
-		order := rand.New(rand.NewPCG(1, uint64(i))).Perm(len(sel.series))[:200]
-		wg.Go(func() { errs[i] = read(order) })
-	}
-	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
-	require.LessOrEqual(t, len(g.held), groupsHeld)
+	require.Len(t, sel.tasks(wants, true), 1, "most of the series between two are in other places")
 }

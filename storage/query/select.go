@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/paged"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -94,6 +95,8 @@ type source struct {
 	window *sealedWindow
 	metric string
 	place  format.ClassShard
+	// places is how many the metric has in the window.
+	places uint32
 	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
 	class             int64
 	hidden, hiddenRaw int64
@@ -311,7 +314,7 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		m.runs = append(m.runs, n)
 		for _, at := range n.places {
 			src := sel.r.sourceOf(f.window, at)
-			src.located = f.located[at]
+			src.located, src.places = f.located[at], uint32(len(n.places))
 			sel.sources = append(sel.sources, src)
 		}
 	}
@@ -389,6 +392,23 @@ func (s *SelectedSeries) Windows() (list []int64) {
 	}
 	return list
 }
+
+// Warm reads what labels and samples of the series need, as far as that doesn't change, into the processor's cache, and returns a byte that depends on
+// it. A reader of many series that calls it for some at once waits for the memory of all of them at the same time.
+func (s *SelectedSeries) Warm() (sum byte) {
+	for text := labelorder.Encoding(s.Labels); text != ""; text = text[min(cacheLine, len(text)):] {
+		sum |= text[0]
+	}
+	for _, p := range s.sel.parts[s.from:s.to] {
+		if p.source == inHead {
+			sum |= s.sel.open[p.at].unsealed.Warm()
+		}
+	}
+	return sum
+}
+
+// cacheLine is the number of bytes that a processor reads from memory at once, or less.
+const cacheLine = 64
 
 // Samples appends the series' samples within the query's range, in order, at most one a timestamp. It isn't for
 // queries that ask for a resolution: see Buckets.

@@ -33,24 +33,20 @@ const fewSources = 16
 // as they do in its windows.
 func sortWants(wants []want) {
 	byPlace := func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
-	var sources []uint32
+	var sources, last []uint32 // last is the place of the last one of each source
 	inOrder := true
 	for i := range wants {
 		w := &wants[i]
-		if i > 0 && w.source == wants[i-1].source {
-			inOrder = inOrder && wants[i-1].at <= w.at
-			continue
+		inOrder = inOrder && (i == 0 || byPlace(wants[i-1], *w) <= 0)
+		at, found := slices.BinarySearch(sources, w.source)
+		if !found {
+			sources, last = slices.Insert(sources, at, w.source), slices.Insert(last, at, 0)
 		}
-		inOrder = inOrder && (i == 0 || wants[i-1].source < w.source)
-		if at, found := slices.BinarySearch(sources, w.source); !found {
-			if sources = slices.Insert(sources, at, w.source); len(sources) > fewSources {
-				break
-			}
+		if len(sources) > fewSources || w.at < last[at] {
+			slices.SortFunc(wants, byPlace)
+			return
 		}
-	}
-	if len(sources) > fewSources {
-		slices.SortFunc(wants, byPlace)
-		return
+		last[at] = w.at
 	}
 	if inOrder {
 		return
@@ -68,8 +64,5 @@ func sortWants(wants []want) {
 	if clear(sorted); cap(sorted) <= keptWants {
 		*memory = sorted
 		wantMemory.Put(memory)
-	}
-	if !slices.IsSortedFunc(wants, byPlace) {
-		slices.SortFunc(wants, byPlace)
 	}
 }

@@ -1,0 +1,329 @@
+package query
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/cache"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+const (
+	// GroupSeries is how many neighbouring series of an answer are read together, at least.
+	GroupSeries = 256
+	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
+	mostGroupSeries = 4096
+	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
+	// are read as often, and two or three groups are in memory. A group has at most sortedRows chunks, and those after the first one as many as take
+	// sortedBytes, by what the chunks of the first one take: the chunks of short-lived series are small.
+	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
+	// sealedChunkBytes is what a sealedChunk takes besides its data.
+	sealedChunkBytes = 40
+	// groupsAhead is how many groups are read ahead, and widenedAhead how many of those that may take sortedBytes.
+	groupsAhead, widenedAhead = 2, 1
+	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
+	// answer at once, each at its own place; when there are too many, groups are read again.
+	groupsHeld = 16
+)
+
+// groups reads the sealed chunks of a selection.
+type groups struct {
+	sel *selection
+	// series is how many a group has, but for the last, and first how many the first one has: multiples of 64.
+	series, first int
+	// ahead is how many groups are read before they are asked for, once their neighbour was.
+	ahead    int
+	widening sync.Once
+	mu       sync.Mutex
+	all      []group
+	// read has a bit for each series of the answer that was asked for since its group was read.
+	read []uint64
+	// held are the groups with chunks, the one least recently begun first.
+	held []int
+}
+
+type group struct {
+	load *groupLoad // nil: not read, or let go of
+	left int        // series that weren't asked for
+}
+
+// groupLoad is a read of a group's chunks, done or under way.
+type groupLoad struct {
+	done   chan struct{}
+	err    error
+	chunks []sealedChunk // by series
+	ends   []uint32      // where the chunks of each series end
+}
+
+// sealedChunk is a chunk as it is stored.
+type sealedChunk struct {
+	data   []byte
+	start  int64
+	source uint32
+	series uint32 // its place in the group
+}
+
+func (g *groups) init(sel *selection, sorted bool) {
+	g.sel = sel
+	if len(sel.sources) == 0 {
+		return
+	}
+	g.series = GroupSeries
+	if rows := sel.r.env.GroupRows; rows > 0 {
+		g.series = max(GroupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+	}
+	if sorted {
+		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
+	}
+	g.first, g.ahead = g.series, groupsAhead
+	g.read = make([]uint64, (len(sel.series)+63)/64)
+	g.cut()
+	if !sorted || g.series == GroupSeries {
+		g.widening.Do(func() {})
+	}
+}
+
+// cut makes the groups, of which none but the first may have been begun.
+func (g *groups) cut() {
+	n := 1 + g.groupOf(len(g.sel.series)-1)
+	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
+	for i := range g.all {
+		g.all[i].left = g.size(i)
+	}
+}
+
+// widen reads the first group of a large sorted answer, and makes the others as large as its chunks allow.
+func (g *groups) widen() {
+	g.mu.Lock()
+	load, _ := g.begin(0)
+	g.mu.Unlock()
+	g.run(load, 0)
+	bytes := 0
+	for _, c := range load.chunks {
+		bytes += sealedChunkBytes + len(c.data)
+	}
+	if load.err != nil || bytes == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.series = max(g.series, min(len(g.sel.series), sortedBytes*g.size(0)/bytes)&^63)
+	g.ahead = widenedAhead
+	g.cut()
+}
+
+// mostChunks is about how many sealed chunks a series has that lives all the time; at least 1.
+func (sel *selection) mostChunks() int {
+	n, counted := 0, map[*sealedWindow]bool{}
+	for i := range sel.sources {
+		if w := sel.sources[i].window; !counted[w] {
+			counted[w] = true
+			n += sel.chunksOf(w)
+		}
+	}
+	return max(1, n)
+}
+
+// groupOf returns the group of the series at a place.
+func (g *groups) groupOf(at int) int {
+	if at < g.first {
+		return 0
+	}
+	return 1 + (at-g.first)/g.series
+}
+
+// start returns the place of the first series of a group, and size how many it has.
+func (g *groups) start(i int) int {
+	if i == 0 {
+		return 0
+	}
+	return g.first + (i-1)*g.series
+}
+
+func (g *groups) size(i int) int { return min(g.start(i+1), len(g.sel.series)) - g.start(i) }
+
+// chunks returns the sealed chunks of a series, in the order of time within a shard.
+func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
+	if len(g.all) == 0 {
+		return nil, nil
+	}
+	g.widening.Do(g.widen)
+	load, i, mine := g.ask(int(s.at))
+	if mine {
+		g.run(load, i)
+	}
+	select {
+	case <-load.done: // Most often: it costs less than waiting for either.
+	default:
+		select {
+		case <-load.done:
+		case <-g.sel.ctx.Done():
+			return nil, g.sel.ctx.Err()
+		}
+	}
+	if load.err != nil {
+		return nil, load.err
+	}
+	local := int(s.at) - g.start(i)
+	from := uint32(0)
+	if local > 0 {
+		from = load.ends[local-1]
+	}
+	return load.chunks[from:load.ends[local]], nil
+}
+
+// ask returns the group of the series at a place, and its load; mine: nobody runs it yet, so the caller must. When the group is new to
+// its readers the groups after it are loaded, too. A group of which every series was asked for is let go of.
+func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i = g.groupOf(at)
+	gr := &g.all[i]
+	first := gr.left == g.size(i)
+	load, mine = g.begin(i)
+	if bit := uint64(1) << (at % 64); g.read[at/64]&bit == 0 {
+		g.read[at/64] |= bit
+		gr.left--
+	}
+	if gr.left == 0 {
+		g.release(i)
+	}
+	if first {
+		for ahead := i + 1; ahead <= i+g.ahead && ahead < len(g.all); ahead++ {
+			if g.all[ahead].left != g.size(ahead) {
+				continue
+			}
+			if next, isNew := g.begin(ahead); isNew {
+				go panics.Contained("reading", func() { g.run(next, ahead) })()
+			}
+		}
+	}
+	return load, i, mine
+}
+
+// begin returns a group's load; isNew: somebody must run it. begin and release need the lock.
+func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
+	if load := g.all[i].load; load != nil {
+		return load, false
+	}
+	if len(g.held) >= groupsHeld {
+		g.release(g.held[0])
+	}
+	load = &groupLoad{done: make(chan struct{})}
+	g.all[i].load = load
+	g.held = append(g.held, i)
+	return load, true
+}
+
+// run runs the load of a group.
+func (g *groups) run(load *groupLoad, i int) {
+	defer close(load.done)
+	load.err = cache.ErrLoadPanicked
+	from := g.start(i)
+	load.read(g.sel, g.sel.series[from:from+g.size(i)])
+}
+
+func (g *groups) release(i int) {
+	g.all[i] = group{left: g.size(i)}
+	clear(g.read[g.start(i)/64 : (g.start(i)+g.size(i)+63)/64])
+	if at := slices.Index(g.held, i); at >= 0 {
+		g.held = slices.Delete(g.held, at, at+1)
+	}
+}
+
+// read fetches the chunks of these series.
+func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
+	n := 0
+	for _, s := range series {
+		n += int(s.to - s.from)
+	}
+	memory := wantMemory.Get().(*[]want)
+	wants := slices.Grow((*memory)[:0], n)
+	defer func() {
+		if clear(wants); cap(wants) <= keptWants {
+			*memory = wants
+			wantMemory.Put(memory)
+		}
+	}()
+	for i, s := range series {
+		var deletes format.Tombstones
+		if len(sel.uncleaned) > 0 {
+			deletes = sel.r.deletes.OfSeries(s.Labels)
+		}
+		parts := sel.parts[s.from:s.to]
+		for _, p := range parts {
+			if p.source != inHead {
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s, deletes: deletes})
+			}
+		}
+	}
+	sortWants(wants)
+	tasks := sel.tasks(wants, len(series) > GroupSeries)
+	got := make([][]sealedChunk, len(tasks))
+	var err error
+	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
+		got[rest[0]], err = sel.fetch(sel.ctx, &tasks[rest[0]])
+	} else if len(rest) > 1 {
+		err = sel.fetchTasks(tasks, rest, got)
+	}
+	if l.err = err; err == nil {
+		l.order(len(series), got)
+	}
+}
+
+// fetchTasks reads the chunks of the tasks at some places into got.
+func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
+	g, ctx := errgroup.WithContext(sel.ctx)
+	var next atomic.Int64
+	for range min(ReadWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
+		g.Go(panics.AsError("reading", func() (err error) {
+			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
+				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
+			}
+			return err
+		}))
+	}
+	return g.Wait()
+}
+
+// isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
+func (sel *selection) isAlone(parts []part, source uint32) bool {
+	window, n := sel.sources[source].window.window, 0
+	if format.ResolutionOf(window) == rollup.Raw {
+		return false
+	}
+	for _, p := range parts {
+		if p.source != inHead && sel.sources[p.source].window.window == window {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// order puts the chunks in the order of their series.
+func (l *groupLoad) order(series int, got [][]sealedChunk) {
+	next := make([]uint32, series+1)
+	total := 0
+	for _, chunks := range got {
+		total += len(chunks)
+		for _, c := range chunks {
+			next[c.series+1]++
+		}
+	}
+	for i := range series {
+		next[i+1] += next[i]
+	}
+	l.ends = slices.Clone(next[1:])
+	l.chunks = make([]sealedChunk, total)
+	for _, chunks := range got {
+		for _, c := range chunks {
+			l.chunks[next[c.series]] = c
+			next[c.series]++
+		}
+	}
+}
