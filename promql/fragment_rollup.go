@@ -49,7 +49,13 @@ type rollupReader struct {
 func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
-	r.over = bucketfn.New(l.function)
+	if r.over = bucketfn.New(l.function); l.function == "predict_linear" {
+		p := bucketfn.Prediction{First: l.eval.first, Step: l.eval.step, Seconds: math.NaN()}
+		if len(l.scalars) > 0 {
+			p.Seconds = l.scalars[0][0].F
+		}
+		r.over.SetPrediction(p)
+	}
 	return r
 }
 

@@ -3,6 +3,7 @@ package promql
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -275,8 +275,17 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 		var again rollup.Buckets
 		x.Expand(&made, &buckets, i)
 		rollup.AppendEvery(&again, &made, l.Resolution.Width())
-		if from <= buckets.Start[i] && end <= to && again.Moment[0] != buckets.Moment[i] && strings.HasPrefix(function, "std") {
-			return true // It is used whole.
+		if from <= buckets.Start[i] && end <= to { // It is used whole.
+			switch function {
+			case "stddev_over_time", "stdvar_over_time":
+				if again.Moment[0] != buckets.Moment[i] {
+					return true
+				}
+			case "deriv", "predict_linear":
+				if again.Comoment[0] != buckets.Comoment[i] || again.TimeSquares[0] != buckets.TimeSquares[i] || again.TimeSum[0] != buckets.TimeSum[i] {
+					return true
+				}
+			}
 		}
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
@@ -317,8 +326,7 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 
 // largest returns the bound of what the fragment has at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
-	from, to := m.window(m.stepAt(t))
-	return bucketfntest.Bound(m.function, m.d.truths.largest(m.candidate, metric, from, to))
+	return m.d.truths.bound(m.candidate, metric, m.stepAt(t))
 }
 
 // differs compares what the fragment has to have with what it has.
@@ -433,7 +441,7 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 // strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
-	ofMoments := m.function == "stddev_over_time" || m.function == "stdvar_over_time"
+	ofMoments := slices.Contains([]string{"stddev_over_time", "stdvar_over_time", "deriv", "predict_linear"}, m.function)
 	for _, s := range m.d.truths {
 		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName() || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
 			all[m.metric(s.labels).Hash()] = true

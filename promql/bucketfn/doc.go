@@ -29,7 +29,7 @@
 //	changes                        exact         exact on bucket edges, otherwise interpolated
 //	count_over_time                exact         exact on bucket edges, otherwise interpolated
 //	delta                          exact         exact on bucket edges, otherwise interpolated
-//	deriv                          -             approximate: regression over reconstructed samples
+//	deriv                          exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
 //	double_exponential_smoothing   -             refused: smooths over individual samples
 //	first_over_time                exact         exact on bucket edges, otherwise interpolated
 //	idelta                         -             refused: the last two samples aren't kept
@@ -40,7 +40,7 @@
 //	mad_over_time                  -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
 //	max_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	min_over_time                  exact         exact on bucket edges, otherwise interpolated
-//	predict_linear                 -             approximate: regression over reconstructed samples
+//	predict_linear                 exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
 //	present_over_time              exact         exact on bucket edges, otherwise interpolated
 //	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated

@@ -63,7 +63,10 @@ const bySketches = "from sketches, each sample within 1 % of its value, if windo
 // momentColumns are the columns that moments are merged by.
 const momentColumns = rollup.ColumnMoment | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// noMoments is when moments are left out, see rollup.AppendStored.
+// lineColumns are the columns that lines through samples follow from.
+const lineColumns = rollup.ColumnLine | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnFirst
+
+// noMoments is when moments and lines are left out, see rollup.AppendStored.
 const noMoments = "counters are approximate, from reconstructed samples"
 
 // functions lists the instant selector, the functions that take a range vector, and those that use the samples of
@@ -76,7 +79,7 @@ var functions = [...]Function{
 	{Name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
 	{Name: "count_over_time", over: overCount, Grows: true, Snaps: true},
 	{Name: "delta", over: overDelta, columns: bucketEnds, Grows: true},
-	{Name: "deriv", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
+	{Name: "deriv", over: overDeriv, columns: lineColumns, Why: noMoments},
 	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths over individual samples"},
 	{Name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{Name: "idelta", WithoutRaw: Refused, Why: "the last two samples aren't kept"},
@@ -87,7 +90,7 @@ var functions = [...]Function{
 	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
 	{Name: "max_over_time", over: overMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, columns: rollup.ColumnMin, Snaps: true},
-	{Name: "predict_linear", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
+	{Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments},
 	{Name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, Newest: true},
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},

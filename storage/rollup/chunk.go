@@ -91,8 +91,16 @@ const (
 	columnMoment
 	// columnSketches: see sketch.go.
 	columnSketches
+)
 
-	columnsEnd
+// The columns of lines.
+const (
+	// columnComoment: of floats, see line_column.go; not there: 0 where min and max are equal, else unknown.
+	columnComoment = 27
+	// columnTimes: of floats, likewise; not there: evenly spaced.
+	columnTimes = 28
+
+	columnsEnd = 29
 )
 
 // storedEmpty is the flag of a bucket whose count is 0, and flagsEnd above all flags.

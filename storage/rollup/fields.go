@@ -36,7 +36,8 @@ const (
 const columnWhole = 255
 
 // prefixed are the columns that begin with a byte, before their run.
-const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment
+const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment |
+	1<<columnComoment | 1<<columnTimes
 
 // predicted are the columns that hold values instead of a run after a byte byValues.
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection
@@ -152,6 +153,7 @@ var columnsOf = [...]uint32{
 	1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST,
 	extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnMoment,
 	1 << columnSketches,
+	extremeColumns | 1<<columnFirstT | 1<<columnLastT | 1<<columnCount | 1<<columnComoment | 1<<columnTimes,
 }
 
 const (

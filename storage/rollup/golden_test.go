@@ -115,7 +115,8 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, uint32(1<<columnsEnd-1), there, "a column that no golden file has")
+	unused := uint32(7 << (columnSketches + 1))
+	require.Equal(t, uint32(1<<columnsEnd-1)&^unused, there, "a column that no golden file has")
 }
 
 func goldenText(b *Buckets, encoded []byte) string {
