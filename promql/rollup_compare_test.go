@@ -172,6 +172,11 @@ func truthsOf(all []*rolledSeries) (out truths) {
 // bound returns the largest absolute value that enters the fragment's series of these labels at a step.
 func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 	from, to := c.window(step)
+	return ts.boundIn(c, metric, step, from, to)
+}
+
+// boundIn returns that of a window that was moved.
+func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
 	ahead := float64(c.eval.at(step)-from) / 1000
 	if c.function == "predict_linear" {
 		ahead += math.Abs(c.scalars[0][0].F)

@@ -3,7 +3,6 @@ package promql
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +32,7 @@ type movedFragment struct {
 	candidate
 	segments []*segment
 	want     answer              // of the windows that were asked for
-	memo     map[[2]int64]answer // by right edge and span
+	memo     map[[3]int64]answer // by right edge, span, and when it is asked
 }
 
 // segmentAt returns the segment that answers step k.
@@ -148,11 +147,15 @@ func (m *movedFragment) scale(k int) float64 {
 // evaluated asks the reference for the window of step k.
 func (m *movedFragment) evaluated(k int) answer {
 	from, to := m.window(k)
-	key := [2]int64{to, to - from}
+	ahead := int64(0)
+	if m.function == "predict_linear" { // What it predicts is as far from when it is asked, however its window is moved.
+		ahead = m.eval.at(k) - to
+	}
+	key := [3]int64{to, to - from, ahead}
 	if out, ok := m.memo[key]; ok {
 		return out
 	}
-	text := m.textOver(to - from)
+	text := m.textOver(to-from, ahead)
 	opts := promengine.NewPrometheusQueryOpts(false, time.Duration(to-from)*time.Millisecond)
 	q, err := m.d.plain.engine.NewInstantQuery(m.d.t.Context(), m.d.reference, opts, text, time.UnixMilli(to))
 	require.NoError(m.d.t, err, text)
@@ -163,12 +166,16 @@ func (m *movedFragment) evaluated(k int) answer {
 	return out
 }
 
-// textOver is the query over so many milliseconds, right up to when it is asked.
-func (m *movedFragment) textOver(span int64) string {
+// textOver is the query over so many milliseconds, right up to when it is asked; predict_linear predicts so many milliseconds more.
+func (m *movedFragment) textOver(span, ahead int64) string {
 	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
 	require.NoError(m.d.t, err)
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		switch e := n.(type) {
+		case *parser.Call:
+			if ahead != 0 && e.Func.Name == "predict_linear" {
+				e.Args[1] = &parser.NumberLiteral{Val: m.scalars[0][0].F + float64(ahead)/1000}
+			}
 		case *parser.MatrixSelector:
 			e.Range, e.RangeExpr = time.Duration(span)*time.Millisecond, nil
 		case *parser.VectorSelector:
@@ -326,7 +333,9 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 
 // largest returns the bound of what the fragment has at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
-	return m.d.truths.bound(m.candidate, metric, m.stepAt(t))
+	step := m.stepAt(t)
+	from, to := m.window(step)
+	return m.d.truths.boundIn(m.candidate, metric, step, from, to)
 }
 
 // differs compares what the fragment has to have with what it has.
@@ -441,9 +450,10 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 // strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
-	ofMoments := slices.Contains([]string{"stddev_over_time", "stdvar_over_time", "deriv", "predict_linear"}, m.function)
+	ofLines := m.function == "deriv" || m.function == "predict_linear"
+	ofMoments := ofLines || m.function == "stddev_over_time" || m.function == "stdvar_over_time"
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName() || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
+		if s.selected(m.candidate) && (s.strange || s.mayHint && (ofLines || m.keepsName()) || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
 			all[m.metric(s.labels).Hash()] = true
 		}
 	}
