@@ -337,7 +337,7 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	switch {
 	case !info.told:
-	case !q.kept && !c.expired(q):
+	case !q.kept && !c.expired(q) && (info.snapped == 0 || q.mode != "auto"): // Else they would be many.
 		return "an info, though all samples are there"
 	case q.planned() && q.exactly() && c.onBuckets(q):
 		return fmt.Sprintf("an info, though windows lie on buckets: %+v", info)

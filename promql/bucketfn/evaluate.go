@@ -20,8 +20,8 @@ type Evaluator struct {
 	greatest Fold[float64]
 	edged    edged
 
-	lines       []line
-	mergedLines Fold[line]
+	lines       []regression
+	mergedLines Fold[regression]
 	missing     []missing
 	missed      Fold[missing]
 	prediction  Prediction

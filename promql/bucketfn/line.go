@@ -6,18 +6,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Prediction is what predict_linear predicts: the value so many seconds after the time of a step.
+// Prediction is the time for which predict_linear predicts: so many seconds after the time of a step.
 type Prediction struct {
 	// First is the evaluation time of step 0, and Step the distance to the next, milliseconds. It is that of windows, unless offset or @ moves these.
 	First, Step int64
 	Seconds     float64
 }
 
-// SetPrediction sets what predict_linear predicts.
+// SetPrediction sets the time for which predict_linear predicts.
 func (f *Evaluator) SetPrediction(p Prediction) { f.prediction = p }
 
-// line is what a line through samples by least squares follows from. Two are merged as moments are.
-type line struct {
+// regression holds the sums from which a line through samples by least squares follows. Two are merged as moments are.
+type regression struct {
 	n   float64
 	sum compensated
 	// The mean of the times is base plus rest, milliseconds; rest is small.
@@ -29,8 +29,8 @@ type line struct {
 	unknown           bool
 }
 
-func mergeLines(a, b line) line {
-	both := line{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown}
+func mergeLines(a, b regression) regression {
+	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown}
 	apart := float64(b.base-a.base) + (b.rest - a.rest)
 	values := rollup.MeansApart(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low)
 	weight := a.n * b.n / both.n
@@ -42,14 +42,14 @@ func mergeLines(a, b line) line {
 }
 
 // later moves the mean of the times.
-func (l *line) later(by float64) {
+func (l *regression) later(by float64) {
 	by += l.rest
 	whole := math.Floor(by)
 	l.base, l.rest = l.base+int64(whole), by-whole
 }
 
 // solve returns the slope of the line per second, and its value at a time, milliseconds; both are NaN if not all values are finite.
-func (l *line) solve(at int64) (slope, value float64) {
+func (l *regression) solve(at int64) (slope, value float64) {
 	sum := l.sum.high + l.sum.low
 	switch {
 	case sum-sum != 0:
@@ -63,26 +63,26 @@ func (l *line) solve(at int64) (slope, value float64) {
 }
 
 // known reports whether solve has an answer.
-func (l *line) known() bool {
+func (l *regression) known() bool {
 	sum := l.sum.high + l.sum.low
 	return sum-sum != 0 || l.min == l.max || !l.unknown
 }
 
 func overDeriv(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overLines(b, w, out, func(l *line, _ int) float64 {
+	f.overLines(b, w, out, func(l *regression, _ int) float64 {
 		slope, _ := l.solve(l.base)
 		return slope
 	})
 }
 
 func overPredictLinear(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overLines(b, w, out, func(l *line, step int) float64 {
+	f.overLines(b, w, out, func(l *regression, step int) float64 {
 		slope, value := l.solve(f.prediction.First + int64(step)*f.prediction.Step)
 		return slope*f.prediction.Seconds + value
 	})
 }
 
-func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value func(l *line, step int) float64) {
+func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value func(l *regression, step int) float64) {
 	f.lines = f.lines[:0]
 	for i := range b.End {
 		f.lines = append(f.lines, lineOf(b, i))
@@ -95,7 +95,7 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 	}
 	f.missed.Start(addMissing)
 	f.overEach(b, w, out, func(step, lo, hi int) {
-		var l line
+		var l regression
 		kind := f.kinds.in(lo, hi)
 		switch kind {
 		case ofFloats:
@@ -122,9 +122,9 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 	})
 }
 
-func lineOf(b *rollup.Buckets, i int) line {
+func lineOf(b *rollup.Buckets, i int) regression {
 	n := b.FloatCount(i)
-	l := line{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i], unknown: b.TimeSquares[i] < 0}
+	l := regression{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i], unknown: b.TimeSquares[i] < 0}
 	if n == 0 || l.unknown {
 		return l
 	}
@@ -147,8 +147,8 @@ func addMissing(a, b missing) missing {
 	return missing{a.times + b.times, a.squares + b.squares, a.products + b.products}
 }
 
-// add adds what is missing, of times after an origin.
-func (l *line) add(m missing, origin int64) {
+// add adds the missing sums, of times after an origin.
+func (l *regression) add(m missing, origin int64) {
 	mean, after := l.sum.high/l.n+l.sum.low/l.n, float64(l.base-origin)+l.rest
 	l.squares.high += m.squares - 2*after*m.times - m.times*m.times/l.n
 	l.comoment.high += m.products - mean*m.times

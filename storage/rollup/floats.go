@@ -13,7 +13,7 @@ type run struct {
 	min, max        float64
 	sum, correction sum
 	moment          float64 // set after all values, as line is
-	line            line
+	line            lineSums
 	resets, changes uint32
 	large           bool
 }

@@ -27,15 +27,15 @@ const comomentBits = 45
 // maxComomentExponent bounds the exponents of comoments that are stored, so that nothing overflows when they are merged.
 const maxComomentExponent = 900
 
-// line are the columns of one bucket.
-type line struct {
+// lineSums are the columns of one bucket.
+type lineSums struct {
 	comoment         float64
 	timeSum, squares int64
 }
 
-var unknownLine = line{squares: unknownSquares}
+var unknownLine = lineSums{squares: unknownSquares}
 
-func (b *Buckets) setLine(i int, l line) {
+func (b *Buckets) setLine(i int, l lineSums) {
 	b.Comoment[i], b.TimeSum[i], b.TimeSquares[i] = l.comoment, l.timeSum, l.squares
 }
 
@@ -100,7 +100,7 @@ func comomentInteger(c float64, e int) int64 {
 func comomentOf(m int64, e int) float64 { return math.Ldexp(float64(m), e-comomentBits) }
 
 // finish returns the line as it is stored, of samples with these values.
-func (l line) finish(s times, least, greatest float64, isFinite bool) line {
+func (l lineSums) finish(s times, least, greatest float64, isFinite bool) lineSums {
 	if l.squares < 0 || !s.fits() || least < greatest && !isFinite {
 		return unknownLine
 	}
@@ -116,18 +116,18 @@ func (l line) finish(s times, least, greatest float64, isFinite bool) line {
 	return l
 }
 
-// forCounter returns what is stored of a counter's line: nothing where its values differ, as of moments, or where its times would need room.
-func (l line) forCounter(s times, least, greatest float64) line {
+// forCounter returns the stored line of a counter: none where its values differ, as of moments, or where its times would need room.
+func (l lineSums) forCounter(s times, least, greatest float64) lineSums {
 	if least < greatest || l.squares < 0 || !s.isRegular(l.timeSum, l.squares) {
 		return unknownLine
 	}
 	return l
 }
 
-// forgetLine leaves of the line of bucket i what is stored of a counter's.
+// forgetLine replaces the line of bucket i by that of a counter.
 func (b *Buckets) forgetLine(i int) {
 	if b.Count[i] > 0 && b.Flags[i].HasFloats() {
-		l := line{b.Comoment[i], b.TimeSum[i], b.TimeSquares[i]}
+		l := lineSums{b.Comoment[i], b.TimeSum[i], b.TimeSquares[i]}
 		b.setLine(i, l.forCounter(times{int64(b.Count[i]), b.LastT[i] - b.FirstT[i]}, b.Min[i], b.Max[i]))
 	}
 }
@@ -170,12 +170,12 @@ func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64)
 }
 
 // lineOf returns the line of the floats from one index to another, the first of which is no stale marker.
-func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) line {
+func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lineSums {
 	if !span.fits() || b.isCounter && r.min < r.max {
 		return unknownLine
 	}
 	t, v := s.T[from:to], s.V[from:to]
-	var l line
+	var l lineSums
 	l.timeSum, l.squares = timesOf(t, v)
 	finite := isFinite(r.sum.total())
 	if r.min < r.max && finite {
@@ -190,7 +190,7 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 
 // addLine adds the line of a bucket to that of the n values before it, whose sum the run has, and whose times begin at first.
 func (r *run) addLine(n, first int64, fine *Buckets, at int) {
-	l := line{fine.Comoment[at], fine.TimeSum[at], fine.TimeSquares[at]}
+	l := lineSums{fine.Comoment[at], fine.TimeSum[at], fine.TimeSquares[at]}
 	if n == 0 {
 		r.line = l
 		return

@@ -9,7 +9,7 @@ import (
 
 // The line of a bucket is stored in two columns of integers over buckets of floats. Those with native histograms have none: 0 stands there.
 //
-// Column times is how the times differ from those at the interval of most buckets (see lines.interval). It isn't there where none
+// Column times is how the times differ from those at the interval of most buckets (see lineRuns.interval). It isn't there where none
 // does. It begins with a byte, the sum of the numbers of the runs that follow the first:
 //
 //	–  by how much TimeSum is greater, s
@@ -40,7 +40,7 @@ const (
 const comomentUnknown = 1 << (comomentBits + 1)
 
 // interval returns the interval of most of the times that are regular, by the majority vote of Boyer and Moore.
-func (x *lines) interval() (interval int64) {
+func (x *lineRuns) interval() (interval int64) {
 	votes := 0
 	for i := range x.n {
 		s := x.at(i)
@@ -59,8 +59,8 @@ func (x *lines) interval() (interval int64) {
 	return interval
 }
 
-// lines are the lines of buckets of floats as integers.
-type lines struct {
+// lineRuns are the lines of buckets of floats as integers.
+type lineRuns struct {
 	n, span   []int64 // of the times
 	hasBoth   []bool  // native histograms are among the samples; nil: nowhere
 	timeSum   []int64
@@ -68,12 +68,12 @@ type lines struct {
 	exponents []int64 // of comoments; 0 where there is none
 }
 
-func (x *lines) at(i int) times { return times{x.n[i], x.span[i]} }
+func (x *lineRuns) at(i int) times { return times{x.n[i], x.span[i]} }
 
-func (x *lines) skips(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
+func (x *lineRuns) skips(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
 
 // setBoth sets hasBoth.
-func (x *lines) setBoth(flags []Flags, parts []part) {
+func (x *lineRuns) setBoth(flags []Flags, parts []part) {
 	if parts == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (x *lines) setBoth(flags []Flags, parts []part) {
 
 // writeLines writes both columns.
 func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
-	var x lines
+	var x lineRuns
 	x.n = e.widen(gather(b.Count, parts, ofFloats))
 	firstT, lastT := gather(b.FirstT, parts, ofFloats), gather(b.LastT, parts, ofFloats)
 	x.span = e.take(len(x.n))
@@ -123,7 +123,7 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 }
 
 // comoments appends the shortest column of comoments.
-func (e *encoder) comoments(m []int64, x *lines, l *lanes) {
+func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
 	from := len(e.body)
 	e.body = appendInts(append(e.body, comomentPlain), m)
 	if l.form == formBits {
@@ -161,7 +161,7 @@ func (l *lanes) rise(kind byte, i int, n int64) int64 {
 }
 
 // unit is how many of the units of the comoment of bucket i are in one of its predictions.
-func (x *lines) unit(i int, l *lanes) float64 {
+func (x *lineRuns) unit(i int, l *lanes) float64 {
 	s := x.at(i)
 	if s.n < 2 {
 		return 0
@@ -171,7 +171,7 @@ func (x *lines) unit(i int, l *lanes) float64 {
 }
 
 // nearest returns the k whose comoment is nearest to m, or 0.
-func (x *lines) nearest(i int, m int64, l *lanes) int64 {
+func (x *lineRuns) nearest(i int, m int64, l *lanes) int64 {
 	k := math.RoundToEven(float64(m) / x.unit(i, l))
 	if !(math.Abs(k) < 1<<53) {
 		return 0
@@ -180,7 +180,7 @@ func (x *lines) nearest(i int, m int64, l *lanes) int64 {
 }
 
 // comoment returns the integer of the comoment of bucket i that k makes.
-func (x *lines) comoment(i int, k int64, l *lanes) int64 {
+func (x *lineRuns) comoment(i int, k int64, l *lanes) int64 {
 	m := math.RoundToEven(float64(k) * x.unit(i, l))
 	if !(math.Abs(m) <= comomentUnknown) {
 		return 0
@@ -189,7 +189,7 @@ func (x *lines) comoment(i int, k int64, l *lanes) int64 {
 }
 
 // times writes the column of times. m are the integers of comoments.
-func (e *encoder) times(m []int64, x *lines) {
+func (e *encoder) times(m []int64, x *lineRuns) {
 	interval := x.interval()
 	sums, shares, rests, unknown := e.take(len(m)), e.take(len(m)), e.take(len(m)), e.take(len(m))
 	for i := range x.n {
@@ -255,7 +255,7 @@ func (d *decoder) lines(count []int64) error {
 		return err
 	}
 	space = space[2*d.n:]
-	x := lines{n: count, span: span, timeSum: timeSum[:n], squares: squares[:n], exponents: space[:n]}
+	x := lineRuns{n: count, span: span, timeSum: timeSum[:n], squares: squares[:n], exponents: space[:n]}
 	x.setBoth(d.into.Flags[d.at:], d.parts)
 	if err := d.lineTimes(&x, space[n:][:2*n], space[3*n:][:n]); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (d *decoder) spans(first, last []int64) ([]int64, error) {
 }
 
 // lineTimes fills the sums of times, and unknown with 1 where values that are all equal have no line.
-func (d *decoder) lineTimes(x *lines, runs, unknown []int64) error {
+func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
 	n := len(x.n)
 	shares, rests := runs[:n], runs[n:]
 	clear(x.timeSum)
@@ -333,7 +333,7 @@ func (d *decoder) lineTimes(x *lines, runs, unknown []int64) error {
 }
 
 // comoments fills c, and the sums of times where a line isn't known; m and over are space.
-func (d *decoder) comoments(x *lines, c []float64, unknown, space []int64) error {
+func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) error {
 	n := len(c)
 	m, over := space[:n], space[n:][:n]
 	b := d.e.column(columnComoment)
@@ -388,7 +388,7 @@ func (d *decoder) comoments(x *lines, c []float64, unknown, space []int64) error
 }
 
 // valid returns an error unless some times can have the sums of bucket i.
-func (x *lines) valid(i int) error {
+func (x *lineRuns) valid(i int) error {
 	s, timeSum, squares := x.at(i), x.timeSum[i], x.squares[i]
 	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span || timeMoment(s.n, timeSum, squares) < 0 {
 		return fmt.Errorf("%w: invalid sums of times", ErrCorrupt)

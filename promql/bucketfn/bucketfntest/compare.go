@@ -32,7 +32,7 @@ func (p Points) Bound(name string, ahead float64) float64 {
 	case len(p.Floats) < 2:
 	case name == "deriv": // It is divided by what times differ by from their mean.
 		return largest / p.deviation()
-	case name == "predict_linear": // And multiplied by how far from it the prediction is; Prometheus rounds what is multiplied by the cube of that.
+	case name == "predict_linear": // And multiplied by how far from it the prediction is; Prometheus' rounding errors are multiplied by its cube.
 		far := (math.Abs(ahead) + p.reach()) / p.deviation()
 		return largest * (1 + far + far*far*far/2000)
 	}
