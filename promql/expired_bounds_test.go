@@ -273,7 +273,7 @@ func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 	}
 	increase := v.edgeRise*v.stretch() + v.rise*(v.stretch()-1)
 	switch fn {
-	case "", "limitk", "last_over_time", "first_over_time":
+	case "", "limitk", "last_over_time", "first_over_time", "selector smoothed":
 		return edge
 	case "max_over_time", "min_over_time":
 		if v.inner.n == 0 {

@@ -100,7 +100,7 @@ var (
 		"", "", "avg_over_time", "min_over_time", "max_over_time", "sum_over_time", "count_over_time", "last_over_time", "first_over_time",
 		"present_over_time", "delta", "changes", "quantile_over_time", "stddev_over_time", "stdvar_over_time", "mad_over_time", "deriv",
 		"predict_linear", "timestamp", "ts_of_first_over_time", "ts_of_last_over_time", "absent", "absent_over_time", "limitk",
-		"ts_of_max_over_time", "ts_of_min_over_time", "delta anchored", "delta smoothed", "changes anchored",
+		"ts_of_max_over_time", "ts_of_min_over_time", "delta anchored", "delta smoothed", "changes anchored", "selector smoothed",
 	}
 	counterFunctions = []string{
 		"rate", "rate", "rate", "increase", "increase", "resets", "changes", "irate", "", "max_over_time", "increase anchored", "increase smoothed", "info",
@@ -173,6 +173,8 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	switch q.fn {
 	case "":
 		q.text = selector + offset
+	case "selector smoothed":
+		q.text = selector + " smoothed" + offset
 	case "timestamp", "absent":
 		q.text = q.fn + "(" + selector + offset + ")"
 	case "limitk":
@@ -192,7 +194,7 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 		q.text = q.fn + "(" + ranged + ")"
 	}
 	switch q.fn {
-	case "", "timestamp", "absent", "limitk":
+	case "", "timestamp", "absent", "limitk", "selector smoothed":
 		q.width = 5 * minute
 	}
 	if q.over != "" {
