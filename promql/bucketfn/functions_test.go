@@ -39,7 +39,7 @@ func docTable() string {
 		"bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made",
 		"samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator",
 		"computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote",
-		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and",
+		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations and lines, for anchored and",
 		"smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,",
 		"sees the values of made samples: the last of a bucket where it asks at the bucket's end.",
 		"",
