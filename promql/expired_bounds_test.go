@@ -133,6 +133,49 @@ type view struct {
 	resets  int // in the zones
 	moving  bool
 	steep   float64
+
+	// buckets is set if all the window's samples are made of buckets that it contains whole.
+	buckets *wholeBuckets
+}
+
+// wholeBuckets is what functions of samples that are made of whole buckets are off by.
+type wholeBuckets struct {
+	// width of the buckets, seconds; spread is the greatest of theirs, and rise the increase in the last.
+	width, spread, rise float64
+	// slope is by how much the slope of a line may be off where each value may by 1, mean the mean of the times, and deviation that of values.
+	slope, mean, deviation float64
+}
+
+// buckets returns what the buckets of a window are.
+func (s *boundedSeries) buckets(from, to, width int64) *wholeBuckets {
+	i, j := s.in(from, to)
+	w := &wholeBuckets{width: float64(width) / 1000}
+	n, mean, squares, distances := float64(j-i), 0.0, 0.0, 0.0
+	for at := i; at < j; {
+		end := bucketfn.CeilTo(s.t[at], width)
+		next := at
+		var e extent
+		for ; next < j && s.t[next] <= end; next++ {
+			e.add(s.v[next : next+1])
+		}
+		w.spread = max(w.spread, e.spread())
+		w.rise, _, _ = s.riseOf(at+1, next)
+		at = next
+	}
+	for k := i; k < j; k++ {
+		w.mean += float64(s.t[k]) / 1000 / n
+		mean += s.v[k] / n
+	}
+	for k := i; k < j; k++ {
+		d := float64(s.t[k])/1000 - w.mean
+		squares, distances = squares+d*d, distances+math.Abs(d)
+		w.deviation += (s.v[k] - mean) * (s.v[k] - mean) / n
+	}
+	w.deviation = math.Sqrt(w.deviation)
+	if squares > 0 {
+		w.slope = distances / squares
+	}
+	return w
 }
 
 func (s *boundedSeries) in(from, to int64) (i, j int) {
@@ -185,8 +228,44 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 // stretch is by how much at most an increase is extrapolated.
 func (v *view) stretch() float64 { return 1 + 2.2/float64(max(1, v.window.n-1)) }
 
+// offByBuckets returns by how much at most a function's value may be off, of samples that are made of whole buckets; false where it depends
+// on when samples came. These are the bounds in the manual.
+func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool) {
+	b := v.buckets
+	if b == nil {
+		return 0, false
+	}
+	switch fn {
+	case "quantile_over_time":
+		return max(b.spread, v.window.largest()/100), true // or of sketches
+	case "mad_over_time":
+		return max(2*b.spread, v.window.largest()/50), true
+	case "stddev_over_time":
+		return b.spread, true
+	case "stdvar_over_time":
+		return b.spread * (b.spread + 2*b.deviation), true
+	case "timestamp", "ts_of_max_over_time", "ts_of_min_over_time":
+		return b.width, true
+	}
+	if s.wobbly {
+		return 0, false
+	}
+	switch fn {
+	case "irate":
+		return b.rise / (s.every / 1000), true
+	case "deriv":
+		return min(b.spread*b.slope, 3*b.spread/v.sampled), true
+	case "predict_linear":
+		return b.spread * b.slope * math.Abs(float64(at)/1000+60-b.mean), true
+	}
+	return 0, false
+}
+
 // offBy returns by how much a function's value may be off, of a window of so many milliseconds.
-func (s *boundedSeries) offBy(fn string, v view, width int64) float64 {
+func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
+	if off, ok := s.offByBuckets(fn, v, at); ok {
+		return off
+	}
 	edge, all := v.edges.spread(), v.all.spread()
 	n, edges := float64(max(1, v.window.n)), float64(v.edges.n)
 	if s.wobbly { // The times of made samples aren't those that there were.
@@ -194,7 +273,7 @@ func (s *boundedSeries) offBy(fn string, v view, width int64) float64 {
 	}
 	increase := v.edgeRise*v.stretch() + v.rise*(v.stretch()-1)
 	switch fn {
-	case "", "limitk", "last_over_time", "first_over_time":
+	case "", "limitk", "last_over_time", "first_over_time", "selector smoothed":
 		return edge
 	case "max_over_time", "min_over_time":
 		if v.inner.n == 0 {
@@ -223,6 +302,16 @@ func (s *boundedSeries) offBy(fn string, v view, width int64) float64 {
 		return increase / (float64(width) / 1000) * 1.02
 	case "increase anchored", "increase smoothed":
 		return v.edgeRise + 0.02*v.rise
+	case "rate anchored", "rate smoothed":
+		return (v.edgeRise + 0.02*v.rise) / (float64(width) / 1000)
+	case "delta anchored", "delta smoothed":
+		return 2*edge + 0.02*all
+	case "changes anchored":
+		return edges + 1
+	case "resets anchored":
+		return float64(v.resets)
+	case "ts_of_max_over_time", "ts_of_min_over_time": // The value may be in a bucket that is cut.
+		return float64(width) / 1000
 	case "delta":
 		return 2*edge*v.stretch() + all*(v.stretch()-1)
 	case "irate":

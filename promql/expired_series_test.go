@@ -35,7 +35,7 @@ var boundedMetrics = []struct {
 	kind   string
 }{
 	{"g", 3, minute, "gauge"}, {"c", 3, minute, "counter"}, {"s", 2, 7 * minute, "counter"}, {"j", 2, 45 * second, "gauge"},
-	{"b", 2, minute, "gauge"}, {"h", 2, 2 * minute, "histogram"},
+	{"b", 2, minute, "gauge"}, {"h", 2, 2 * minute, "histogram"}, {"n_total", 2, minute, "counter"},
 }
 
 // boundedStores are two stores of the same series, ten days of two tenants: one keeps samples, the other raw ones for two days and 5m

@@ -53,6 +53,13 @@ func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *b
 		r.over.UsesStarts = l.starts
 	}
 	r.UsesStarts = l.starts
+	if l.function == "predict_linear" {
+		p := bucketfn.Prediction{First: l.eval.first, Step: l.eval.step, Seconds: math.NaN()}
+		if len(l.scalars) > 0 {
+			p.Seconds = l.scalars[0][0].F
+		}
+		r.over.SetPrediction(p)
+	}
 	return r
 }
 

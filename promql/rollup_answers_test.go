@@ -199,7 +199,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	default:
 		d.outcomes["moved"]++
 	}
-	m := movedFragment{d: d, a: a, candidate: c, segments: segments, want: want, memo: map[[2]int64]answer{}}
+	m := movedFragment{d: d, a: a, candidate: c, segments: segments, want: want, memo: map[[3]int64]answer{}}
 	return m.differs(got)
 }
 

@@ -169,13 +169,32 @@ func truthsOf(all []*rolledSeries) (out truths) {
 	return out
 }
 
-// largest returns the largest absolute value in (from, to] of the series that a fragment takes for one of its result.
-func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) float64 {
+// bound returns the largest absolute value that enters the fragment's series of these labels at a step.
+func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
+	from, to := c.window(step)
+	return ts.boundIn(c, metric, step, from, to)
+}
+
+// boundIn returns that of a window that was moved.
+func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
+	ahead := float64(c.eval.at(step)-from) / 1000
+	if c.function == "predict_linear" {
+		ahead += math.Abs(c.scalars[0][0].F)
+	}
 	most := 0.0
 	for _, s := range ts {
 		if s.feeds(c, metric) {
-			most = max(most, s.largestIn(from, to))
+			most = max(most, s.in(from, to).Bound(c.function, ahead))
 		}
+	}
+	return most
+}
+
+// boundOfAll returns the largest of all steps.
+func (ts truths) boundOfAll(c candidate, metric labels.Labels) float64 {
+	most := 0.0
+	for step := range c.eval.n {
+		most = max(most, ts.bound(c, metric, step))
 	}
 	return most
 }
@@ -203,13 +222,13 @@ func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	return in
 }
 
-// largestIn returns the largest absolute value in (from, to].
-func (s truth) largestIn(from, to int64) float64 {
+// in returns the points in (from, to].
+func (s truth) in(from, to int64) bucketfntest.Points {
 	i, _ := slices.BinarySearchFunc(s.Floats, from+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
 	j, _ := slices.BinarySearchFunc(s.Floats, to+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
 	k, _ := slices.BinarySearchFunc(s.Histograms, from+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
 	l, _ := slices.BinarySearchFunc(s.Histograms, to+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
-	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}.Largest()
+	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}
 }
 
 // boundOf returns the bound of a query that is one fragment.
@@ -218,8 +237,7 @@ func (ts truths) boundOf(c candidate) boundFunc {
 		return func(labels.Labels, int64) float64 { return 0 }
 	}
 	return func(metric labels.Labels, t int64) float64 {
-		from, to := c.window(c.stepAt(t))
-		return bucketfntest.Bound(c.function, ts.largest(c, metric, from, to))
+		return ts.bound(c, metric, c.stepAt(t))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -33,7 +32,7 @@ type movedFragment struct {
 	candidate
 	segments []*segment
 	want     answer              // of the windows that were asked for
-	memo     map[[2]int64]answer // by right edge and span
+	memo     map[[3]int64]answer // by right edge, span, and when it is asked
 }
 
 // segmentAt returns the segment that answers step k.
@@ -148,11 +147,15 @@ func (m *movedFragment) scale(k int) float64 {
 // evaluated asks the reference for the window of step k.
 func (m *movedFragment) evaluated(k int) answer {
 	from, to := m.window(k)
-	key := [2]int64{to, to - from}
+	ahead := int64(0)
+	if m.function == "predict_linear" { // What it predicts is as far from when it is asked, however its window is moved.
+		ahead = m.eval.at(k) - to
+	}
+	key := [3]int64{to, to - from, ahead}
 	if out, ok := m.memo[key]; ok {
 		return out
 	}
-	text := m.textOver(to - from)
+	text := m.textOver(to-from, ahead)
 	opts := promengine.NewPrometheusQueryOpts(false, time.Duration(to-from)*time.Millisecond)
 	q, err := m.d.plain.NewInstantQuery(m.d.t.Context(), m.d.reference, opts, text, time.UnixMilli(to))
 	require.NoError(m.d.t, err, text)
@@ -163,12 +166,16 @@ func (m *movedFragment) evaluated(k int) answer {
 	return out
 }
 
-// textOver is the query over so many milliseconds, right up to when it is asked.
-func (m *movedFragment) textOver(span int64) string {
+// textOver is the query over so many milliseconds, right up to when it is asked; predict_linear predicts so many milliseconds more.
+func (m *movedFragment) textOver(span, ahead int64) string {
 	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
 	require.NoError(m.d.t, err)
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		switch e := n.(type) {
+		case *parser.Call:
+			if ahead != 0 && e.Func.Name == "predict_linear" {
+				e.Args[1] = &parser.NumberLiteral{Val: m.scalars[0][0].F + float64(ahead)/1000}
+			}
 		case *parser.MatrixSelector:
 			e.Range, e.RangeExpr = time.Duration(span)*time.Millisecond, nil
 		case *parser.VectorSelector:
@@ -279,8 +286,17 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 		var again rollup.Buckets
 		x.Expand(&made, &buckets, i)
 		rollup.AppendEvery(&again, &made, l.Resolution.Width())
-		if from <= buckets.Start[i] && end <= to && again.Moment[0] != buckets.Moment[i] && strings.HasPrefix(function, "std") {
-			return true // It is used whole.
+		if from <= buckets.Start[i] && end <= to { // It is used whole.
+			switch function {
+			case "stddev_over_time", "stdvar_over_time":
+				if again.Moment[0] != buckets.Moment[i] {
+					return true
+				}
+			case "deriv", "predict_linear":
+				if again.Comoment[0] != buckets.Comoment[i] || again.TimeSquares[0] != buckets.TimeSquares[i] || again.TimeSum[0] != buckets.TimeSum[i] {
+					return true
+				}
+			}
 		}
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
@@ -330,8 +346,9 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 
 // largest returns the bound of what the fragment has at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
-	from, to := m.window(m.stepAt(t))
-	return bucketfntest.Bound(m.function, m.d.truths.largest(m.candidate, metric, from, to))
+	step := m.stepAt(t)
+	from, to := m.window(step)
+	return m.d.truths.boundIn(m.candidate, metric, step, from, to)
 }
 
 // differs compares what the fragment has to have with what it has.
@@ -446,9 +463,10 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 // strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
-	ofMoments := m.function == "stddev_over_time" || m.function == "stdvar_over_time"
+	ofLines := m.function == "deriv" || m.function == "predict_linear"
+	ofMoments := ofLines || m.function == "stddev_over_time" || m.function == "stdvar_over_time"
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && (s.strange || s.mayHint && m.keepsName() || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
+		if s.selected(m.candidate) && (s.strange || s.mayHint && (ofLines || m.keepsName()) || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
 			all[m.metric(s.labels).Hash()] = true
 		}
 	}

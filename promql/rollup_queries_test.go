@@ -79,7 +79,7 @@ var parserFunctions, rangeFunctions = func() (all, ranged []string) {
 func (a *rollupAsker) overRange(of string) string {
 	name := rangeFunctions[a.r.IntN(len(rangeFunctions))]
 	if a.r.IntN(2) == 0 {
-		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "resets", "changes", "count_over_time", "stddev_over_time", "stdvar_over_time")
+		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "resets", "changes", "count_over_time", "stddev_over_time", "stdvar_over_time", "deriv", "predict_linear")
 	}
 	return a.call(name, func() string { return of }, nil)
 }

@@ -81,11 +81,7 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 	fragments, _ := d.fragments(a)
 	all := map[string]func(labels.Labels) float64{}
 	for _, c := range fragments {
-		from, _ := c.window(0)
-		_, to := c.window(c.edges.n - 1)
-		bound := func(metric labels.Labels) float64 {
-			return bucketfntest.Bound(c.function, d.truths.largest(c, metric, from, to))
-		}
+		bound := func(metric labels.Labels) float64 { return d.truths.boundOfAll(c, metric) }
 		if c.over == nil {
 			if !bucketfntest.BitExact[c.function] {
 				all[(*c.at).String()] = bound
@@ -97,9 +93,7 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 		}
 		if inner := c; !bucketfntest.BitExact[c.function] { // An aggregation of histograms is the evaluator's.
 			inner.over = nil
-			all[(*c.inner).String()] = func(metric labels.Labels) float64 {
-				return bucketfntest.Bound(inner.function, d.truths.largest(inner, metric, from, to))
-			}
+			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.boundOfAll(inner, metric) }
 		}
 	}
 	return all

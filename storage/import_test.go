@@ -174,7 +174,7 @@ func (ts *testStore) answers() map[string]string {
 			var b rollup.Buckets
 			require.NoError(ts.t, s.Buckets(&b, &query.BucketBuffers{}))
 			if b.Len() > 0 {
-				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes,
+				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes, b.TimeSum, b.TimeSquares,
 					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
 				for _, m := range b.Moment { // One that is put together of parts is rounded more than once.
 					got[name] += fmt.Sprintf(" %.6g", m)

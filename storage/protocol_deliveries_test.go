@@ -232,9 +232,10 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 				rollup.CoarsenStored(&hours, &want, metric, res.Width())
 				want, hours = hours, want
 			}
-			if ts.opts.Shared { // Those of samples in its head have a sketch each, and moments of counters.
+			if ts.opts.Shared { // Those of samples in its head have a sketch each, and moments and lines of counters.
 				require.Equal(ts.t, want.End, b.End)
 				b.Sketches, want.Sketches, b.Moment = nil, nil, want.Moment
+				b.Comoment, b.TimeSum, b.TimeSquares = want.Comoment, want.TimeSum, want.TimeSquares
 			}
 			have := rollup.AppendChunk(nil, &b, res.Width(), 0)
 			require.Equal(ts.t, rollup.AppendChunk(nil, &want, res.Width(), 0), have, "%s of %s", res, s.Labels)

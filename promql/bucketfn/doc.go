@@ -14,7 +14,7 @@
 // bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made
 // samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
 // computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
-// read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and
+// read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations and lines, for anchored and
 // smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,
 // sees the values of made samples: the last of a bucket where it asks at the bucket's end.
 //
@@ -24,37 +24,37 @@
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated
-//	absent                         -             approximate: a series is present where it has reconstructed samples
-//	absent_over_time               -             approximate: a series is present where it has reconstructed samples
+//	absent                         -             approximate: a series is present where it has reconstructed samples; the error is at most a gap within a bucket, which may not be seen
+//	absent_over_time               -             approximate: a series is present where it has reconstructed samples; the error is at most a gap within a bucket, which may not be seen
 //	avg_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	changes                        exact         exact on bucket edges, otherwise interpolated
 //	count_over_time                exact         exact on bucket edges, otherwise interpolated
 //	delta                          exact         exact on bucket edges, otherwise interpolated
-//	deriv                          -             approximate: regression over reconstructed samples
+//	deriv                          exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most 3 times the spread within a bucket, divided by the time from the first to the last sample, if samples are regular
 //	double_exponential_smoothing   -             refused: smooths over individual samples
 //	first_over_time                exact         exact on bucket edges, otherwise interpolated
 //	idelta                         -             refused: the last two samples aren't kept
 //	increase                       exact         exact on bucket edges, otherwise interpolated
-//	info                           -             approximate: same as its argument
-//	irate                          -             approximate: slope of reconstructed samples, close to the average of the bucket
+//	info                           -             approximate: same as its argument; the error is at most what its argument is off by
+//	irate                          -             approximate: slope of reconstructed samples, close to the average of the bucket; the error is at most the increase within a bucket, divided by the interval of its samples, if these are regular
 //	last_over_time                 exact         exact on bucket edges, otherwise interpolated
-//	mad_over_time                  -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
+//	mad_over_time                  -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples; the error is at most 2 times the spread within a bucket
 //	max_over_time                  exact         exact on bucket edges, otherwise interpolated
 //	min_over_time                  exact         exact on bucket edges, otherwise interpolated
-//	predict_linear                 -             approximate: regression over reconstructed samples
+//	predict_linear                 exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction
 //	present_over_time              exact         exact on bucket edges, otherwise interpolated
-//	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
+//	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples; the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
 //	start_timestamp                -             approximate: reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ
-//	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
-//	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
+//	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket
+//	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket, times that spread and 2 standard deviations
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated
-//	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket
+//	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket; the error is at most the width of a bucket
 //	ts_of_first_over_time          exact         exact on bucket edges, otherwise interpolated
 //	ts_of_last_over_time           exact         exact on bucket edges, otherwise interpolated
-//	ts_of_max_over_time            -             refused: a bucket has no timestamps of min and max
-//	ts_of_min_over_time            -             refused: a bucket has no timestamps of min and max
+//	ts_of_max_over_time            -             approximate: the time of a reconstructed sample, in the right bucket; the error is at most the width of a bucket
+//	ts_of_min_over_time            -             approximate: the time of a reconstructed sample, in the right bucket; the error is at most the width of a bucket
 //
 // All others take what these give, or no series at all:
 //

@@ -24,6 +24,12 @@ type Evaluator struct {
 	// greatest and edged are those of Bound.
 	greatest Fold[float64]
 	edged    edged
+
+	lines       []regression
+	mergedLines Fold[regression]
+	missing     []missing
+	missed      Fold[missing]
+	prediction  Prediction
 }
 
 // evaluateFunc computes a function from buckets.
@@ -87,6 +93,8 @@ func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	f.live.Sum, f.live.SumLow = keepLive(f.live.Sum, b.Sum, b), keepLive(f.live.SumLow, b.SumLow, b)
 	f.live.Wholes = b.Wholes
 	f.live.Moment = keepLive(f.live.Moment, b.Moment, b)
+	f.live.Comoment = keepLive(f.live.Comoment, b.Comoment, b)
+	f.live.TimeSum, f.live.TimeSquares = keepLive(f.live.TimeSum, b.TimeSum, b), keepLive(f.live.TimeSquares, b.TimeSquares, b)
 	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
 	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)
 	f.live.FirstST, f.live.LastST = keepStarts(f.live.FirstST, b.FirstST, b), keepStarts(f.live.LastST, b.LastST, b)

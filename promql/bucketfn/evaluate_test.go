@@ -79,9 +79,9 @@ func TestOverNothing(t *testing.T) {
 		require.Empty(t, out.Step)
 		require.Empty(t, out.Unanswered)
 	}
-	require.Nil(t, bucketfn.New("deriv"))
+	require.Nil(t, bucketfn.New("idelta"))
 	require.Nil(t, bucketfn.New("abs"))
-	require.Zero(t, bucketfn.Columns("deriv"))
+	require.Zero(t, bucketfn.Columns("idelta"))
 }
 
 func TestSelectorEndsWithStaleMarker(t *testing.T) {

@@ -28,6 +28,9 @@ type Function struct {
 	// Why is the reason, shown in the tables of this package and the manual, for an approximation or a refusal; for Cut it is
 	// what differs from the other functions.
 	Why string
+	// Bound is by how much at most the function is off where Why applies and windows align with buckets. The tables show it, and
+	// TestExpiredAnswersAreWithinTheirInfos of package promql holds it. It is empty where Why doesn't make a value approximate.
+	Bound string
 }
 
 // WithoutRaw is how a function is answered over times whose raw samples are gone.
@@ -57,50 +60,67 @@ func (w WithoutRaw) String() string {
 // bucketEnds are the first and the last sample of a bucket.
 const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 
-// bySketches is how far quantiles and medians are off.
-const bySketches = "from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket"
+// bySketches is what quantiles and medians are computed from.
+const bySketches = "from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples"
+
+// The bounds of functions that are computed from reconstructed samples. The spread within a bucket is that of the bucket in which values differ most.
+const (
+	ofSpread = "the spread within a bucket"
+	ofWidth  = "the width of a bucket"
+	ofGaps   = "a gap within a bucket, which may not be seen"
+	ofLine   = "3 times the spread within a bucket, divided by the time from the first to the last sample, if samples are regular"
+)
 
 // momentColumns are the columns that moments are merged by.
 const momentColumns = rollup.ColumnMoment | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// noMoments is when moments are left out, see rollup.AppendStored.
+const (
+	// ofPresence is how absence is approximated, and ofExtremes the times of extremes.
+	ofPresence = "a series is present where it has reconstructed samples"
+	ofExtremes = "the time of a reconstructed sample, in the right bucket"
+)
+
+// lineColumns are the columns that lines through samples follow from.
+const lineColumns = rollup.ColumnLine | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnFirst
+
+// noMoments is when moments and lines are left out, see rollup.AppendStored.
 const noMoments = "counters are approximate, from reconstructed samples"
 
 // functions lists the instant selector, the functions that take a range vector, and those that use the samples of
 // instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
 var functions = [...]Function{
 	{Name: "", over: overSelector, columns: rollup.ColumnLast, Newest: true, staleness: true},
-	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: "a series is present where it has reconstructed samples"},
-	{Name: "absent_over_time", WithoutRaw: Approximated, Why: "a series is present where it has reconstructed samples"},
+	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
+	{Name: "absent_over_time", WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
 	{Name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum, Snaps: true},
 	{Name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
 	{Name: "count_over_time", over: overCount, Grows: true, Snaps: true},
 	{Name: "delta", over: overDelta, columns: bucketEnds, Grows: true},
-	{Name: "deriv", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
+	{Name: "deriv", over: overDeriv, columns: lineColumns, Why: noMoments, Bound: ofLine},
 	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths over individual samples"},
 	{Name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{Name: "idelta", WithoutRaw: Refused, Why: "the last two samples aren't kept"},
 	{Name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, Grows: true, Snaps: true},
-	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument"},
-	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket"},
+	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument", Bound: "what its argument is off by"},
+	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket", Bound: "the increase within a bucket, divided by the interval of its samples, if these are regular"},
 	{Name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
+	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: "2 times the spread within a bucket"},
 	{Name: "max_over_time", over: overMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, columns: rollup.ColumnMin, Snaps: true},
-	{Name: "predict_linear", WithoutRaw: Approximated, Why: "regression over reconstructed samples"},
+	{Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments, Bound: "what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction"},
 	{Name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, Newest: true},
-	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
+	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: ofSpread},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
 	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ"},
-	{Name: "stddev_over_time", over: overStddev, columns: momentColumns, Snaps: true, Why: noMoments},
-	{Name: "stdvar_over_time", over: overStdvar, columns: momentColumns, Snaps: true, Why: noMoments},
+	{Name: "stddev_over_time", over: overStddev, columns: momentColumns, Snaps: true, Why: noMoments, Bound: ofSpread},
+	{Name: "stdvar_over_time", over: overStdvar, columns: momentColumns, Snaps: true, Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
 	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
-	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket"},
+	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket", Bound: ofWidth},
 	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
 	{Name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
-	{Name: "ts_of_max_over_time", WithoutRaw: Refused, Why: "a bucket has no timestamps of min and max"},
-	{Name: "ts_of_min_over_time", WithoutRaw: Refused, Why: "a bucket has no timestamps of min and max"},
+	{Name: "ts_of_max_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
+	{Name: "ts_of_min_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
 }
 
 // FromBuckets returns true if the function can be computed from buckets.

@@ -40,7 +40,7 @@ func docTable() string {
 		"bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made",
 		"samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator",
 		"computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote",
-		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations, for anchored and",
+		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations and lines, for anchored and",
 		"smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,",
 		"sees the values of made samples: the last of a bucket where it asks at the bucket's end.",
 		"",
@@ -70,13 +70,21 @@ func docTable() string {
 		if name == "" {
 			name = "(an instant selector)"
 		}
-		row(name, from, f.WithoutRaw.String(), f.Why)
+		row(name, from, f.WithoutRaw.String(), f.text())
 	}
 	b.WriteString("//\n// All others take what these give, or no series at all:\n//\n")
 	for _, line := range wrapped(otherFunctions(), 100) {
 		b.WriteString("//\t" + line + "\n")
 	}
 	return b.String()
+}
+
+// text is why the function isn't exact, and by how much it is off.
+func (f *Function) text() string {
+	if f.Bound == "" {
+		return f.Why
+	}
+	return f.Why + "; the error is at most " + f.Bound
 }
 
 // otherFunctions returns the parser's functions that aren't in functions.
@@ -96,10 +104,10 @@ func manualTable() string {
 		case Cut:
 			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info annotation"
 			if f.Why != "" {
-				how += ". Exception: " + f.Why
+				how += ". Exception: " + f.text()
 			}
 		case Approximated:
-			how = "approximate, with an info annotation: " + f.Why
+			how = "approximate, with an info annotation: " + f.text()
 		default:
 			how = "returns an error: " + f.Why
 		}
@@ -188,4 +196,19 @@ func TestFunctionsAreComplete(t *testing.T) {
 		}
 	}
 	require.Nil(t, Lookup("abs"))
+}
+
+// Two functions are refused where samples are gone. Each other one is exact, or it is stated by how much it is off.
+func TestEveryFunctionHasABound(t *testing.T) {
+	for _, f := range functions {
+		switch {
+		case f.WithoutRaw == Refused:
+			require.Contains(t, []string{"idelta", "double_exponential_smoothing"}, f.Name)
+			require.Empty(t, f.Bound, f.Name)
+		case f.Name == "start_timestamp": // There is none.
+		default:
+			require.Equal(t, f.Why != "", f.Bound != "", "%s: say by how much it is off", f.Name)
+			require.True(t, f.Bound != "" || f.WithoutRaw == Cut, f.Name)
+		}
+	}
 }

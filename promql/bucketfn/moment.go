@@ -69,7 +69,9 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		default: // histograms alone have no deviation
 			return
 		}
-		m.moment.high += f.missingMoment(&cut, w, step)
+		if lo, hi := cut.in(w, step); lo < hi {
+			m.moment.high += f.fold.Of(f.leaves, lo, hi)
+		}
 		if v, known := m.variance(); known {
 			out.add(step, value(v))
 		} else {
@@ -84,8 +86,8 @@ type wholes struct {
 	lo, hi int
 }
 
-// missingMoment returns by how much the moments of the buckets that the window of a step contains whole exceed those of their pieces.
-func (f *Evaluator) missingMoment(c *wholes, w Windows, step int) float64 {
+// in returns which of the buckets the window of a step contains whole, from lo to before hi; hi isn't greater than lo if it contains none.
+func (c *wholes) in(w Windows, step int) (lo, hi int) {
 	from, to := w.Window(step)
 	for c.lo < len(c.list) && c.list[c.lo].Start < from {
 		c.lo++
@@ -93,8 +95,5 @@ func (f *Evaluator) missingMoment(c *wholes, w Windows, step int) float64 {
 	for c.hi < len(c.list) && c.list[c.hi].End <= to {
 		c.hi++
 	}
-	if c.lo >= c.hi {
-		return 0
-	}
-	return f.fold.Of(f.leaves, c.lo, c.hi)
+	return c.lo, c.hi
 }

@@ -39,6 +39,11 @@ type Buckets struct {
 	// Moment is the sum of the squares of what the values differ by from their mean, to 1.1e-13; -1 where it isn't known, and 0 where
 	// Sum is infinite or NaN.
 	Moment []float64
+	// Comoment is the sum of the products of what values and times, milliseconds, differ by from their means, TimeSum is by how much all times are
+	// later than FirstT, and TimeSquares is the sum of the squares of that; see line.go. TimeSquares is -1 where they aren't known, and
+	// so it is with native histograms among the samples, and where Sum is infinite or NaN and Min is less than Max.
+	Comoment             []float64
+	TimeSum, TimeSquares []int64
 	// Correction is what rate adds for counter resets: the sum of the values right before each.
 	Correction []float64
 	// Resets and Changes are how often a value was less than, or other than, the one before it in the bucket.
@@ -61,6 +66,10 @@ type Whole struct {
 	Start, End int64
 	// Moment is by how much the bucket's moment exceeds what those of its pieces add up to; 0 if either isn't known.
 	Moment float64
+	// Comoment, TimeSum and TimeSquares are likewise by how much the bucket's exceed those of its pieces together, and 0 where they aren't known.
+	// Mean is the mean of the values, and First the time of the first sample.
+	Comoment, TimeSum, TimeSquares, Mean float64
+	First                                int64
 }
 
 // Histograms is what a bucket holds of its native histograms. Nobody changes it. Histograms with other schemas, zero thresholds or
@@ -145,6 +154,7 @@ const (
 	ColumnStarts // FirstST and LastST, and with Correction and Resets what only start timestamps show of these
 	ColumnMoment
 	ColumnSketches
+	ColumnLine // Comoment, TimeSum and TimeSquares
 
 	AllColumns Columns = 1<<iota - 1
 )
@@ -181,6 +191,7 @@ func (b *Buckets) Slice(from, to int) Buckets {
 		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
 		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
 		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
+		Comoment: view(b.Comoment, n, from, to), TimeSum: view(b.TimeSum, n, from, to), TimeSquares: view(b.TimeSquares, n, from, to),
 		Correction: view(b.Correction, n, from, to),
 		Resets:     view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
 		Histograms: view(b.Histograms, n, from, to), Sketches: view(b.Sketches, n, from, to),
@@ -194,7 +205,8 @@ func (b *Buckets) Equal(o *Buckets) bool {
 		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
 		sameBits(b.StartCorrection, o.StartCorrection) && slices.Equal(b.StartResets, o.StartResets) &&
 		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
-		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Moment, o.Moment) && sameBits(b.Correction, o.Correction) &&
+		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Moment, o.Moment) &&
+		sameBits(b.Comoment, o.Comoment) && slices.Equal(b.TimeSum, o.TimeSum) && slices.Equal(b.TimeSquares, o.TimeSquares) && sameBits(b.Correction, o.Correction) &&
 		slices.Equal(b.Resets, o.Resets) && slices.Equal(b.Changes, o.Changes)
 }
 
@@ -214,6 +226,8 @@ func (b *Buckets) Keep(at, from, to int) {
 	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
 	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)
 	b.Moment, b.Sketches = keep(b.Moment, n, at, from, to), keep(b.Sketches, n, at, from, to)
+	b.Comoment = keep(b.Comoment, n, at, from, to)
+	b.TimeSum, b.TimeSquares = keep(b.TimeSum, n, at, from, to), keep(b.TimeSquares, n, at, from, to)
 	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
 }
 

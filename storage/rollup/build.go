@@ -90,7 +90,7 @@ func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
 type builder struct {
 	into  *Buckets
 	alive []chunk.Histogram // histograms that are no stale markers
-	// isCounter: moments aren't needed.
+	// isCounter: moments and lines aren't needed.
 	isCounter bool
 }
 
@@ -129,9 +129,14 @@ func (b *builder) cellOfBoth(start, end int64, s *chunk.Samples, from, to int, h
 	var each Buckets
 	AppendEvery(&each, &both, 1)
 	coarsenOne(b.into, &each, 0, each.Len(), start, end)
-	if i := b.into.Len() - 1; b.isCounter && b.into.Moment[i] > 0 {
+	i := b.into.Len() - 1
+	if !b.isCounter {
+		return
+	}
+	if b.into.Moment[i] > 0 {
 		b.into.Moment[i] = unknownMoment
 	}
+	b.into.forgetLine(i)
 }
 
 // add appends a bucket of nothing, and returns its index.
@@ -148,6 +153,7 @@ func (b *Buckets) add(start, end int64) int {
 	b.Min, b.Max = append(b.Min, 0), append(b.Max, 0)
 	b.Sum, b.SumLow = append(b.Sum, 0), append(b.SumLow, 0)
 	b.Moment, b.Correction = append(b.Moment, 0), append(b.Correction, 0)
+	b.Comoment, b.TimeSum, b.TimeSquares = append(b.Comoment, 0), append(b.TimeSum, 0), append(b.TimeSquares, 0)
 	b.Resets, b.Changes = append(b.Resets, 0), append(b.Changes, 0)
 	if b.Histograms != nil {
 		b.Histograms = append(b.Histograms, nil)
@@ -176,6 +182,7 @@ func (b *Buckets) Reset() {
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
 		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0], Wholes: b.Wholes[:0],
+		Comoment: b.Comoment[:0], TimeSum: b.TimeSum[:0], TimeSquares: b.TimeSquares[:0],
 		Correction: b.Correction[:0], Resets: b.Resets[:0], Changes: b.Changes[:0],
 	}
 }

@@ -97,6 +97,10 @@ const (
 	columnStartCorrection
 	// columnStartCorrections: a chunk of package chunk with the StartCorrection of bucket i's histograms at time i.
 	columnStartCorrections
+	// columnComoment: of floats, see line_column.go; not there: 0 where min and max are equal, else unknown.
+	columnComoment
+	// columnTimes: of floats, likewise; not there: evenly spaced.
+	columnTimes
 
 	columnsEnd
 )

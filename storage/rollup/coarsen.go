@@ -49,6 +49,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 			continue
 		}
 		r.addMoment(float64(count), fine, at)
+		r.addLine(int64(count), fine.FirstT[first], fine, at)
 		if last < 0 {
 			first = at
 			r.min, r.max = fine.Min[at], fine.Max[at]
@@ -75,6 +76,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	default:
 		r.moment = unknownMoment
 	}
+	r.line = r.line.finish(times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()))
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	into.First[i], into.Last[i] = fine.First[first], fine.Last[last]
@@ -99,6 +101,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 	if floats {
 		coarsenFloats(into, i, fine, from, to)
 		into.Correction[i] = 0
+		into.setLine(i, unknownLine)
 	}
 	var all histogramRun
 	var starts startRun

@@ -152,6 +152,9 @@ func (e *encoder) encode(b *Buckets, width int64) {
 	}
 	e.sketches(b)
 	e.startResets(b, parts)
+	if hasFloats {
+		e.writeLines(b, parts, &l)
+	}
 }
 
 func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }
@@ -164,7 +167,7 @@ func widen(wide []int64, x []uint32) []int64 {
 	return wide
 }
 
-// floats writes the columns of floats, of which there are some, but for moments.
+// floats writes the columns of floats, of which there are some, but for moments and lines.
 func (e *encoder) floats(b *Buckets, parts []part, l *lanes) {
 	from := len(e.body)
 	e.body = l.appendFirst(e.body, e.take(len(l.first)-1))

@@ -13,7 +13,7 @@ import (
 const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets | ColumnChanges
 
 // CutColumns are the columns that Cut needs.
-const CutColumns = ExpandColumns | ColumnMoment
+const CutColumns = ExpandColumns | ColumnMoment | ColumnLine
 
 var staleMarker = math.Float64frombits(value.StaleNaN)
 

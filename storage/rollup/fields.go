@@ -36,7 +36,8 @@ const (
 const columnWhole = 255
 
 // prefixed are the columns that begin with a byte, before their run.
-const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection
+const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection |
+	1<<columnComoment | 1<<columnTimes
 
 // predicted are the columns that hold values instead of a run after a byte byValues.
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnStartCorrection
@@ -153,6 +154,7 @@ var columnsOf = [...]uint32{
 		1<<columnStartCorrection,
 	extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnMoment,
 	1 << columnSketches,
+	extremeColumns | 1<<columnFirstT | 1<<columnLastT | 1<<columnCount | 1<<columnComoment | 1<<columnTimes,
 }
 
 const (

@@ -12,7 +12,8 @@ import (
 type run struct {
 	min, max        float64
 	sum, correction sum
-	moment          float64 // set after all values
+	moment          float64 // set after all values, as line is
+	line            lineSums
 	resets, changes uint32
 	large           bool
 }
@@ -51,6 +52,7 @@ func (r *run) put(b *Buckets, i int) {
 	b.Min[i], b.Max[i] = r.min, r.max
 	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max)
 	b.Moment[i] = r.moment
+	b.setLine(i, r.line)
 	if r.resets > 0 {
 		b.Correction[i] = r.correction.total()
 	}
@@ -108,6 +110,7 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	default:
 		r.moment = roundMoment(momentOf(s.V[from:to], count, r.sum))
 	}
+	r.line = b.lineOf(s, first, to, times{int64(count), s.T[last] - s.T[first]}, &r)
 	into := b.into
 	into.Count[i] = uint32(min(count, math.MaxUint32))
 	into.FirstT[i], into.LastT[i] = s.T[first], s.T[last]

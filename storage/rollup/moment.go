@@ -61,12 +61,16 @@ func momentOf(v []float64, n int, s sum) float64 {
 // MomentBetween returns by how much the moment of values is greater than the moments of two parts together: of n1 and n2 values,
 // whose sums are high plus low.
 func MomentBetween(n1, high1, low1, n2, high2, low2 float64) float64 {
+	d := MeansApart(n1, high1, low1, n2, high2, low2)
+	return float64(d*d) * (n1 * n2 / (n1 + n2))
+}
+
+// MeansApart returns by how much the mean of n2 values is greater than that of n1 values, whose sums are high plus low.
+func MeansApart(n1, high1, low1, n2, high2, low2 float64) float64 {
 	// The difference of the means, times n1·n2. A fused multiply-add returns what rounding takes off a product.
 	a, b := float64(n1*high2), float64(n2*high1)
 	d := (a - b) + (math.FMA(n1, high2, -a) - math.FMA(n2, high1, -b)) + (float64(n1*low2) - float64(n2*low1))
-	n := n1 * n2
-	d /= n
-	return float64(d*d) * (n / (n1 + n2))
+	return d / (n1 * n2)
 }
 
 // isFinite reports whether a sum is: then all values are.
@@ -106,6 +110,7 @@ func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	}
 	for i := from; i < into.Len(); i++ {
 		into.Moment[i] = impliedMoment(into.Min[i], into.Max[i])
+		into.forgetLine(i)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // addUp makes the pieces of a bucket, which are those of b from first on, add up to bucket i of whole where the samples that they were made
 // of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them, but that
-// of moments, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
+// of moments and lines, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {
@@ -15,7 +15,6 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		return
 	}
 	var between, all run
-	count, moment, isKnown := 0.0, 0.0, whole.Moment[i] != unknownMoment
 	for k, before := first, -1; k < b.Len(); k++ {
 		if b.Count[k] == 0 {
 			continue
@@ -24,11 +23,6 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 			between.step(b.Last[before], b.First[k])
 		}
 		before = k
-		if isKnown = isKnown && b.Moment[k] != unknownMoment; count > 0 {
-			moment += MomentBetween(count, all.sum.high, all.sum.low, float64(b.Count[k]), b.Sum[k], b.SumLow[k])
-		}
-		count += float64(b.Count[k])
-		moment += b.Moment[k]
 		all.sum.addSum(b.Sum[k], b.SumLow[k])
 		all.correction.add(b.Correction[k])
 		all.changes += b.Changes[k]
@@ -41,10 +35,42 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		slack = 0
 	}
 	b.shareValue(first, b.Correction, b.Resets, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
-	if missing := whole.Moment[i] - moment; isKnown && math.Abs(missing) > 1e-13*whole.Moment[i] {
-		b.Wholes = append(b.Wholes, Whole{Start: whole.Start[i], End: whole.End[i], Moment: missing})
-	}
 	b.shareValue(first, b.Sum, b.Resets, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
+	b.addWhole(first, whole, i)
+}
+
+// addWhole notes by how much the moment and the line of the pieces from first on differ from those of bucket i of whole.
+func (b *Buckets) addWhole(first int, whole *Buckets, i int) {
+	var pieces run
+	count, firstT := int64(0), int64(0)
+	for k := first; k < b.Len(); k++ {
+		if b.Count[k] == 0 {
+			continue
+		}
+		if count == 0 {
+			firstT = b.FirstT[k]
+		}
+		pieces.addMoment(float64(count), b, k)
+		pieces.addLine(count, firstT, b, k)
+		pieces.sum.addSum(b.Sum[k], b.SumLow[k])
+		count += int64(b.Count[k])
+	}
+	if count == 0 {
+		return
+	}
+	w := Whole{Start: whole.Start[i], End: whole.End[i], First: firstT, Mean: pieces.sum.total() / float64(count)}
+	isOff := false
+	if missing := whole.Moment[i] - pieces.moment; whole.Moment[i] >= 0 && pieces.moment >= 0 && math.Abs(missing) > 1e-13*whole.Moment[i] {
+		w.Moment, isOff = missing, true
+	}
+	if whole.TimeSquares[i] >= 0 && pieces.line.squares >= 0 && isFinite(w.Mean) {
+		w.Comoment = whole.Comoment[i] - pieces.line.comoment
+		w.TimeSum, w.TimeSquares = float64(whole.TimeSum[i]-pieces.line.timeSum), float64(whole.TimeSquares[i]-pieces.line.squares)
+		isOff = isOff || w.Comoment != 0 || w.TimeSquares != 0 || w.TimeSum != 0
+	}
+	if isOff {
+		b.Wholes = append(b.Wholes, w)
+	}
 }
 
 // addUpHistograms makes the resets and changes of pieces with histograms add up to those given.

@@ -209,6 +209,13 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 		variance := one("stdvar_over_time")
 		require.True(t, b.Min[i] < b.Max[i] && (variance < 1e-295 || variance > 1e295 || variance != variance), "%s: %v isn't known", name, variance)
 	}
+	if b.Count[i] > 1 && b.TimeSquares[i] >= 0 {
+		slope, apart := b.Comoment[i]/b.TimeMoment(i)*1000, math.Sqrt(b.TimeMoment(i)/float64(b.Count[i]))/1000
+		if !isFinite(b.Sum[i]) {
+			slope = math.NaN()
+		}
+		requireNear(t, one("deriv"), slope, greatest/apart, name)
+	}
 	if b.Count[i] > 1 {
 		grew := b.Last[i] - b.First[i] + b.Correction[i]
 		requireNear(t, one("increase"), grew*increase(b, i, grew, b.First[i]), greatest, name)
@@ -264,7 +271,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
 	exact := func(b *Buckets) *Buckets {
 		c := *b
-		c.Sum, c.SumLow, c.Moment, c.Correction, c.StartCorrection = nil, nil, nil, nil, nil
+		c.Sum, c.SumLow, c.Moment, c.Comoment, c.Correction, c.StartCorrection = nil, nil, nil, nil, nil, nil
 		c.Histograms = nil
 		return &c
 	}
@@ -287,6 +294,11 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 		requireNear(t, built.Correction[i], coarse.Correction[i], greatest, name)
 		if built.FirstST != nil {
 			requireNear(t, built.StartCorrection[i], coarse.StartCorrection[i], greatest, name)
+		}
+		if moment := built.TimeMoment(i); moment > 0 {
+			requireNear(t, built.Comoment[i], coarse.Comoment[i], greatest*math.Sqrt(moment*float64(built.Count[i])), name)
+		} else {
+			require.Equal(t, built.Comoment[i], coarse.Comoment[i], name)
 		}
 		if built.Flags[i]&HasHistograms == 0 {
 			continue

@@ -8,7 +8,7 @@ import (
 
 // values appends the columns of floats.
 func (d *decoder) values(want Columns) error {
-	derived := want & (ColumnMin | ColumnMax | ColumnSum | ColumnMoment)
+	derived := want & (ColumnMin | ColumnMax | ColumnSum | ColumnMoment | ColumnLine)
 	if d.e.has(columnCorrection) {
 		derived |= want & ColumnCorrection
 	}
@@ -94,7 +94,7 @@ func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	}
 	correction := d.e.column(columnCorrection)
 	switch {
-	case want&(ColumnSum|ColumnMoment) != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
+	case want&(ColumnSum|ColumnMoment|ColumnLine) != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
 		return d.sums(want, correction, space)
 	case want&ColumnCorrection != 0:
 		return d.corrections(correction, nil, space)
@@ -128,7 +128,7 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 		return err
 	}
 	switch {
-	case want&ColumnSum == 0 && (want&ColumnCorrection != 0 && correction[0] == bySum || d.momentsNeedSums()):
+	case want&ColumnSum == 0 && (want&ColumnCorrection != 0 && correction[0] == bySum || want&ColumnMoment != 0 && d.momentsNeedSums()):
 		if err := d.high(nil, count); err != nil {
 			return err
 		}
@@ -145,6 +145,11 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 	}
 	if want&ColumnMoment != 0 {
 		if err := d.moments(count, space); err != nil {
+			return err
+		}
+	}
+	if want&ColumnLine != 0 {
+		if err := d.lines(count); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 // misleading asks for what can't be computed from buckets: it is refused with the reason where samples are gone, and answered where they
 // are there.
 func (x *expired) misleading(t *testing.T) {
-	for _, function := range []string{"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "ts_of_max_over_time(sn_sine[1h])", "max(ts_of_min_over_time(sn_sine[1h]))"} {
+	for _, function := range []string{"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))"} {
 		for _, tenant := range []string{"default", "ta|tb"} {
 			for zone, from := range x.zones {
 				got := x.aged.over(t, tenant, function, from, 5*time.Minute)

@@ -19,12 +19,41 @@ var BitExact = map[string]bool{
 	"ts_of_first_over_time": true, "ts_of_last_over_time": true,
 }
 
-// Bound returns the largest absolute value that enters the computation of a function, given that of the samples.
-func Bound(name string, largest float64) float64 {
-	if name == "stdvar_over_time" { // Their squares do.
+// predicted is how many seconds after a step predict_linear predicts.
+const predicted = 60
+
+// Bound returns the largest absolute value that enters the computation of a function over the points; ahead is how many seconds after the
+// last of them predict_linear predicts.
+func (p Points) Bound(name string, ahead float64) float64 {
+	largest := p.Largest()
+	switch {
+	case name == "stdvar_over_time": // Their squares do.
 		return largest * largest
+	case len(p.Floats) < 2:
+	case name == "deriv": // It is divided by what times differ by from their mean.
+		return largest / p.deviation()
+	case name == "predict_linear": // And multiplied by how far from it the prediction is; Prometheus' rounding errors are multiplied by its cube.
+		far := (math.Abs(ahead) + p.reach()) / p.deviation()
+		return largest * (1 + far + far*far*far/2000)
 	}
 	return largest
+}
+
+// deviation is the standard deviation of the times of floats, and reach how far they are apart at most, seconds.
+func (p Points) deviation() float64 {
+	n, mean, squares := float64(len(p.Floats)), 0.0, 0.0
+	for _, f := range p.Floats {
+		mean += float64(f.T-p.Floats[0].T) / n
+	}
+	for _, f := range p.Floats {
+		d := float64(f.T-p.Floats[0].T) - mean
+		squares += d * d / n
+	}
+	return math.Sqrt(squares) / 1000
+}
+
+func (p Points) reach() float64 {
+	return float64(p.Floats[len(p.Floats)-1].T-p.Floats[0].T) / 1000
 }
 
 // requireSameSample fails unless got is want, to the last bit or within 1e-12 of the largest value that entered.

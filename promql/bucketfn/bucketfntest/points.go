@@ -94,8 +94,9 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value, with its annotations.
-func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, usesStarts bool, a, b int64) (promengine.Sample, bool, annotations.Annotations) {
+// onSamples is the reference: Prometheus' own function over the samples in (a, b], asked at some time, and whether it has a value, with its
+// annotations.
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
 		newest, ok := newestSample(s, a, b)
 		return newest, ok, nil
@@ -103,11 +104,12 @@ func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Po
 	if len(window.Floats)+len(window.Histograms) == 0 {
 		return promengine.Sample{}, false, nil
 	}
-	helper := promengine.EvalNodeHelper{Ts: b}
+	helper := promengine.EvalNodeHelper{Ts: asked}
 	if usesStarts {
 		helper.StartTimestamps = &window.Starts
 	}
-	out, remarks := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
+	scalars := []promengine.Vector{{{F: predicted}}} // of predict_linear
+	out, remarks := promengine.FunctionCalls[name](scalars, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
 	if len(out) == 0 {
 		return promengine.Sample{}, false, remarks
 	}
@@ -120,7 +122,11 @@ func argsOf(t testing.TB, name string, span int64) parser.Expressions {
 		return nil
 	}
 	options := parser.Options{EnableExperimentalFunctions: true}
-	expr, err := parser.NewParser(options).ParseExpr(fmt.Sprintf("%s(x[%dms])", name, span))
+	text := fmt.Sprintf("%s(x[%dms])", name, span)
+	if name == "predict_linear" {
+		text = fmt.Sprintf("predict_linear(x[%dms], %d)", span, predicted)
+	}
+	expr, err := parser.NewParser(options).ParseExpr(text)
 	require.NoError(t, err)
 	return expr.(*parser.Call).Args
 }

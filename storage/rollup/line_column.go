@@ -1,0 +1,397 @@
+package rollup
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// The line of a bucket is stored in two columns of integers over buckets of floats. Those with native histograms have none: 0 stands there.
+//
+// Column times is how the times differ from those at the interval of most buckets (see lineRuns.interval). It isn't there where none
+// does. It begins with a byte, the sum of the numbers of the runs that follow the first:
+//
+//	–  by how much TimeSum is greater, s
+//	1  how often 2 · interval · s is in what TimeSquares is greater by than s²: the index of a sample where only that one is off
+//	2  what then remains
+//	4  1 where the line of values that are all equal isn't known
+//
+// Column comoment isn't there where no line is known but those of values that are all equal. It begins with a byte for the kind of prediction.
+// Its integers are comoments in units of 2^(e − 45), see comomentExponent; comomentUnknown: the line isn't known.
+//
+//	0  none; a run of the integers follows
+//	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers: n the count, step the mean interval; a run of k follows, and
+//	   perhaps one of what the integers are greater by. It is right for values that don't depend on each other.
+//	2  step · (n · (n + 1) · (last − first) / 6 + k) / 2, likewise, for values on a line.
+//
+// k is an integer where values are decimals and times regular, and nothing else is needed.
+const (
+	timesShares    = 1
+	timesRests     = 2
+	timesUnknown   = 4
+	timesKindsEnd  = 8
+	comomentPlain  = 0
+	comomentLoose  = 1
+	comomentSteady = 2
+)
+
+// comomentUnknown is no comoment: these are at most 2^comomentBits units.
+const comomentUnknown = 1 << (comomentBits + 1)
+
+// interval returns the interval of most of the times that are regular, by the majority vote of Boyer and Moore.
+func (x *lineRuns) interval() (interval int64) {
+	votes := 0
+	for i := range x.n {
+		s := x.at(i)
+		if s.n < 2 || s.span%(s.n-1) != 0 {
+			continue
+		}
+		switch d := s.span / (s.n - 1); {
+		case votes == 0:
+			interval, votes = d, 1
+		case d == interval:
+			votes++
+		default:
+			votes--
+		}
+	}
+	return interval
+}
+
+// lineRuns are the lines of buckets of floats as integers.
+type lineRuns struct {
+	n, span   []int64 // of the times
+	hasBoth   []bool  // native histograms are among the samples; nil: nowhere
+	timeSum   []int64
+	squares   []int64
+	exponents []int64 // of comoments; 0 where there is none
+}
+
+func (x *lineRuns) at(i int) times { return times{x.n[i], x.span[i]} }
+
+func (x *lineRuns) skips(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
+
+// setBoth sets hasBoth.
+func (x *lineRuns) setBoth(flags []Flags, parts []part) {
+	if parts == nil {
+		return
+	}
+	for i, f := range gather(flags, parts, ofFloats) {
+		if f&HasHistograms != 0 {
+			if x.hasBoth == nil {
+				x.hasBoth = make([]bool, len(x.n))
+			}
+			x.hasBoth[i] = true
+		}
+	}
+}
+
+// writeLines writes both columns.
+func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
+	var x lineRuns
+	x.n = e.widen(gather(b.Count, parts, ofFloats))
+	firstT, lastT := gather(b.FirstT, parts, ofFloats), gather(b.LastT, parts, ofFloats)
+	x.span = e.take(len(x.n))
+	for i, last := range lastT {
+		x.span[i] = last - firstT[i]
+	}
+	x.setBoth(b.Flags, parts)
+	x.timeSum, x.squares = gather(b.TimeSum, parts, ofFloats), gather(b.TimeSquares, parts, ofFloats)
+	comoment, least, greatest := gather(b.Comoment, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats)
+
+	x.exponents = e.take(len(x.n))
+	m, implied := e.take(len(x.n)), true
+	for i := range x.n {
+		s := x.at(i)
+		switch {
+		case x.skips(i):
+		case x.squares[i] >= 0 && least[i] < greatest[i]:
+			exponent, _ := comomentExponent(least[i], greatest[i], s.n, timeMoment(s.n, x.timeSum[i], x.squares[i]))
+			x.exponents[i], m[i] = int64(exponent), comomentInteger(comoment[i], exponent)
+			implied = false
+		case least[i] < greatest[i]:
+			m[i] = comomentUnknown
+		}
+	}
+	if !implied {
+		from := len(e.body)
+		e.comoments(m, &x, l)
+		e.put(columnComoment, from)
+	}
+	e.times(m, &x)
+}
+
+// comoments appends the shortest column of comoments.
+func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
+	from := len(e.body)
+	e.body = appendInts(append(e.body, comomentPlain), m)
+	if l.form == formBits {
+		return
+	}
+	for kind := byte(comomentLoose); kind <= comomentSteady; kind++ {
+		k, over := e.take(len(m)), e.take(len(m))
+		for i := range m {
+			if x.skips(i) || m[i] == comomentUnknown {
+				over[i] = m[i]
+				continue
+			}
+			k[i] = x.nearest(i, m[i], l) - l.rise(kind, i, x.n[i])
+			over[i] = m[i] - x.comoment(i, l.rise(kind, i, x.n[i])+k[i], l)
+		}
+		middle := len(e.body)
+		e.body = appendInts(append(e.body, kind), k)
+		if !allZero(over) {
+			e.body = appendInts(e.body, over)
+		}
+		if len(e.body)-middle < middle-from {
+			e.body = append(e.body[:from], e.body[middle:]...)
+		} else {
+			e.body = e.body[:middle]
+		}
+	}
+}
+
+// rise returns the prediction of a kind, of n values.
+func (l *lanes) rise(kind byte, i int, n int64) int64 {
+	if kind == comomentLoose {
+		return (n - 1) * (l.last[i] - l.first[i])
+	}
+	return n * (n + 1) * (l.last[i] - l.first[i]) / 6
+}
+
+// unit is how many of the units of the comoment of bucket i are in one of its predictions.
+func (x *lineRuns) unit(i int, l *lanes) float64 {
+	s := x.at(i)
+	if s.n < 2 {
+		return 0
+	}
+	step := float64(s.span) / float64(2*(s.n-1)) / chunk.Power(l.form)
+	return math.Ldexp(step, comomentBits-int(x.exponents[i]))
+}
+
+// nearest returns the k whose comoment is nearest to m, or 0.
+func (x *lineRuns) nearest(i int, m int64, l *lanes) int64 {
+	k := math.RoundToEven(float64(m) / x.unit(i, l))
+	if !(math.Abs(k) < 1<<53) {
+		return 0
+	}
+	return int64(k)
+}
+
+// comoment returns the integer of the comoment of bucket i that k makes.
+func (x *lineRuns) comoment(i int, k int64, l *lanes) int64 {
+	m := math.RoundToEven(float64(k) * x.unit(i, l))
+	if !(math.Abs(m) <= comomentUnknown) {
+		return 0
+	}
+	return int64(m)
+}
+
+// times writes the column of times. m are the integers of comoments.
+func (e *encoder) times(m []int64, x *lineRuns) {
+	interval := x.interval()
+	sums, shares, rests, unknown := e.take(len(m)), e.take(len(m)), e.take(len(m)), e.take(len(m))
+	for i := range x.n {
+		s := x.at(i)
+		switch {
+		case x.skips(i), m[i] == comomentUnknown:
+			continue
+		case x.squares[i] < 0:
+			unknown[i] = 1
+			continue
+		}
+		timeSum, squares := s.regular(interval)
+		sums[i] = x.timeSum[i] - timeSum
+		rests[i] = x.squares[i] - squares - sums[i]*sums[i]
+		if share := 2 * interval * sums[i]; share != 0 {
+			shares[i] = rests[i] / share
+			rests[i] -= shares[i] * share
+		}
+	}
+	kinds := byte(0)
+	for _, run := range []struct {
+		kind byte
+		x    []int64
+	}{{timesShares, shares}, {timesRests, rests}, {timesUnknown, unknown}} {
+		if !allZero(run.x) {
+			kinds |= run.kind
+		}
+	}
+	if kinds == 0 && allZero(sums) {
+		return
+	}
+	from := len(e.body)
+	e.body = appendInts(append(e.body, kinds), sums)
+	for _, run := range []struct {
+		kind byte
+		x    []int64
+	}{{timesShares, shares}, {timesRests, rests}, {timesUnknown, unknown}} {
+		if kinds&run.kind != 0 {
+			e.body = appendInts(e.body, run.x)
+		}
+	}
+	e.put(columnTimes, from)
+}
+
+// lines appends the lines, given the counts of buckets of floats.
+func (d *decoder) lines(count []int64) error {
+	comoment, timeSum, squares := tail(&d.into.Comoment, d.n), tail(&d.into.TimeSum, d.n), tail(&d.into.TimeSquares, d.n)
+	n := d.floats
+	if n == 0 {
+		clear(comoment)
+		clear(timeSum)
+		clear(squares)
+		if d.e.has(columnComoment) || d.e.has(columnTimes) {
+			return fmt.Errorf("%w: lines without buckets", ErrCorrupt)
+		}
+		return nil
+	}
+	p := wideSpace(6*n + 2*d.n)
+	defer wide.Put(p)
+	space := *p
+	span, err := d.spans(space[:d.n], space[d.n:][:d.n])
+	if err != nil {
+		return err
+	}
+	space = space[2*d.n:]
+	x := lineRuns{n: count, span: span, timeSum: timeSum[:n], squares: squares[:n], exponents: space[:n]}
+	x.setBoth(d.into.Flags[d.at:], d.parts)
+	if err := d.lineTimes(&x, space[n:][:2*n], space[3*n:][:n]); err != nil {
+		return err
+	}
+	if err := d.comoments(&x, comoment[:n], space[3*n:][:n], space[4*n:]); err != nil {
+		return err
+	}
+	d.place(comoment)
+	if d.parts != nil {
+		expand(timeSum, d.parts, n, ofFloats)
+		expand(squares, d.parts, n, ofFloats)
+	}
+	return nil
+}
+
+// spans returns how many milliseconds lie from the first to the last sample of buckets of floats, with space for as many timestamps as there
+// are buckets.
+func (d *decoder) spans(first, last []int64) ([]int64, error) {
+	if err := d.firstTimes(first[:d.full]); err != nil {
+		return nil, err
+	}
+	if err := d.lastTimes(last[:d.full]); err != nil {
+		return nil, err
+	}
+	n := 0
+	for i := range d.n {
+		if d.takesPart(i, full) {
+			first[n] = last[n] - first[n]
+			n++
+		}
+	}
+	if d.floats == d.full {
+		return first[:n], nil
+	}
+	expand(first, d.parts, d.full, full)
+	return gather(first, d.parts, ofFloats), nil
+}
+
+// lineTimes fills the sums of times, and unknown with 1 where values that are all equal have no line.
+func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
+	n := len(x.n)
+	shares, rests := runs[:n], runs[n:]
+	clear(x.timeSum)
+	clear(shares)
+	clear(rests)
+	clear(unknown)
+	if b := d.e.column(columnTimes); len(b) > 0 {
+		if b[0] >= timesKindsEnd {
+			return fmt.Errorf("%w: times of unknown kind %d", ErrCorrupt, b[0])
+		}
+		rest, err := chunk.DecodeInts(b[1:], x.timeSum)
+		for _, run := range []struct {
+			kind byte
+			x    []int64
+		}{{timesShares, shares}, {timesRests, rests}, {timesUnknown, unknown}} {
+			if err == nil && b[0]&run.kind != 0 {
+				rest, err = chunk.DecodeInts(rest, run.x)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w: times: %w", ErrCorrupt, err)
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("%w: times are followed by %d extra bytes", ErrCorrupt, len(rest))
+		}
+	}
+	interval := x.interval()
+	for i := range x.n {
+		timeSum, squares := x.at(i).regular(interval)
+		sums := x.timeSum[i]
+		x.timeSum[i] += timeSum
+		x.squares[i] = squares + sums*sums + shares[i]*(2*interval*sums) + rests[i]
+	}
+	return nil
+}
+
+// comoments fills c, and the sums of times where a line isn't known; m and over are space.
+func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) error {
+	n := len(c)
+	m, over := space[:n], space[n:][:n]
+	b := d.e.column(columnComoment)
+	kind := byte(comomentPlain)
+	if len(b) > 0 {
+		if kind = b[0]; kind > comomentSteady || kind > comomentPlain && d.l.form == formBits {
+			return fmt.Errorf("%w: comoments of unknown kind %d", ErrCorrupt, kind)
+		}
+		rest, err := chunk.DecodeInts(b[1:], m)
+		clear(over)
+		if err == nil && len(rest) > 0 && kind > comomentPlain {
+			rest, err = chunk.DecodeInts(rest, over)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: comoments: %w", ErrCorrupt, err)
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("%w: comoments are followed by %d extra bytes", ErrCorrupt, len(rest))
+		}
+	}
+	for i := range c {
+		c[i] = 0
+		least, greatest := d.l.float(d.l.min[i]), d.l.float(d.l.max[i])
+		isKnown := !x.skips(i) && unknown[i] == 0
+		if least < greatest {
+			isKnown = isKnown && len(b) > 0 && (kind == comomentPlain && m[i] != comomentUnknown || kind > comomentPlain && over[i] != comomentUnknown)
+		}
+		if !isKnown {
+			x.timeSum[i], x.squares[i] = 0, unknownSquares
+			continue
+		}
+		if err := x.valid(i); err != nil {
+			return err
+		}
+		if !(least < greatest) {
+			continue
+		}
+		exponent, ok := comomentExponent(least, greatest, x.n[i], timeMoment(x.n[i], x.timeSum[i], x.squares[i]))
+		if !ok {
+			return fmt.Errorf("%w: the comoment of values that are too large or too small", ErrCorrupt)
+		}
+		x.exponents[i] = int64(exponent)
+		if kind > comomentPlain {
+			m[i] = over[i] + x.comoment(i, d.l.rise(kind, i, x.n[i])+m[i], &d.l)
+		}
+		if m[i] < -comomentUnknown || m[i] > comomentUnknown {
+			return fmt.Errorf("%w: an invalid comoment", ErrCorrupt)
+		}
+		c[i] = comomentOf(m[i], exponent)
+	}
+	return nil
+}
+
+// valid returns an error unless some times can have the sums of bucket i.
+func (x *lineRuns) valid(i int) error {
+	s, timeSum, squares := x.at(i), x.timeSum[i], x.squares[i]
+	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span || timeMoment(s.n, timeSum, squares) < 0 {
+		return fmt.Errorf("%w: invalid sums of times", ErrCorrupt)
+	}
+	return nil
+}
