@@ -44,8 +44,8 @@
 // left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
 // over native histograms (only its operand is a fragment then), a function that panics. Never fragments are: arguments of
 // absent, timestamp and start_timestamp, which depend on the form of their argument; whatever is inside info, limitk and
-// limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal functions that drop a name; with
-// start timestamps rate, irate, increase and resets. PlanOf returns how each fragment was computed.
+// limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal functions that drop a name. PlanOf returns how
+// each fragment was computed.
 //
 // # Functions over rollups
 //

@@ -83,8 +83,8 @@ func TestNothingIsCoarserThanAsked(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Where samples tell when their counters began, and functions heed that, buckets and arrays can't tell: the evaluator answers.
-func TestStartTimestampsAreTheEvaluators(t *testing.T) {
+// Where functions use start timestamps, the planner computes them as the evaluator does.
+func TestStartTimestampsArePlanned(t *testing.T) {
 	for _, about := range []string{"staged", "sealed"} {
 		store := readyStore(t)
 		b := store.NewBatch(tenant.Default)
@@ -104,7 +104,7 @@ func TestStartTimestampsAreTheEvaluators(t *testing.T) {
 			require.True(t, ok)
 			require.Empty(t, d, "%s, %s", about, query)
 		}
-		require.Equal(t, map[string]int{"the series have start timestamps": 3}, r.fragments, about)
+		require.Equal(t, map[string]int{"": 3}, r.fragments, about)
 		require.Zero(t, r.empty)
 	}
 }

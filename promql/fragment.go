@@ -43,7 +43,7 @@ type fragment struct {
 	eval, edges steps
 	// stats: of histograms only count and sum are wanted.
 	stats bool
-	// starts: the function uses start timestamps, so that series with any are left to the evaluator.
+	// starts: the function uses start timestamps.
 	starts bool
 	// minT is from where the ordinary Queryable would be asked to read.
 	minT int64

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // floatFunc computes a function over the windows of a series of floats, with less work a window than there
@@ -79,6 +80,44 @@ func (r *rawReader) liveCounter() ([]int64, []float64) {
 	return t, v
 }
 
+// slopesWithStarts computes rate or increase with start timestamps, and returns how many windows have overlapping ones.
+func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
+	t, v, st := r.liveWithStarts()
+	r.resets, r.overlaps = r.resets[:0], r.overlaps[:0]
+	for i := 1; i < len(v); i++ {
+		switch {
+		case v[i] < v[i-1]:
+			r.resets = append(r.resets, i)
+		case st[i] != st[i-1] && rollup.IsStartReset(st[i-1], t[i-1], st[i], t[i]):
+			r.resets = append(r.resets, i)
+		}
+		if st[i] != st[i-1] && rollup.IsStartOverlap(st[i-1], t[i-1], st[i]) {
+			r.overlaps = append(r.overlaps, i)
+		}
+	}
+	s := bucketfn.Slope{Counter: true, Scale: 1}
+	if r.fragment.function == "rate" {
+		s = bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()}
+	}
+	return r.slopesOf(t, v, st, s, out)
+}
+
+// liveWithStarts is live, with the samples' start timestamps.
+func (r *rawReader) liveWithStarts() (t []int64, v []float64, st []int64) {
+	st = r.it.samples.ST[r.it.floats:]
+	all := r.it.samples.V[r.it.floats:]
+	if t, v = r.live(); len(v) == len(all) {
+		return t, v, st
+	}
+	r.begins = r.begins[:0]
+	for i, f := range all {
+		if !value.IsStaleNaN(f) {
+			r.begins = append(r.begins, st[i])
+		}
+	}
+	return t, v, r.begins
+}
+
 // slopes computes rate, increase or delta.
 func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 	var t []int64
@@ -89,14 +128,31 @@ func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 		t, v = r.live()
 		r.resets = r.resets[:0]
 	}
+	r.overlaps = r.overlaps[:0]
+	r.slopesOf(t, v, nil, s, out)
+}
+
+// slopesOf computes rate, increase or delta of samples, of which the resets are known; st are their start timestamps, nil if these aren't
+// used. It returns how many windows have overlapping ones.
+func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slope, out *values) (overlapping int) {
 	p := r.fragment
-	from, to, reset := 0, 0, 0
+	from, to, reset, overlap := 0, 0, 0, 0
 	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		right := p.edges.at(i)
 		left := right - p.width
 		from, to = slideTimes(t, from, to, left, right)
-		if to-from < 2 {
+		sinceStart := int64(0)
+		if st != nil && from < to && st[from] != 0 && st[from] > left && st[from] < t[from] {
+			sinceStart = t[from] - st[from]
+		}
+		if to-from < 2 && sinceStart == 0 {
 			continue
+		}
+		for overlap < len(r.overlaps) && r.overlaps[overlap] <= from {
+			overlap++
+		}
+		if overlap < len(r.overlaps) && r.overlaps[overlap] < to {
+			overlapping++
 		}
 		rise := v[to-1] - v[from]
 		for reset < len(r.resets) && r.resets[reset] <= from {
@@ -105,11 +161,16 @@ func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 		for k := reset; k < len(r.resets) && r.resets[k] < to; k++ {
 			rise += v[r.resets[k]-1]
 		}
-		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from], Count: uint64(to - from)}
+		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from], Count: uint64(to - from),
+			SinceStart: sinceStart}
+		if sinceStart > 0 {
+			rise += v[from]
+		}
 		out.v[i] = rise * s.Factor(spacing, v[from], rise)
 		out.floats++
 	}
 	out.size = out.floats
+	return overlapping
 }
 
 // extremes computes min_over_time or max_over_time.

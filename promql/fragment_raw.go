@@ -42,15 +42,19 @@ type rawReader struct {
 
 	floats []promengine.FPoint
 	hists  []promengine.HPoint
+	// starts are the start timestamps of floats and hists where the function uses them.
+	starts promengine.StartTimestamps
 
 	// of floatFuncs
-	quick  floatFunc
-	fold   bucketfn.Fold[float64]
-	sorted sortedWindow
-	zeros  []float64 // scratch
-	times  []int64
-	values []float64
-	resets []int // places of values that are less than the one before
+	quick    floatFunc
+	fold     bucketfn.Fold[float64]
+	sorted   sortedWindow
+	zeros    []float64 // scratch
+	times    []int64
+	begins   []int64
+	values   []float64
+	resets   []int // places of values that are counter resets
+	overlaps []int // places of samples that start before the one before them
 
 	ctx context.Context // of the query; nil: nothing ends it
 
@@ -109,9 +113,6 @@ func (r *rawReader) samples() int64                 { return r.decoded }
 // loaded implements fragmentReader: a function counts each sample once, and a selector the samples that it returns, as the evaluator does.
 func (r *rawReader) loaded() int64 { return r.counted }
 
-// errStarts: functions that use start timestamps get them from the evaluator alone.
-var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
-
 // hasStarts reports whether any of the samples has a start timestamp.
 func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
@@ -131,9 +132,6 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 	if r.it.err != nil {
 		return r.it.err
 	}
-	if r.fragment.starts && hasStarts(&r.it.samples) {
-		return errStarts
-	}
 	r.decoded += int64(r.it.samples.Len())
 	if err := r.budget.allow(r.it.samples.Len()); err != nil {
 		return err
@@ -144,29 +142,42 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 		return err
 	}
 	r.counted += int64(r.it.samples.Len() - r.it.floats - r.it.hists)
+	usesStarts := r.fragment.starts && hasStarts(&r.it.samples)
 	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
-		r.quick(r, out)
+		if usesStarts && len(r.it.samples.ST) > 0 {
+			noteOverlaps(r.fragment, stored, r.slopesWithStarts(out), &r.annotations)
+		} else {
+			r.quick(r, out)
+		}
 		noteCounter(r.fragment, stored, out, &r.annotations)
 		return nil
 	}
-	if err := r.layOut(); err != nil {
+	if err := r.layOut(usesStarts); err != nil {
 		return err
 	}
-	r.windows(stored, out)
+	r.windows(stored, usesStarts, out)
 	return nil
 }
 
 // layOut copies the samples to where functions find them, but for stale markers.
-func (r *rawReader) layOut() error {
+func (r *rawReader) layOut(usesStarts bool) error {
 	samples := &r.it.samples
-	r.floats = r.floats[:0]
+	r.floats, r.hists = r.floats[:0], r.hists[:0]
+	r.starts.Reset()
 	t := samples.T[r.it.floats:]
 	for i, v := range samples.V[r.it.floats:] {
-		if !value.IsStaleNaN(v) {
-			r.floats = append(r.floats, promengine.FPoint{T: t[i], F: v})
+		if value.IsStaleNaN(v) {
+			continue
+		}
+		r.floats = append(r.floats, promengine.FPoint{T: t[i], F: v})
+		switch {
+		case !usesStarts:
+		case len(samples.ST) == 0:
+			r.starts.Floats = append(r.starts.Floats, 0)
+		default:
+			r.starts.Floats = append(r.starts.Floats, samples.ST[r.it.floats+i])
 		}
 	}
-	r.hists = r.hists[:0]
 	if r.it.hists == len(samples.H) {
 		return nil
 	}
@@ -187,6 +198,9 @@ func (r *rawReader) layOut() error {
 			continue
 		}
 		r.hists[n] = promengine.HPoint{T: t, H: h}
+		if usesStarts {
+			r.starts.Histograms = append(r.starts.Histograms, it.AtST())
+		}
 		size += sizeOf(h)
 		if err := r.budget.allow(size); err != nil {
 			return err
@@ -200,9 +214,12 @@ func (r *rawReader) layOut() error {
 func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
 
 // windows calls the function for each step that has samples.
-func (r *rawReader) windows(stored labels.Labels, out *values) {
+func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) {
 	p, in := r.fragment, &r.in[0]
 	in.Metric = stored
+	if r.enh.StartTimestamps = nil; usesStarts {
+		r.enh.StartTimestamps = &promengine.StartTimestamps{}
+	}
 	var floatsFrom, floatsTo, histsFrom, histsTo int
 	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		left, right := p.window(i)
@@ -214,6 +231,9 @@ func (r *rawReader) windows(stored labels.Labels, out *values) {
 			continue
 		}
 		in.Floats, in.Histograms = r.floats[floatsFrom:floatsTo:floatsTo], r.hists[histsFrom:histsTo:histsTo]
+		if usesStarts {
+			r.enh.StartTimestamps.Floats, r.enh.StartTimestamps.Histograms = r.starts.Floats[floatsFrom:floatsTo], r.starts.Histograms[histsFrom:histsTo]
+		}
 		r.enh.Ts = p.eval.at(i)
 		vector, notes := r.call(p.scalars, r.in, p.args, &r.enh)
 		if len(notes) > 0 {

@@ -3,9 +3,9 @@ package promql
 import (
 	"context"
 	"math"
-	"slices"
 	"sort"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/util/annotations"
 
@@ -49,7 +49,10 @@ type rollupReader struct {
 func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
-	r.over = bucketfn.New(l.function)
+	if r.over = bucketfn.New(l.function); r.over != nil {
+		r.over.UsesStarts = l.starts
+	}
+	r.UsesStarts = l.starts
 	return r
 }
 
@@ -69,9 +72,6 @@ func (r *rollupReader) loaded() int64 { return r.decoded + r.asked }
 func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if err := s.Buckets(&r.buckets, &r.buffers); err != nil {
 		return asPrometheus(err)
-	}
-	if r.segment.starts && (slices.ContainsFunc(r.buckets.FirstST, isSet) || slices.ContainsFunc(r.buckets.LastST, isSet)) {
-		return errStarts
 	}
 	r.decoded += int64(r.buckets.Len())
 	if err := r.raw.budget.allow(r.buckets.Len()); err != nil {
@@ -109,8 +109,8 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
-			if r.segment.keepsName() && r.sampled(step) {
-				// The histogram itself is asked for, and its hint depends on the sample before.
+			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) && r.sampled(step) {
+				// The answer is a sample's histogram itself, whose hint depends on the sample before.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
 				out.setHistogram(int(step), a.Histogram[i])
@@ -128,7 +128,17 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
 	noteHistograms(r.segment.fragment, s.Labels, a.Notes, &r.annotations)
+	if len(a.Unanswered) == 0 || !r.sampled(0) { // Otherwise the samples have been looked through.
+		noteOverlaps(r.segment.fragment, s.Labels, a.Overlaps, &r.annotations)
+	}
 	return nil
+}
+
+// noteOverlaps adds a warning of overlapping start timestamps at so many steps.
+func noteOverlaps(p *fragment, stored labels.Labels, steps int, into *annotations.Annotations) {
+	for range steps { // Prometheus counts them.
+		into.Add(annotations.NewStartTimeOverlapWarning(stored.Get(labels.MetricName), p.args[0].PositionRange()))
+	}
 }
 
 // noteHistograms adds the annotations that Prometheus' functions make of a series' histograms.
@@ -172,7 +182,7 @@ func (r *rollupReader) appendSketches(into *chunk.Samples) {
 	}
 }
 
-func isSet(t int64) bool { return t != 0 }
+func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
 
 // sampled reports whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // The generated samples lie in (sampledFrom, sampledTo], milliseconds.
@@ -25,6 +26,8 @@ type sampler struct {
 	t     *testing.T
 	rnd   *rand.Rand
 	store *storage.Store
+	// starts: samples have start timestamps.
+	starts bool
 }
 
 func (s *sampler) series(name string, n int, write func(b *storage.Batch, series *storage.Series, i int)) {
@@ -63,13 +66,24 @@ func (s *sampler) times(interval int64, f func(t int64, stale bool)) {
 }
 
 func (s *sampler) floats(b *storage.Batch, series *storage.Series, next func() float64) {
+	starts, before := s.startsOf(), math.Inf(-1)
 	s.times(15_000, func(t int64, stale bool) {
 		v := next()
+		start := starts.Next(t, v < before)
+		before = v
 		if stale {
 			v = math.Float64frombits(value.StaleNaN)
 		}
-		require.NoError(s.t, b.Float(series, t, 0, v))
+		require.NoError(s.t, b.Float(series, t, start, v))
 	})
+}
+
+// startsOf returns start timestamps for a series, of some kind.
+func (s *sampler) startsOf() soak.Starts {
+	if !s.starts {
+		return soak.Starts{Rand: s.rnd, Kind: "none"}
+	}
+	return soak.Starts{Rand: s.rnd, Kind: soak.StartKinds[s.rnd.IntN(len(soak.StartKinds))]}
 }
 
 // odd returns now and then a value that arithmetic has rules for.
@@ -141,13 +155,14 @@ func (s *sampler) fill() {
 
 // histograms writes native histograms, with a float among them in so many of a hundred.
 func (s *sampler) histograms(b *storage.Batch, series *storage.Series, floats int) {
-	g := generator{rnd: s.rnd}
+	g, starts := generator{rnd: s.rnd}, s.startsOf()
 	s.times(30_000, func(t int64, _ bool) {
+		start := starts.Next(t, false)
 		if s.rnd.IntN(100) < floats {
-			require.NoError(s.t, b.Float(series, t, 0, s.rnd.Float64()))
+			require.NoError(s.t, b.Float(series, t, start, s.rnd.Float64()))
 			return
 		}
 		h := g.next()
-		require.NoError(s.t, b.Histogram(series, t, 0, h.Int, h.Float))
+		require.NoError(s.t, b.Histogram(series, t, start, h.Int, h.Float))
 	})
 }

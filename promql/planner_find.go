@@ -276,15 +276,17 @@ func wholeMilliseconds(all ...time.Duration) bool {
 	return true
 }
 
+// usingStarts are the functions that use start timestamps if the evaluator's option is on.
+var usingStarts = map[string]bool{"rate": true, "irate": true, "increase": true, "resets": true}
+
 // callOf returns the fragment that a function over a range selector is.
 func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 	p := &fragment{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
 	switch p.function {
 	case "absent_over_time", "info", "label_replace", "label_join":
 		return nil, false
-	case "rate", "irate", "increase", "resets":
-		p.starts = f.starts
 	}
+	p.starts = f.starts && usingStarts[p.function]
 	if promengine.FunctionCalls[p.function] == nil || (f.delayed && in.named && !p.keepsName()) {
 		return nil, false
 	}

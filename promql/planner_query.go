@@ -46,6 +46,9 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	// The evaluator has a timeout of its own, which neither a plan nor functions can see.
 	ctx, stop := context.WithTimeout(ctx, q.engine.opts.Timeout)
 	defer stop()
+	if q.engine.opts.StartTimestamps {
+		ctx = context.WithValue(ctx, startsKey{}, true)
+	}
 	defer evaluates(ctx, q.Statement())()
 	if q.plan != nil {
 		q.plan.ctx = ctx

@@ -283,7 +283,7 @@ func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 				c.queries /= 10
 			}
 			store := readyStore(t)
-			s := sampler{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))), store: store}
+			s := sampler{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))), store: store, starts: c.about == "start timestamps"}
 			s.fill()
 			if c.sealed {
 				require.NoError(t, store.SealAll(t.Context()))

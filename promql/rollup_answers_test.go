@@ -28,18 +28,20 @@ type rollupDuel struct {
 	subject, reference *Queryable
 	planned, plain     *Engine
 	truths             truths
+	// starts: functions use start timestamps.
+	starts bool
 	// segments counts from what fragments were answered.
 	segments map[string]int
 	// outcomes counts how queries ended.
 	outcomes map[string]int
 }
 
-func newRollupDuel(t *testing.T, store, reference *rolledStore, truths truths) *rollupDuel {
+func newRollupDuel(t *testing.T, store, reference *rolledStore, truths truths, starts bool) *rollupDuel {
 	o := DefaultOptions()
-	o.Parser = allSyntax
+	o.Parser, o.StartTimestamps = allSyntax, starts
 	d := &rollupDuel{
 		t: t, store: store, subject: NewQueryable(store.Store), reference: NewQueryable(reference.Store), truths: truths,
-		planned: NewEngine(o), segments: map[string]int{}, outcomes: map[string]int{},
+		starts: starts, planned: NewEngine(o), segments: map[string]int{}, outcomes: map[string]int{},
 	}
 	o.NoPlanner = true
 	d.plain = NewEngine(o)
@@ -61,7 +63,7 @@ func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	q, err := a.query(d.t.Context(), d.plain, d.reference)
 	require.NoError(d.t, err)
 	defer q.Close()
-	return candidatesOf(q.Statement().(*parser.EvalStmt))
+	return candidatesOf(q.Statement().(*parser.EvalStmt), d.starts)
 }
 
 // difference asks both and describes how the answers differ; ok is false if the query isn't one.

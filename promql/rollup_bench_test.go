@@ -31,7 +31,7 @@ func BenchmarkRollups(b *testing.B) {
 		for k := range days * 24 * 60 {
 			at := begin.Add(time.Duration(k)*time.Minute + time.Duration(i)*time.Second).UnixMilli()
 			v += float64(rnd.IntN(50))
-			counter.AppendFloat(at, 0, v)
+			counter.AppendFloat(at, begin.UnixMilli(), v)
 			gauge.AppendFloat(at, 0, float64(rnd.IntN(1000))/10)
 		}
 		_, err := store.Import(b.Context(), "default", []storage.ImportedSeries{
@@ -40,23 +40,29 @@ func BenchmarkRollups(b *testing.B) {
 		})
 		require.NoError(b, err)
 	}
-	e := NewEngine(DefaultOptions())
+	o := DefaultOptions()
+	e := NewEngine(o)
 	defer func() { require.NoError(b, e.Close()) }()
+	o.StartTimestamps = true
+	starts := NewEngine(o)
+	defer func() { require.NoError(b, starts.Close()) }()
 	for _, q := range []struct {
-		text string
-		step time.Duration
+		text   string
+		step   time.Duration
+		engine *Engine
 	}{
-		{"sum(rate(bench_requests_total[1h]))", time.Hour},
-		{"sum(rate(bench_requests_total[1h15s]))", time.Hour},
-		{"increase(bench_requests_total[1d])", 24 * time.Hour},
-		{"avg(avg_over_time(bench_temperature[1h15s]))", time.Hour},
-		{"max(stddev_over_time(bench_temperature[6h]))", time.Hour},
+		{"sum(rate(bench_requests_total[1h]))", time.Hour, e},
+		{"sum(rate(bench_requests_total[1h]))", time.Hour, starts},
+		{"sum(rate(bench_requests_total[1h15s]))", time.Hour, e},
+		{"increase(bench_requests_total[1d])", 24 * time.Hour, e},
+		{"avg(avg_over_time(bench_temperature[1h15s]))", time.Hour, e},
+		{"max(stddev_over_time(bench_temperature[6h]))", time.Hour, e},
 	} {
 		a := asked{text: q.text, start: begin.Add(48 * time.Hour).UnixMilli(), end: now.Add(-time.Hour).UnixMilli(), step: q.step}
-		b.Run(fmt.Sprintf("%s/step=%s", q.text, q.step), func(b *testing.B) {
-			before, q := cpuTime(), NewQueryable(store)
+		b.Run(fmt.Sprintf("%s/step=%s/starts=%t", q.text, q.step, q.engine == starts), func(b *testing.B) {
+			before, queryable := cpuTime(), NewQueryable(store)
 			for b.Loop() {
-				benchAsk(b, e, q, a)
+				benchAsk(b, q.engine, queryable, a)
 			}
 			b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
 		})

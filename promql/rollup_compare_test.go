@@ -232,8 +232,8 @@ func (c candidate) stepAt(t int64) int {
 }
 
 // candidatesOf returns the fragments of a query, and whether it is one fragment and nothing else.
-func candidatesOf(stmt *parser.EvalStmt) (all []candidate, single bool) {
-	all = find(stmt, false, false)
+func candidatesOf(stmt *parser.EvalStmt, starts bool) (all []candidate, single bool) {
+	all = find(stmt, false, starts)
 	if len(all) != 1 {
 		return all, false
 	}

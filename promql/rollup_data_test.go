@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/soak"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -99,21 +100,18 @@ func (x *roller) all() []*rolledSeries {
 // fill makes the samples of a series.
 func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
 	values := rolledValues{roller: x, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: x.r, Kind: kind}, wild: generator{rnd: x.r}}
-	starts := i%2 == 1
-	begun := rolledFrom
+	starts, before := soak.Starts{Rand: x.r, Kind: "none"}, math.Inf(-1)
+	if i%2 == 1 {
+		starts.Kind = soak.StartKinds[x.r.IntN(len(soak.StartKinds))]
+	}
 	for _, at := range x.times(every, i) {
 		sample := values.at(at.t)
 		if at.stale {
 			sample.h = nil
 			sample.v = math.Float64frombits(value.StaleNaN)
 		}
-		if starts {
-			if x.r.IntN(200) == 0 {
-				begun = at.t - 1
-			}
-			sample.st = begun
-		}
-		sample.t = at.t
+		sample.t, sample.st = at.t, starts.Next(at.t, sample.h == nil && sample.v < before)
+		before = sample.v
 		x.send(s, sample)
 	}
 	for _, e := range s.sent {

@@ -35,9 +35,11 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 		engine  string
 		open    func(t *testing.T) engine.Engine
 		queries int
+		starts  bool
 	}{
-		{"memory", func(*testing.T) engine.Engine { return memory.New() }, 200},
-		{"Pebble", openPebble, 60},
+		{"memory", func(*testing.T) engine.Engine { return memory.New() }, 200, false},
+		{"memory, with start timestamps", func(*testing.T) engine.Engine { return memory.New() }, 200, true},
+		{"Pebble", openPebble, 60, false},
 	} {
 		t.Run(on.engine, func(t *testing.T) {
 			if testing.Short() {
@@ -47,7 +49,7 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 			eng := &markless{Engine: on.open(t), slots: map[int64]bool{slot: true, slot + 1: true, slot + 2: true}}
 			store := rolled(t, eng, all, 5*24*time.Hour, 20*24*time.Hour)
 			require.NotZero(t, eng.lost)
-			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all), queries: on.queries, total: map[string]int{}}
+			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all), queries: on.queries, total: map[string]int{}, starts: on.starts}
 			c.compacts = on.engine == "Pebble"
 			c.young()
 			eng.slots = nil
@@ -107,6 +109,7 @@ type rollupContest struct {
 	truths           truths
 	queries          int
 	compacts         bool
+	starts           bool           // functions use start timestamps
 	total            map[string]int // outcomes of all
 }
 
@@ -178,8 +181,11 @@ func (c *rollupContest) compact() {
 
 // ask asks so many queries that are one fragment, half as many composed of several, and some of dashboards.
 func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
-	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths)
+	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths, c.starts)
 	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)
+	if c.starts {
+		d.contest(about, func() asked { return a.at(a.call(a.one("rate", "increase", "resets", "irate"), a.ranged, nil)) }, mode, queries)
+	}
 	d.contest(about, func() asked { return a.at(a.vector(1 + a.r.IntN(3))) }, mode, queries/2)
 	d.contest(about, a.dashboard, mode, queries/10)
 	for what, n := range d.outcomes {

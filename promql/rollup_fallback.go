@@ -31,6 +31,8 @@ type sourceSeries struct {
 	labels   labels.Labels
 	raw      *query.SelectedSeries // nil if it has none
 	fallback []fallbackSeries
+	// usesStarts: a function uses the start timestamps.
+	usesStarts bool
 
 	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
 	named     *query.SelectedSeries
@@ -57,6 +59,7 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 		return s.raw.Samples(into)
 	}
 	var x bucketExpander
+	x.UsesStarts = s.usesStarts
 	for _, o := range s.fallback {
 		if err := o.Buckets(&x.buckets, &x.buffers); err != nil {
 			return err
@@ -101,9 +104,9 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 	if err != nil {
 		return nil, nil, err
 	}
-	series := make([]sourceSeries, len(raw))
+	series, starts := make([]sourceSeries, len(raw)), usesStarts(ctx, function)
 	for i, s := range raw {
-		series[i] = sourceSeries{labels: s.Labels, raw: s}
+		series[i] = sourceSeries{labels: s.Labels, raw: s, usesStarts: starts}
 	}
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
@@ -145,7 +148,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 			if !ok {
 				i = len(series)
 				at[string(key)] = i
-				series = append(series, sourceSeries{labels: s.Labels})
+				series = append(series, sourceSeries{labels: s.Labels, usesStarts: starts})
 			}
 			series[i].fallback = append(series[i].fallback, fallbackSeries{s, older.MinT, older.MaxT})
 		}
@@ -163,6 +166,13 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 	}
 	q.Warn(&resolution.MissingError{Shortfall: lacks})
 	return inOrderOf(q, series), segments, nil
+}
+
+type startsKey struct{}
+
+// usesStarts reports whether a function of the query of ctx uses start timestamps.
+func usesStarts(ctx context.Context, function string) bool {
+	return ctx.Value(startsKey{}) != nil && usingStarts[function]
 }
 
 // placesOf returns the places of series by their labels' bytes.

@@ -205,8 +205,12 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 			out.rows = append(out.rows, row)
 			continue
 		}
+		helper := promengine.EvalNodeHelper{Ts: m.eval.at(k)}
+		if m.fragment.starts {
+			helper.StartTimestamps = &window.Starts
+		}
 		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.Floats, Histograms: window.Histograms}},
-			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
+			m.args, &helper)
 		for _, v := range vector {
 			if v.H != nil {
 				row.Histograms = append(row.Histograms, promengine.HPoint{H: v.H})
@@ -265,7 +269,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 // sharesOut reports whether the window (from, to] touches a bucket that is cut and whose samples, made of it, don't make it again: its pieces
 // have shares of the difference.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
-	var x rollup.Expander
+	x := rollup.Expander{UsesStarts: l.starts}
 	buckets := s.bucketsIn(from, to, l)
 	for i, end := range buckets.End {
 		if len(l.AppendCuts(nil, buckets.Start[i], end)) == 0 {
@@ -281,23 +285,32 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
 		if buckets.Flags[i]&rollup.HasHistograms != 0 {
-			if again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] {
+			if again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] || !sameStarts(&buckets, i, &again, same) {
 				return true
 			}
 			continue
 		}
 		if again.Len() != 1 || again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] ||
-			!same(buckets.Correction[i], again.Correction[0]) || !same(buckets.Sum[i], again.Sum[0]) {
+			!same(buckets.Correction[i], again.Correction[0]) || !same(buckets.Sum[i], again.Sum[0]) || !sameStarts(&buckets, i, &again, same) {
 			return true
 		}
 	}
 	return false
 }
 
+// sameStarts reports whether start timestamps show as many resets of bucket i as of a bucket that was made of it.
+func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b float64) bool) bool {
+	if b.FirstST == nil || again.FirstST == nil {
+		return true
+	}
+	return b.StartResets[i] == again.StartResets[0] && same(b.StartCorrection[i], again.StartCorrection[0]) &&
+		(b.Flags[i]^again.Flags[0])&rollup.StartsOverlap == 0
+}
+
 // madeIn returns the samples in (from, to], some of which, or all, are made of the segment's buckets.
 func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
 	buckets := s.bucketsIn(from, to, l)
-	var x rollup.Expander
+	x := rollup.Expander{UsesStarts: l.starts}
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
 			if !l.Sketched || !buckets.ExpandSketch(&made, i) {

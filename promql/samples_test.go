@@ -33,11 +33,13 @@ func samplePointsOf(s *chunk.Samples) bucketfntest.Points {
 		if typ == chunkenc.ValFloat {
 			if t, v := it.At(); !value.IsStaleNaN(v) {
 				p.Floats = append(p.Floats, promengine.FPoint{T: t, F: v})
+				p.Starts.Floats = append(p.Starts.Floats, it.AtST())
 			}
 			continue
 		}
 		if t, h := it.AtFloatHistogram(nil); !value.IsStaleNaN(h.Sum) {
 			p.Histograms = append(p.Histograms, promengine.HPoint{T: t, H: h})
+			p.Starts.Histograms = append(p.Starts.Histograms, it.AtST())
 		}
 	}
 	return p

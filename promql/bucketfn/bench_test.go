@@ -3,6 +3,7 @@ package bucketfn_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +21,16 @@ func BenchmarkOver(b *testing.B) {
 		if v += float64(r.IntN(100)); r.IntN(20_000) == 0 {
 			v = 0
 		}
-		s.AppendFloat(at, 0, v)
+		s.AppendFloat(at, -1, v) // the same start all along
 	}
 	var buckets rollup.Buckets
 	rollup.AppendEvery(&buckets, &s, hour)
-	for _, name := range []string{"", "rate", "sum_over_time", "max_over_time", "avg_over_time", "count_over_time", "resets"} {
+	for _, name := range []string{"", "rate", "rate with start timestamps", "sum_over_time", "max_over_time", "avg_over_time", "count_over_time", "resets"} {
 		for _, hours := range []int64{1, 24, 720} {
 			b.Run(fmt.Sprintf("%s/%dh", name, hours), func(b *testing.B) {
+				name, starts := strings.CutSuffix(name, " with start timestamps")
 				f, w := bucketfn.New(name), bucketfn.Windows{First: hour, Step: hour, Steps: 90 * 24, Span: hours * hour}
+				f.UsesStarts = starts
 				var out bucketfn.Result
 				b.ReportAllocs()
 				for b.Loop() {

@@ -57,14 +57,15 @@ func BoundColumns(name string, whole bool) rollup.Columns {
 // evaluated, which have as many steps. b are all buckets of the series that overlap windows of either kind, with BoundColumns.
 func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
 	bound := bounds[f.fn.Name]
-	if bound == nil || len(values.Histogram) > 0 || hasStarts(b) {
+	if bound == nil || len(values.Histogram) > 0 {
 		into.Unknown = into.Unknown || len(values.Step) > 0
 		return
 	}
 	b = f.onlyLive(b)
 	f.kinds.of(b)
+	f.starts.of(b, f.UsesStarts)
 	e := &f.edged
-	e.reset(b, asked.Span, f.fn.Name)
+	e.reset(b, &f.starts, asked.Span, f.fn.Name)
 	if f.fn.Name == "rate" {
 		e.perSecond = 1 / secondsOf(asked.Span)
 	}
@@ -93,7 +94,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			continue
 		}
 		lo, hi := e.inner()
-		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || within(e.counts, e.from, e.to) < need {
+		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || within(e.counts, e.from, e.to) < need && f.starts.b == nil {
 			continue
 		}
 		least, greatest := bound(f, e)
@@ -114,23 +115,14 @@ func (e *edged) leastSamples() float64 {
 	}
 }
 
-func hasStarts(b *rollup.Buckets) bool {
-	for _, column := range [][]int64{b.FirstST, b.LastST} {
-		for _, t := range column {
-			if t != 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // edged are a series' buckets, and those of them that a window has: buckets from to before to overlap it, of which those from whole to before part
 // lie inside it.
 type edged struct {
-	b    *rollup.Buckets
-	span int64 // of the windows asked for
-	name string
+	b *rollup.Buckets
+	// starts are those of b.
+	starts *starts
+	span   int64 // of the windows asked for
+	name   string
 
 	from, whole, part, to int
 	// same is set if the windows are those asked for.
@@ -144,8 +136,8 @@ type edged struct {
 }
 
 // reset begins with the buckets of another series, and fills the sums that the function needs.
-func (e *edged) reset(b *rollup.Buckets, span int64, name string) {
-	*e = edged{b: b, span: span, name: name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+func (e *edged) reset(b *rollup.Buckets, starts *starts, span int64, name string) {
+	*e = edged{b: b, starts: starts, span: span, name: name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
 	for i, n := range b.Count {
 		e.counts = append(e.counts, e.counts[i]+float64(n))
 		var step float64
@@ -154,13 +146,13 @@ func (e *edged) reset(b *rollup.Buckets, span int64, name string) {
 			e.sums = append(e.sums, e.sums[i]+b.Sum[i])
 			continue
 		case "rate", "increase":
-			step = b.Correction[i]
-			if i > 0 && b.First[i] < b.Last[i-1] {
+			step = b.Correction[i] + starts.correction(i)
+			if i > 0 && (b.First[i] < b.Last[i-1] || starts.isReset(i)) {
 				step += b.Last[i-1]
 			}
 			e.negative = e.negative || step < 0 || b.First[i] < 0
 		case "resets":
-			step = float64(b.Resets[i]) + oneIf(i > 0 && b.IsReset(i-1, i))
+			step = float64(b.Resets[i]) + starts.resets(i) + oneIf(i > 0 && (b.IsReset(i-1, i) || starts.isReset(i)))
 		case "changes":
 			step = float64(b.Changes[i]) + oneIf(i > 0 && b.IsChange(i-1, i))
 		}
@@ -272,7 +264,7 @@ func (e *edged) firstOf(lo, hi int) float64 {
 	case lo == hi:
 		return 0
 	case e.name == "resets":
-		return float64(e.b.Resets[lo])
+		return float64(e.b.Resets[lo]) + e.starts.resets(lo)
 	default:
 		return float64(e.b.Changes[lo])
 	}
@@ -383,7 +375,11 @@ func boundIncrease(_ *Evaluator, e *edged) (least, greatest float64) {
 	}
 	lo, hi := e.inner()
 	rounded := 1e-12 * (e.steps[e.to] + e.b.Last[e.to-1])
-	least, greatest = e.rise(lo, hi)-rounded, e.rise(e.from, e.to)*e.stretch()+rounded
+	most := e.rise(e.from, e.to)
+	if e.starts.b != nil { // The counter may start in the window, at 0.
+		most += e.b.First[e.from]
+	}
+	least, greatest = e.rise(lo, hi)-rounded, most*e.stretch()+rounded
 	return least * e.perSecond, greatest * e.perSecond
 }
 
@@ -392,7 +388,7 @@ func (e *edged) rise(lo, hi int) float64 {
 	if lo == hi {
 		return 0
 	}
-	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + within(e.steps, lo+1, hi)
+	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + e.starts.correction(lo) + within(e.steps, lo+1, hi)
 }
 
 // stretch returns the greatest factor by which rate, increase and delta extrapolate: by 1.1 average intervals at either end, and not

@@ -118,16 +118,21 @@ func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 }
 
 func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSteps(b.Resets, b.IsReset, b, w, out)
+	f.starts.of(b, f.UsesStarts)
+	inside := [][]uint32{b.Resets}
+	if f.starts.b != nil {
+		inside = append(inside, b.StartResets)
+	}
+	f.overSteps(inside, func(before, i int) bool { return b.IsReset(before, i) || f.starts.isReset(i) }, b, w, out)
 }
 
 func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSteps(b.Changes, b.IsChange, b, w, out)
+	f.overSteps([][]uint32{b.Changes}, b.IsChange, b, w, out)
 }
 
 // overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and between buckets, from the last
 // sample of one to the first of the next.
-func (f *Evaluator) overSteps(inside []uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
+func (f *Evaluator) overSteps(inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
 	f.steps = append(f.steps[:0], 0) // into bucket i from the one before
 	for i := 1; i < len(b.End); i++ {
 		f.steps = append(f.steps, 0)
@@ -135,7 +140,7 @@ func (f *Evaluator) overSteps(inside []uint32, between func(before, i int) bool,
 			f.steps[i] = 1
 		}
 	}
-	n := running{of: [][]uint32{inside, f.steps}}
+	n := running{of: append(inside, f.steps)}
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket comes from outside
 		out.add(step, float64(count)*w.scale())

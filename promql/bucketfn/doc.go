@@ -9,7 +9,8 @@
 // their least and greatest, their number, their increase. The rest is the same.
 //
 // Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
-// least and greatest value, sum, changes and resets, and for counters the same increase (see rollup.Expander). A window that contains a
+// least and greatest value, sum, changes and resets, and for counters the same increase (see rollup.Expander). With start timestamps
+// they have the same first and last of these, and as many resets that only these show. A window that contains a
 // bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made
 // samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
 // computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
@@ -45,7 +46,7 @@
 //	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples: the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
-//	start_timestamp                -             approximate: reconstructed samples have no start timestamp
+//	start_timestamp                -             approximate: reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ
 //	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
 //	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated

@@ -5,10 +5,15 @@ import "github.com/cassia-db/cassia/storage/rollup"
 // Evaluator computes a function from buckets instead of from samples. It reuses its memory from one series to the
 // next, and must not be used by several goroutines at once.
 type Evaluator struct {
+	// UsesStarts is set if rate, increase and resets use start timestamps, as Prometheus' do with its feature use-start-timestamps. They
+	// then need rollup.ColumnStarts as well.
+	UsesStarts bool
+
 	fn     *Function
 	live   rollup.Buckets // those that hold samples, where not all do
 	kinds  kinds
 	joints joints
+	starts starts
 	fold   Fold[float64]
 	sums   Fold[compensated]
 	leaves []float64
@@ -84,6 +89,8 @@ func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	f.live.Moment = keepLive(f.live.Moment, b.Moment, b)
 	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
 	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)
+	f.live.FirstST, f.live.LastST = keepStarts(f.live.FirstST, b.FirstST, b), keepStarts(f.live.LastST, b.LastST, b)
+	f.live.StartCorrection, f.live.StartResets = keepLive(f.live.StartCorrection, b.StartCorrection, b), keepLive(f.live.StartResets, b.StartResets, b)
 	clear(f.live.Histograms)
 	f.live.Histograms = keepLive(f.live.Histograms, b.Histograms, b)
 	return &f.live
@@ -98,6 +105,14 @@ func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
 		}
 	}
 	return into
+}
+
+// keepStarts is keepLive for a column whose being there matters.
+func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
+	if column == nil {
+		return nil
+	}
+	return keepLive(into, column, b)
 }
 
 // cursor walks through the buckets of one window after the other.

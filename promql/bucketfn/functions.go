@@ -92,7 +92,7 @@ var functions = [...]Function{
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches},
 	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
 	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
-	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have no start timestamp"},
+	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ"},
 	{Name: "stddev_over_time", over: overStddev, columns: momentColumns, Snaps: true, Why: noMoments},
 	{Name: "stdvar_over_time", over: overStdvar, columns: momentColumns, Snaps: true, Why: noMoments},
 	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},

@@ -21,11 +21,11 @@ func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSlope(b, w, out, Slope{Scale: w.scale()})
 }
 
-// overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
-// start timestamps aren't used.
+// overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does.
 func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
+	f.starts.of(b, f.UsesStarts && s.Counter)
 	if !f.kinds.plain {
-		f.joints.of(b, &f.kinds)
+		f.joints.of(b, &f.kinds, &f.starts)
 	}
 	resets := s.Counter && f.corrections(b)
 	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
@@ -37,27 +37,35 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			out.note(NoteFloatsAndHistograms)
 			return
 		}
-		if count < 2 {
+		from, to := w.Window(step)
+		sinceStart := f.starts.sinceStart(lo, from)
+		if count < 2 && sinceStart == 0 {
 			return
 		}
-		from, to := w.Window(step)
 		if s.PerSecond != 0 && to-from != width { // The windows that end after Windows.SnapUntil are longer.
 			width = to - from
 			s = Slope{Counter: true, PerSecond: secondsOf(width)}
 		}
-		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
+		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
+			SinceStart: sinceStart}
 		if kind == ofHistograms {
-			if h := f.riseOfHistograms(b, lo, hi, s.Counter, out); h != nil {
+			if h := f.riseOfHistograms(b, lo, hi, spacing, s.Counter, out); h != nil {
 				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			}
 			return
 		}
+		if f.starts.overlapIn(lo, hi) {
+			out.Overlaps++
+		}
 		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
-			rise += b.Correction[lo]
+			rise += b.Correction[lo] + f.starts.correction(lo)
 			if hi-lo > 1 {
 				rise += f.fold.Of(f.leaves, lo+1, hi)
 			}
+		}
+		if sinceStart > 0 {
+			rise += b.First[lo]
 		}
 		out.add(step, rise*s.Factor(spacing, b.First[lo], rise))
 	})
@@ -68,7 +76,8 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
-		if i > 0 && b.First[i] < b.Last[i-1] {
+		f.leaves[i] += f.starts.correction(i)
+		if i > 0 && (b.First[i] < b.Last[i-1] || f.starts.isReset(i)) {
 			f.leaves[i] += b.Last[i-1]
 		}
 		any = any || f.leaves[i] != 0
@@ -85,16 +94,16 @@ type joints struct {
 	odd, corrected []int32
 }
 
-func (j *joints) of(b *rollup.Buckets, k *kinds) {
+func (j *joints) of(b *rollup.Buckets, k *kinds, s *starts) {
 	j.reset, j.odd, j.corrected = j.reset[:0], append(j.odd[:0], 0), append(j.corrected[:0], 0)
 	for i := range b.End {
 		reset, odd, corrected := false, int32(0), int32(0)
 		if k.in(i, i+1) == ofHistograms {
 			h := b.Histograms[i]
-			if h.Correction != nil {
+			if s.corrections(h) != [2]*histogram.FloatHistogram{} {
 				corrected = 1
 			}
-			if h.FirstReset || h.MixedKinds || h.Coarser > 0 || !sameLayout(h.First, h.Last) {
+			if s.firstReset(h) || h.MixedKinds || h.Coarser > 0 || !sameLayout(h.First, h.Last) {
 				odd, corrected = 1, 1
 			}
 			if i > 0 && k.in(i-1, i) == ofHistograms {
@@ -102,7 +111,7 @@ func (j *joints) of(b *rollup.Buckets, k *kinds) {
 				if !sameLayout(before, h.First) {
 					odd = 1
 				}
-				if h.First.DetectReset(before) {
+				if h.First.DetectReset(before) || s.isReset(i) {
 					reset, corrected = true, 1
 				}
 			}
@@ -118,9 +127,22 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil if they don't
-// fit together.
-func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
+// riseOfHistograms is how buckets lo to before hi of histograms rise, if they start in the window from nothing; nil if they don't fit
+// together.
+func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool, out *Result) *histogram.FloatHistogram {
+	first := b.Histograms[lo].First
+	switch {
+	case spacing.SinceStart == 0:
+		return f.riseBetween(b, lo, hi, counter, out)
+	case spacing.Count == 1:
+		return first.Copy()
+	}
+	return added(f.riseBetween(b, lo, hi, counter, out), first, 1, out)
+}
+
+// riseBetween is how histograms rise from the first to the last of buckets lo to before hi, as histogramRate of Prometheus computes it; nil
+// if they don't fit together.
+func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
 	j := &f.joints
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
 	if !counter {
@@ -134,7 +156,7 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 		return finishRise(added(layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
 	// Where a reset follows the first sample, that isn't looked at.
-	leftOut := b.Histograms[lo].FirstReset || b.Histograms[lo].Count == 1 && j.reset[lo+1]
+	leftOut := f.starts.firstReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && j.reset[lo+1]
 	least, alike := last.Schema, true
 	if j.odd[hi] > j.odd[lo] || leftOut {
 		least, alike = leastSchema(b, lo, hi, leftOut)
@@ -148,6 +170,9 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 	}
 	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
 		out.note(NoteNotCounter)
+	}
+	if f.starts.overlapIn(lo, hi) {
+		out.Overlaps++
 	}
 	rise := layoutOf(last, least)
 	if leftOut {
@@ -169,11 +194,13 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, counter bool
 		case j.reset[i]:
 			rise = added(rise, b.Histograms[i-1].Last, 1, out)
 		}
-		if h.FirstReset && i > lo {
+		if f.starts.firstReset(h) && i > lo {
 			rise = added(rise, h.First, 1, out)
 		}
-		if h.Correction != nil {
-			rise = added(rise, h.Correction, 1, out)
+		for _, correction := range f.starts.corrections(h) {
+			if correction != nil {
+				rise = added(rise, correction, 1, out)
+			}
 		}
 	}
 	return finishRise(rise)

@@ -15,6 +15,8 @@ type Result struct {
 	Unanswered []int32
 	// Notes is what Prometheus would remark on the samples.
 	Notes Note
+	// Overlaps is the number of steps whose samples have overlapping start timestamps, of which Prometheus warns.
+	Overlaps int
 }
 
 // Note is a set of remarks on samples, which Prometheus' functions return as annotations.
@@ -44,7 +46,7 @@ func (r *Result) note(n Note) { r.Notes |= n }
 func (r *Result) Reset() {
 	clear(r.Histogram) // its pointers would keep histograms alive
 	r.Step, r.Value, r.Unanswered = r.Step[:0], r.Value[:0], r.Unanswered[:0]
-	r.Histogram, r.Notes = r.Histogram[:0], 0
+	r.Histogram, r.Notes, r.Overlaps = r.Histogram[:0], 0, 0
 }
 
 func (r *Result) add(step int, v float64) {

@@ -23,7 +23,10 @@ type Spacing struct {
 	// BeforeFirst is from the left edge to the first sample, AfterLast from the last sample to the right edge, and Sampled from
 	// the first sample to the last.
 	BeforeFirst, AfterLast, Sampled int64
-	// Count is the number of samples, 2 or more.
+	// SinceStart is from the start timestamp of the first sample to that sample if the window contains it, and 0 otherwise. There the counter
+	// was 0, so that nothing is extrapolated to the left.
+	SinceStart int64
+	// Count is the number of samples: 2 or more, or 1 if SinceStart isn't 0.
 	Count uint64
 }
 
@@ -57,9 +60,14 @@ func (s *Slope) aboveZero(first, rise float64) bool {
 // begun, or ended, half an interval from its last sample.
 func (s *Slope) extrapolate(spacing Spacing) {
 	s.of, s.sampled = spacing, seconds(spacing.Sampled)
-	interval := s.sampled / float64(spacing.Count-1)
+	interval := 0.0
+	if spacing.Count > 1 {
+		interval = s.sampled / float64(spacing.Count-1)
+	}
 	gap := interval * 1.1
-	if s.left = seconds(spacing.BeforeFirst); s.left >= gap {
+	if spacing.SinceStart > 0 {
+		s.sampled, s.left = seconds(spacing.Sampled+spacing.SinceStart), 0
+	} else if s.left = seconds(spacing.BeforeFirst); s.left >= gap {
 		s.left = interval / 2
 	}
 	if s.right = seconds(spacing.AfterLast); s.right >= gap {

@@ -11,12 +11,17 @@ import (
 // plainFactor computes Slope.Factor as extrapolatedRate does, without what it spares.
 func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 	sampled := seconds(spacing.Sampled)
-	interval := sampled / float64(spacing.Count-1)
+	interval := 0.0
+	if spacing.Count > 1 {
+		interval = sampled / float64(spacing.Count-1)
+	}
 	left, right := seconds(spacing.BeforeFirst), seconds(spacing.AfterLast)
 	if left >= interval*1.1 {
 		left = interval / 2
 	}
-	if s.Counter && rise > 0 && first >= 0 {
+	if spacing.SinceStart > 0 {
+		sampled, left = seconds(spacing.Sampled+spacing.SinceStart), 0
+	} else if s.Counter && rise > 0 && first >= 0 {
 		if toZero := sampled * (first / rise); toZero < left {
 			left = toZero
 		}
@@ -47,7 +52,11 @@ func TestFactorsOfSlopes(t *testing.T) {
 		var spacing Spacing
 		for range 2_000 {
 			if spacing.Count == 0 || r.IntN(3) == 0 {
-				spacing = Spacing{r.Int64N(20_000), r.Int64N(20_000), r.Int64N(300_000), 2 + r.Uint64N(20)}
+				spacing = Spacing{BeforeFirst: r.Int64N(20_000), AfterLast: r.Int64N(20_000), Sampled: r.Int64N(300_000), Count: 2 + r.Uint64N(20)}
+				if r.IntN(3) == 0 {
+					spacing.SinceStart = 1 + r.Int64N(20_000)
+					spacing.Count -= r.Uint64N(2)
+				}
 				if r.IntN(20) == 0 {
 					spacing.Sampled = r.Int64N(2)
 				}

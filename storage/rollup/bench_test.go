@@ -108,12 +108,16 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	for name, want := range map[string]Columns{"rate": rateColumns, "max": ColumnCount | ColumnMax,
+	for name, want := range map[string]Columns{"rate": rateColumns, "rate with start timestamps": rateColumns | ColumnStarts, "max": ColumnCount | ColumnMax,
 		"avg": ColumnCount | ColumnSum, "all": AllColumns} {
 		for _, sh := range usual() {
 			b.Run(name+"/"+sh.name, func(b *testing.B) {
 				var buckets Buckets
-				AppendEvery(&buckets, sh.floats(480, 1), fiveMinutes)
+				samples := sh.floats(480, 1)
+				if want&ColumnStarts != 0 {
+					samples = withStarts(samples, "constant", 1)
+				}
+				AppendEvery(&buckets, samples, fiveMinutes)
 				buf := AppendChunk(nil, &buckets, fiveMinutes, 1)
 				var into Buckets
 				b.ReportAllocs()

@@ -24,6 +24,10 @@ type Buckets struct {
 	FirstT, LastT []int64
 	// FirstST and LastST are those samples' start timestamps, 0 where unknown; nil if all are.
 	FirstST, LastST []int64
+	// StartCorrection is what rate adds to Correction for resets that only start timestamps show, where it uses these: the sum of the
+	// values right before each. StartResets is how many there are besides Resets. Both are nil if FirstST is.
+	StartCorrection []float64
+	StartResets     []uint32
 	// First and Last are the values of the first and the last float; 0 where there is none.
 	First, Last []float64
 	// Min and Max are the least and the greatest value; NaN only where all values are.
@@ -45,6 +49,8 @@ type Buckets struct {
 	// Sketches are those of floats, of all that came since the sketch before in the same hour: so 5m buckets have one an hour. It is nil
 	// if no bucket has any. A bucket whose values are all equal has none, nor have counters.
 	Sketches []*Sketch
+
+	spare startColumns // memory for the columns of start timestamps
 
 	// Wholes are the buckets that Expander.Cut cut into these, by time; nil for others.
 	Wholes []Whole
@@ -74,11 +80,16 @@ type Histograms struct {
 	SumDropped bool
 	// Coarser is by how much the least schema of the histograms after the first is less than that of Last; 0 for custom bounds.
 	Coarser uint8
+	// StartCorrection is the sum of the histograms right before each reset that only start timestamps show, but without First; nil as
+	// Correction is.
+	StartCorrection *histogram.FloatHistogram
 	// FirstReset is set if the second histogram begins with a counter reset. Prometheus' rate then ignores the layout of the first
 	// one in a range that it begins.
 	FirstReset bool
-	// Second has the custom bounds of the second histogram, and no observations; nil unless FirstReset is set and Last has other
-	// bounds.
+	// FirstStartReset is set if only start timestamps show that the second histogram begins with a reset.
+	FirstStartReset bool
+	// Second has the custom bounds of the second histogram, and no observations; nil unless FirstReset or FirstStartReset is set and Last
+	// has other bounds.
 	Second *histogram.FloatHistogram
 	// HasGauges is set if any of the histograms is a gauge.
 	HasGauges bool
@@ -87,7 +98,7 @@ type Histograms struct {
 }
 
 // Flags of a bucket.
-type Flags uint8
+type Flags uint16
 
 // The flags. Never reused.
 const (
@@ -107,6 +118,8 @@ const (
 	LastIsHistogram
 	// HasDeleted: some of the bucket's samples were deleted when nothing distinguished them any more.
 	HasDeleted
+	// StartsOverlap: a sample starts before the one before it, at another time than that does. Prometheus warns of it.
+	StartsOverlap
 )
 
 // ofHistograms are the flags of a bucket of which all samples are histograms.
@@ -129,7 +142,7 @@ const (
 	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
-	ColumnStarts // FirstST and LastST
+	ColumnStarts // FirstST and LastST, and with Correction and Resets what only start timestamps show of these
 	ColumnMoment
 	ColumnSketches
 
@@ -164,6 +177,7 @@ func (b *Buckets) Slice(from, to int) Buckets {
 		Count:  view(b.Count, n, from, to),
 		FirstT: view(b.FirstT, n, from, to), LastT: view(b.LastT, n, from, to),
 		FirstST: view(b.FirstST, n, from, to), LastST: view(b.LastST, n, from, to),
+		StartCorrection: view(b.StartCorrection, n, from, to), StartResets: view(b.StartResets, n, from, to),
 		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
 		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
 		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
@@ -178,6 +192,7 @@ func (b *Buckets) Equal(o *Buckets) bool {
 	return b.Histograms == nil && o.Histograms == nil && slices.EqualFunc(b.Sketches, o.Sketches, sameSketch) && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
 		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
 		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
+		sameBits(b.StartCorrection, o.StartCorrection) && slices.Equal(b.StartResets, o.StartResets) &&
 		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
 		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Moment, o.Moment) && sameBits(b.Correction, o.Correction) &&
 		slices.Equal(b.Resets, o.Resets) && slices.Equal(b.Changes, o.Changes)
@@ -194,6 +209,7 @@ func (b *Buckets) Keep(at, from, to int) {
 	b.Count, b.Resets, b.Changes = keep(b.Count, n, at, from, to), keep(b.Resets, n, at, from, to), keep(b.Changes, n, at, from, to)
 	b.FirstT, b.LastT = keep(b.FirstT, n, at, from, to), keep(b.LastT, n, at, from, to)
 	b.FirstST, b.LastST = keep(b.FirstST, n, at, from, to), keep(b.LastST, n, at, from, to)
+	b.StartCorrection, b.StartResets = keep(b.StartCorrection, n, at, from, to), keep(b.StartResets, n, at, from, to)
 	b.First, b.Last = keep(b.First, n, at, from, to), keep(b.Last, n, at, from, to)
 	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
 	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)

@@ -142,6 +142,7 @@ func (b *Buckets) add(start, end int64) int {
 	b.FirstT, b.LastT = append(b.FirstT, 0), append(b.LastT, 0)
 	if b.FirstST != nil {
 		b.FirstST, b.LastST = append(b.FirstST, 0), append(b.LastST, 0)
+		b.StartCorrection, b.StartResets = append(b.StartCorrection, 0), append(b.StartResets, 0)
 	}
 	b.First, b.Last = append(b.First, 0), append(b.Last, 0)
 	b.Min, b.Max = append(b.Min, 0), append(b.Max, 0)
@@ -155,17 +156,6 @@ func (b *Buckets) add(start, end int64) int {
 		b.Sketches = append(b.Sketches, nil)
 	}
 	return i
-}
-
-// setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
-func (b *Buckets) setStarts(i int, first, last int64) {
-	if b.FirstST == nil {
-		if first == 0 && last == 0 {
-			return
-		}
-		b.FirstST, b.LastST = make([]int64, len(b.End), cap(b.End)), make([]int64, len(b.End), cap(b.End))
-	}
-	b.FirstST[i], b.LastST[i] = first, last
 }
 
 // setHistograms sets the histograms of bucket i, and makes their column with the first.
@@ -182,6 +172,7 @@ func (b *Buckets) Len() int { return len(b.End) }
 // Reset empties b and keeps its memory for the next buckets. Columns that may be nil become so.
 func (b *Buckets) Reset() {
 	*b = Buckets{
+		spare: b.spareStarts(),
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
 		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0], Wholes: b.Wholes[:0],

@@ -82,8 +82,8 @@ const (
 	columnHistogramSums
 	// columnSeconds: likewise Histograms.Second.
 	columnSeconds
-	// columnLayouts: of buckets with histograms, 1 if the first is followed by a reset, 2 if MixedKinds, 4 if SumDropped, 8 if HasGauges, and
-	// 16 times Histograms.Coarser; not there: 0.
+	// columnLayouts: of buckets with histograms, 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8 if HasGauges, 16 if FirstStartReset,
+	// and 32 times Histograms.Coarser; not there: 0.
 	columnLayouts
 	// columnHistogramCounts: of buckets with floats, too, the number of histograms.
 	columnHistogramCounts
@@ -91,6 +91,12 @@ const (
 	columnMoment
 	// columnSketches: see sketch.go.
 	columnSketches
+	// columnStartResets: of full, StartResets, see starts.go; not there: 0.
+	columnStartResets
+	// columnStartCorrection: see starts.go; not there: 0.
+	columnStartCorrection
+	// columnStartCorrections: a chunk of package chunk with the StartCorrection of bucket i's histograms at time i.
+	columnStartCorrections
 
 	columnsEnd
 )
@@ -98,7 +104,7 @@ const (
 // storedEmpty is the flag of a bucket whose count is 0, and flagsEnd above all flags.
 const (
 	storedEmpty = 1 << 3
-	flagsEnd    = 2 * int64(HasDeleted)
+	flagsEnd    = 2 * int64(StartsOverlap)
 )
 
 const checksumSize = 4

@@ -33,10 +33,16 @@ func text(b *Buckets, i int) string {
 	out := fmt.Sprintf("(%d %d] flags %d count %s t %s %s st %s %s first %s last %s min %s max %s sum %s low %s moment %s correction %s resets %s changes %s",
 		b.Start[i], b.End[i], b.Flags[i], small(b.Count), number(b.FirstT), number(b.LastT), number(b.FirstST), number(b.LastST),
 		at(b.First), at(b.Last), at(b.Min), at(b.Max), at(b.Sum), at(b.SumLow), at(b.Moment), at(b.Correction), small(b.Resets), small(b.Changes))
+	if b.StartResets != nil && b.StartResets[i] > 0 {
+		out += fmt.Sprintf(" start resets %d correction %s", b.StartResets[i], at(b.StartCorrection))
+	}
 	if b.Histograms != nil && b.Histograms[i] != nil {
 		h := b.Histograms[i]
 		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v",
 			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds, h.SumDropped, h.HasGauges)
+		if h.FirstStartReset || h.StartCorrection != nil {
+			out += fmt.Sprintf(" by start %v %v", h.FirstStartReset, h.StartCorrection)
+		}
 	}
 	if b.Sketches != nil && b.Sketches[i] != nil {
 		out += fmt.Sprintf(" sketch %v", b.Sketches[i].Bins)
@@ -118,7 +124,7 @@ func only(b Buckets, want Columns) *Buckets {
 		{ColumnCorrection, func() { b.Correction = nil }},
 		{ColumnResets, func() { b.Resets = nil }},
 		{ColumnChanges, func() { b.Changes = nil }},
-		{ColumnStarts, func() { b.FirstST, b.LastST = nil, nil }},
+		{ColumnStarts, func() { b.FirstST, b.LastST, b.StartCorrection, b.StartResets = nil, nil, nil, nil }},
 	} {
 		if want&c.column == 0 {
 			c.drop()
@@ -138,7 +144,7 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 			var got Buckets
 			require.NoError(t, Decode(encoded, want, &got), name)
 			if want&ColumnStarts != 0 && got.FirstST == nil && expected.FirstST != nil {
-				expected.FirstST, expected.LastST = nil, nil // all are 0 in this chunk
+				expected.FirstST, expected.LastST, expected.StartCorrection, expected.StartResets = nil, nil, nil, nil // all are 0 in this chunk
 			}
 			for k := range expected.Histograms {
 				if h := expected.Histograms[k]; h != nil {
@@ -151,6 +157,9 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 					}
 					if want&ColumnCorrection == 0 {
 						left.Correction = nil
+					}
+					if want&ColumnCorrection == 0 || want&ColumnStarts == 0 {
+						left.StartCorrection = nil
 					}
 					if want&ColumnSum == 0 {
 						left.Sum = nil

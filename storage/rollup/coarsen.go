@@ -23,7 +23,7 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	flags := fine.Flags[to-1] & EndsStale
 	floats, histograms := false, false
 	for at := from; at < to; at++ {
-		flags |= fine.Flags[at] & (NotSimple | HasDeleted)
+		flags |= fine.Flags[at] & (NotSimple | HasDeleted | StartsOverlap)
 		if fine.Count[at] > 0 {
 			floats = floats || fine.Flags[at].HasFloats()
 			histograms = histograms || fine.Flags[at]&HasHistograms != 0
@@ -34,14 +34,14 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	case histograms && flags&NotSimple == 0:
 		coarsenHistograms(into, i, fine, from, to, floats)
 	case floats:
-		coarsenFloats(into, i, fine, from, to)
+		into.setStarts(i, coarsenFloats(into, i, fine, from, to))
 	case histograms:
 		into.Flags[i] |= NotSimple
 	}
 }
 
-// coarsenFloats fills bucket i with the buckets' values of floats.
-func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
+// coarsenFloats fills bucket i with the buckets' values of floats, and returns their start timestamps.
+func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts startRun) {
 	var r run
 	first, last, count := 0, -1, uint32(0)
 	for at := from; at < to; at++ {
@@ -54,6 +54,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 			r.min, r.max = fine.Min[at], fine.Max[at]
 		} else {
 			r.step(fine.Last[last], fine.First[at])
+			starts.joint(fine, last, at, fine.First[at] < fine.Last[last])
 			r.extend(fine.Min[at], fine.Max[at])
 		}
 		r.sum.addSum(fine.Sum[at], fine.SumLow[at])
@@ -62,6 +63,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 		}
 		r.resets += fine.Resets[at]
 		r.changes += fine.Changes[at]
+		starts.add(fine, at)
 		count += fine.FloatCount(at)
 		last = at
 	}
@@ -76,10 +78,8 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	into.First[i], into.Last[i] = fine.First[first], fine.Last[last]
-	if fine.FirstST != nil {
-		into.setStarts(i, fine.FirstST[first], fine.LastST[last])
-	}
 	r.put(into, i)
+	return starts
 }
 
 // addMoment adds the moment of a bucket to that of the n values before it, whose sum the run has.
@@ -101,29 +101,35 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		into.Correction[i] = 0
 	}
 	var all histogramRun
+	var starts startRun
 	first, last := -1, 0
 	count, resets, changes := uint32(0), uint32(0), uint32(0)
 	for at := from; at < to; at++ {
 		if fine.Count[at] == 0 {
 			continue
 		}
+		isStartReset := false
 		if first < 0 {
 			first = at
-		} else if floats { // Without floats, the run of histograms counts them.
-			resets, changes = resets+asCount(fine.IsReset(last, at)), changes+asCount(fine.IsChange(last, at))
+		} else {
+			isReset := fine.IsReset(last, at)
+			isStartReset = starts.joint(fine, last, at, isReset)
+			if floats { // Without floats, the run of histograms counts them.
+				resets, changes = resets+asCount(isReset), changes+asCount(fine.IsChange(last, at))
+			}
 		}
 		if fine.Flags[at]&HasHistograms != 0 {
-			all.add(fine.Histograms[at])
+			all.add(fine.Histograms[at], isStartReset)
 		}
+		starts.add(fine, at)
 		count += fine.Count[at]
 		resets, changes = resets+fine.Resets[at], changes+fine.Changes[at]
 		last = at
 	}
 	into.Count[i], into.Resets[i], into.Changes[i] = count, resets, changes
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
-	if fine.FirstST != nil {
-		into.setStarts(i, fine.FirstST[first], fine.LastST[last])
-	}
+	starts.correction = sum{} // The histograms have theirs.
+	into.setStarts(i, starts)
 	if !floats {
 		into.Resets[i], into.Changes[i] = resets+all.resets, changes+all.changes
 		into.Flags[i] |= ofHistograms

@@ -62,6 +62,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"flags unknown":                envelopeOf(1000, 1, 0, 1, 1<<columnFlags, 2, 0, 32),
 		"correction without resets":    envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnCorrection, 2, 2, 2, 3, 0, 2, 0, 2, 0, 0, 1, 0, 0),
 		"histograms of no bucket":      envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnHistograms, 2, 1, 0, 2, 0),
+		"start correction, no resets":  envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnStartCorrection, 2, 2, 2, 2, 0, 2, 0, 2, 0, 0, 0, 2),
+		"negative start resets":        envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnStartResets, 2, 2, 2, 3, 0, 4, 0, 2, 0, 0, 0, 0, 1),
+		"start correction of no kind":  envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnStartResets|1<<columnStartCorrection, 2, 2, 2, 3, 3, 0, 4, 0, 2, 0, 0, 0, 0, 2, 7, 0, 0),
+		"start resets of no kind":      envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnStartResets, 2, 2, 2, 3, 0, 4, 0, 2, 0, 0, 2, 0, 2),
+		"start corrections, no bucket": envelopeOf(1000, 1, 0, 1, 1<<columnCount|1<<columnFirstT|1<<columnFirst|1<<columnStartCorrections, 2, 2, 2, 1, 0, 2, 0, 2, 0, 0, 7),
 		"corrections without a bucket": envelopeOf(1000, 1, 0, 1, 1<<columnFlags|1<<columnCorrections, 2, 1, 0, 16, 0),
 	} {
 		into := goldenBuckets(t)["floats counter"]

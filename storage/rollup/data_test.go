@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 const (
@@ -226,6 +227,25 @@ func histogramOf(counts []int64, schema int32, threshold float64, hint histogram
 	return h
 }
 
+// withStarts returns samples with start timestamps of some kind.
+func withStarts(s *chunk.Samples, kind string, seed uint64) *chunk.Samples {
+	starts := soak.Starts{Rand: rand.New(rand.NewPCG(seed, 8)), Kind: kind}
+	out := &chunk.Samples{}
+	before := math.Inf(-1)
+	for h := s.H; len(out.T) < len(s.T) || len(h) > 0; {
+		if k := len(out.T); k < len(s.T) && (len(h) == 0 || s.T[k] < h[0].T) {
+			out.AppendFloat(s.T[k], starts.Next(s.T[k], s.V[k] < before), s.V[k])
+			before = s.V[k]
+			continue
+		}
+		first := h[0]
+		first.ST = starts.Next(first.T, starts.Rand.IntN(20) == 0)
+		out.AppendHistogram(first)
+		h = h[1:]
+	}
+	return out
+}
+
 // named are samples for a test.
 type named struct {
 	name    string
@@ -242,6 +262,13 @@ func series(t testing.TB, n int) []named {
 		for _, float := range []bool{false, true} {
 			all = append(all, named{"histograms", histograms(t, n, seed, float, false)},
 				named{"odd histograms", histograms(t, n, seed, float, true)})
+		}
+		for _, kind := range soak.StartKinds {
+			for _, sh := range []shape{usual()[0], usual()[1], unusual()[0], unusual()[1], unusual()[5], unusual()[9]} {
+				all = append(all, named{sh.name + " with starts, " + kind, withStarts(sh.floats(n, seed), kind, seed)})
+			}
+			all = append(all, named{"histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, false), kind, seed)},
+				named{"odd histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, true), kind, seed)})
 		}
 	}
 	return all

@@ -33,7 +33,7 @@ func (e *encoder) histograms(b *Buckets) {
 		if h.Sum != nil && h.Count > 1 {
 			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
 		}
-		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|asCount(h.HasGauges)<<3|uint32(h.Coarser)<<4))
+		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5))
 		if b.Flags[i]&HasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
@@ -59,7 +59,7 @@ func (d *decoder) histograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)
 	if !any && into.Histograms == nil {
-		if d.e.has(columnCorrections) || d.e.has(columnHistogramSums) || d.e.has(columnSeconds) {
+		if d.e.has(columnCorrections) || d.e.has(columnHistogramSums) || d.e.has(columnSeconds) || d.e.has(columnStartCorrections) {
 			return fmt.Errorf("%w: sums of histograms without histograms", ErrCorrupt)
 		}
 		return nil
@@ -88,6 +88,12 @@ func (d *decoder) histograms(want Columns) error {
 	}
 	if d.e.has(columnSeconds) {
 		err := d.eachHistogram(columnSeconds, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Second = f })
+		if err != nil {
+			return err
+		}
+	}
+	if want&ColumnCorrection != 0 && want&ColumnStarts != 0 && d.e.has(columnStartCorrections) {
+		err := d.eachHistogram(columnStartCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.StartCorrection = f })
 		if err != nil {
 			return err
 		}
@@ -128,11 +134,11 @@ func (d *decoder) layouts(all []*Histograms, want Columns) error {
 		}
 		layout := layouts[0]
 		layouts = layouts[1:]
-		if layout < 0 || layout > math.MaxUint8<<4|15 {
+		if layout < 0 || layout > math.MaxUint8<<5|31 {
 			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
-		h.HasGauges, h.Coarser = layout&8 != 0, uint8(layout>>4)
+		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&HasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

@@ -151,6 +151,7 @@ func (e *encoder) encode(b *Buckets, width int64) {
 		e.moments(b, parts, &l)
 	}
 	e.sketches(b)
+	e.startResets(b, parts)
 }
 
 func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }

@@ -10,7 +10,7 @@ import (
 )
 
 // ExpandColumns are the columns that Expand needs.
-const ExpandColumns = ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets | ColumnChanges
+const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets | ColumnChanges
 
 // CutColumns are the columns that Cut needs.
 const CutColumns = ExpandColumns | ColumnMoment
@@ -19,7 +19,11 @@ var staleMarker = math.Float64frombits(value.StaleNaN)
 
 // Expander turns buckets into samples. It reuses its memory.
 type Expander struct {
+	// UsesStarts is set if functions that use start timestamps are called on the samples: histograms then rise by as much as these show.
+	UsesStarts bool
+
 	fit
+	starts  expandedStarts
 	samples chunk.Samples
 	edges   []int64
 }
@@ -66,13 +70,17 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 //	      │ ──┘ first └ least
 //	      └──────────────────── time
 //
+// Their start timestamps are the first, the last, and others that show as many resets by themselves (see expandedStarts). Samples before and
+// after a restart lie before and after its start, if need be at other times.
+//
 // Other properties of the samples aren't known: quantiles and standard deviations are approximate. Among histograms, only first, last, min,
 // max and sum of floats are right. For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
+	x.starts.begin(into, b, i)
 	var hs []*histogram.FloatHistogram
 	if len(b.Histograms) > 0 && b.Histograms[i] != nil {
-		hs = expandHistograms(b.Histograms[i])
+		hs = x.histograms(b, i)
 	}
 	x.v = x.v[:0]
 	if floats := n - len(hs); floats > 0 {
@@ -98,6 +106,7 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	default:
 		b.appendBoth(into, i, x.v, hs)
 	}
+	x.starts.place(into, b, i)
 	if b.Flags[i]&EndsStale != 0 && (n == 0 || b.LastT[i] < end) {
 		into.AppendFloat(b.staleAt(i), 0, staleMarker)
 	}

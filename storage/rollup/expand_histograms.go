@@ -8,6 +8,32 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
+// histograms returns the histograms of bucket i, and sets how many resets their start timestamps have to show.
+func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
+	h := b.Histograms[i]
+	if !x.UsesStarts || b.StartResets == nil || b.StartResets[i] == 0 || h.Count < b.Count[i] {
+		return expandHistograms(h)
+	}
+	if mean := meanBetween(h); h.Count > 2 && b.Resets[i]+b.StartResets[i] == h.Count-1 && mean != nil { // They are deltas.
+		x.starts.wanted = int(h.Count)
+		return append(repeat([]*histogram.FloatHistogram{h.First}, mean, int(h.Count)-2), h.Last)
+	}
+	all := *h
+	x.starts.wanted = 0
+	all.FirstReset = h.FirstReset || h.FirstStartReset
+	switch {
+	case h.StartCorrection == nil:
+	case h.Correction == nil:
+		all.Correction = h.StartCorrection
+	default:
+		all.Correction = h.Correction.Copy()
+		if _, _, _, err := all.Correction.Add(h.StartCorrection); err != nil {
+			all.Correction = h.Correction
+		}
+	}
+	return expandHistograms(&all)
+}
+
 // expandHistograms returns as many histograms as h is of, with the same first and last. Gauges have the same sum. Counters rise by as
 // much; without resets they have the same sum, and with some they grow to the value before it, fall to nothing, and grow again.
 func expandHistograms(h *Histograms) []*histogram.FloatHistogram {

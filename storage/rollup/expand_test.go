@@ -3,6 +3,7 @@ package rollup
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 const hourMS = 3_600_000
@@ -456,5 +458,42 @@ func TestExpandContradictions(t *testing.T) {
 		require.Len(t, s.V, int(b.Count[0]), "seed %d", seed)
 		var pieces Buckets
 		x.Cut(&pieces, b, []int64{hourMS / 3, hourMS / 2})
+	}
+}
+
+// Samples that a bucket was expanded into have its first and last start timestamp, and these show as many resets.
+func TestExpandKeepsStarts(t *testing.T) {
+	var x Expander
+	kinds := []drawn{drawnKinds[1], drawnKinds[3], drawnKinds[4], drawnKinds[7], drawnKinds[9]}
+	for _, kind := range soak.StartKinds {
+		for _, d := range kinds {
+			resets, corrections, overlaps, of := 0, 0, 0, 200
+			for seed := range uint64(of) {
+				r := rand.New(rand.NewPCG(seed, 19))
+				b := bucketOf(t, withStarts(d.samples(r, 1+r.IntN(60)), kind, seed))
+				var s chunk.Samples
+				x.Expand(&s, b, 0)
+				got := bucketOf(t, &s)
+				require.Equal(t, [][]int64{b.FirstT, b.LastT}, [][]int64{got.FirstT, got.LastT}, "%s, %s, seed %d", d.name, kind, seed)
+				for k := 1; k < len(s.T); k++ {
+					require.Greater(t, s.T[k], s.T[k-1], "%s, %s, seed %d", d.name, kind, seed)
+				}
+				if b.FirstST == nil {
+					require.Nil(t, got.FirstST)
+					resets, corrections, overlaps = resets+1, corrections+1, overlaps+1
+					continue
+				}
+				require.Equal(t, [][]int64{b.FirstST, b.LastST}, [][]int64{got.FirstST, got.LastST}, "%s, %s, seed %d: %v", d.name, kind, seed, s.ST)
+				resets += int(asCount(slices.Equal(b.StartResets, got.StartResets)))
+				overlaps += int(asCount((b.Flags[0]^got.Flags[0])&StartsOverlap == 0))
+				slack := 1e-14 * max(math.Abs(b.Min[0]), math.Abs(b.Max[0])) * float64(len(s.T)+1)
+				corrections += int(asCount(math.Abs(b.StartCorrection[0]-got.StartCorrection[0]) <= slack))
+			}
+			require.Greater(t, resets, of*97/100, "%s, %s", d.name, kind)
+			require.Greater(t, overlaps, of*85/100, "%s, %s", d.name, kind)
+			if !slices.Contains([]string{"restarts", "partly deltas", "any"}, kind) { // Those of pieces are shared out.
+				require.Greater(t, corrections, of*97/100, "%s, %s", d.name, kind)
+			}
+		}
 	}
 }

@@ -36,13 +36,13 @@ const (
 const columnWhole = 255
 
 // prefixed are the columns that begin with a byte, before their run.
-const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment
+const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection
 
 // predicted are the columns that hold values instead of a run after a byte byValues.
-const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection
+const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnStartCorrection
 
 // uncut are the columns that hold no run.
-const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds | 1<<columnSketches
+const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds | 1<<columnSketches | 1<<columnStartCorrections
 
 // TextSizedBy returns the numbers that TextSize needs for text k, by index.
 func TextSizedBy(k int) (head, count int, ok bool) {
@@ -149,7 +149,8 @@ var columnsOf = [...]uint32{
 	sumColumns | 1<<columnCorrection | 1<<columnResets,
 	1 << columnResets,
 	1<<columnCount | 1<<columnChanges,
-	1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST,
+	sumColumns | 1<<columnCorrection | 1<<columnResets | 1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST | 1<<columnStartResets |
+		1<<columnStartCorrection,
 	extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnMoment,
 	1 << columnSketches,
 }
@@ -159,7 +160,7 @@ const (
 	sumColumns     = extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnSumLow
 	// alwaysColumns are those of which the buckets themselves are made, and those of histograms.
 	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums |
-		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts
+		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts | 1<<columnStartCorrections
 )
 
 // FieldsOf reports which fields AppendCut needs for a chunk that Decode reads with want as it does the whole one, if all others are zero.

@@ -112,9 +112,9 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	into.Count[i] = uint32(min(count, math.MaxUint32))
 	into.FirstT[i], into.LastT[i] = s.T[first], s.T[last]
 	into.First[i], into.Last[i] = s.V[first], s.V[last]
-	if len(s.ST) > 0 {
-		into.setStarts(i, s.ST[first], s.ST[last])
-	}
 	r.put(into, i)
+	if len(s.ST) > 0 {
+		into.setStarts(i, startsOfFloats(s, first, last))
+	}
 	return f
 }

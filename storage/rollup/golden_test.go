@@ -45,6 +45,9 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 		deltas.AppendFloat(startMS+i*intervalMS, startMS+(i-1)*intervalMS, float64(i%7))
 	}
 	build("starts", deltas)
+	build("starts of restarts", withStarts(unusual()[0].floats(300, 7), "restarts", 7))
+	build("overlapping starts", withStarts(usual()[0].floats(300, 7), "overlapping", 7))
+	build("any starts of histograms", withStarts(histograms(t, 120, 7, true, true), "any", 7))
 	var sketched Buckets
 	AppendStored(&sketched, usual()[7].floats(480, 7), "m", fiveMinutes)
 	golden["sketches"] = &sketched

@@ -18,14 +18,20 @@ func (b *builder) histograms(i int, alive []chunk.Histogram) {
 		return
 	}
 	var all histogramRun
-	for _, h := range alive {
+	var starts startRun
+	for k, h := range alive {
 		f := asFloat(h)
-		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f})
+		isStartReset := k > 0 && starts.step(alive[k-1].ST, alive[k-1].T, h.ST, h.T) && !f.DetectReset(all.h.Last)
+		if isStartReset {
+			starts.resets++
+		}
+		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f}, isStartReset)
 	}
 	first, last := &alive[0], &alive[len(alive)-1]
 	into.Count[i] = all.h.Count
 	into.FirstT[i], into.LastT[i] = first.T, last.T
-	into.setStarts(i, first.ST, last.ST)
+	starts.first, starts.last = first.ST, last.ST
+	into.setStarts(i, starts)
 	into.Resets[i], into.Changes[i] = all.resets, all.changes
 	into.Flags[i] |= ofHistograms
 	into.setHistograms(i, all.finish())
@@ -52,34 +58,40 @@ type histogramRun struct {
 	custom      bool                      // there are such with custom bounds
 }
 
-// add appends the histograms of a bucket.
-func (r *histogramRun) add(next *Histograms) {
+// add appends the histograms of a bucket. isStartReset is set if only start timestamps show that they begin with a reset.
+func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.addSum(next.Sum)
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
 	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
 	if r.h.Count == 0 {
-		r.h.First, r.h.FirstReset, r.least = next.First, next.FirstReset, math.MaxInt32
-		if r.second = next.Second; next.FirstReset && next.Second == nil {
+		r.h.First, r.h.FirstReset, r.h.FirstStartReset, r.least = next.First, next.FirstReset, next.FirstStartReset, math.MaxInt32
+		if r.second = next.Second; (next.FirstReset || next.FirstStartReset) && next.Second == nil {
 			r.second = next.Last
 		}
-		r.correct(next.Correction)
 	} else {
 		before := r.h.Last
 		r.changes += asCount(!next.First.Equals(before))
-		if next.First.DetectReset(before) {
-			r.resets++
-			if r.h.Count == 1 {
-				r.h.FirstReset, r.second = true, next.First
-			} else {
-				r.correct(before)
-			}
+		isReset := next.First.DetectReset(before)
+		r.resets += asCount(isReset)
+		switch {
+		case !isReset && !isStartReset:
+		case r.h.Count == 1:
+			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
+		case isReset:
+			r.correct(&r.h.Correction, before)
+		default:
+			r.correct(&r.h.StartCorrection, before)
 		}
 		r.see(next.First, 0)
-		if next.FirstReset {
-			r.correct(next.First)
+		switch {
+		case next.FirstReset:
+			r.correct(&r.h.Correction, next.First)
+		case next.FirstStartReset:
+			r.correct(&r.h.StartCorrection, next.First)
 		}
-		r.correct(next.Correction)
 	}
+	r.correct(&r.h.Correction, next.Correction)
+	r.correct(&r.h.StartCorrection, next.StartCorrection)
 	if next.Count > 1 {
 		r.see(next.Last, next.Coarser)
 		if next.MixedKinds {
@@ -100,20 +112,19 @@ func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// correct adds to the correction.
-func (r *histogramRun) correct(by *histogram.FloatHistogram) {
+// correct adds to one of the corrections.
+func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histogram.FloatHistogram) {
 	switch {
 	case by == nil:
-	case r.h.Correction == nil:
-		r.h.Correction = by.Copy()
+		return
+	case *correction == nil:
+		*correction = by.Copy()
 	default:
-		if _, _, _, err := r.h.Correction.Add(by); err != nil {
+		if _, _, _, err := (*correction).Add(by); err != nil {
 			r.exponential, r.custom = true, true
 		}
 	}
-	if r.h.Correction != nil {
-		r.h.Correction.CounterResetHint = histogram.UnknownCounterReset
-	}
+	(*correction).CounterResetHint = histogram.UnknownCounterReset
 }
 
 // addSum adds to the sum.
@@ -134,10 +145,10 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 func (r *histogramRun) finish() *Histograms {
 	h := &r.h
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
-		h.Correction = nil
+		h.Correction, h.StartCorrection = nil, nil
 	} else if r.exponential {
 		h.Coarser = uint8(h.Last.Schema - r.least)
-	} else if h.FirstReset && !histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
+	} else if (h.FirstReset || h.FirstStartReset) && !histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
 		h.Second = &histogram.FloatHistogram{Schema: r.second.Schema, CustomValues: r.second.CustomValues}
 	}
 	if r.unsummable {
@@ -186,7 +197,7 @@ func (b *Buckets) DropHistograms() {
 		}
 		b.FirstT[i], b.LastT[i] = 0, 0
 		if b.FirstST != nil {
-			b.FirstST[i], b.LastST[i] = 0, 0
+			b.FirstST[i], b.LastST[i], b.StartResets[i] = 0, 0, 0
 		}
 	}
 	b.Histograms = nil

@@ -72,6 +72,8 @@ func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
 	if columns&ColumnStarts != 0 {
 		b.FirstST = appendSparse(b.FirstST, n, other.FirstST, from, to)
 		b.LastST = appendSparse(b.LastST, n, other.LastST, from, to)
+		b.StartCorrection = appendSparse(b.StartCorrection, n, other.StartCorrection, from, to)
+		b.StartResets = appendSparse(b.StartResets, n, other.StartResets, from, to)
 	}
 	b.Histograms = appendSparse(b.Histograms, n, other.Histograms, from, to)
 	if columns&ColumnSketches != 0 {
@@ -109,6 +111,7 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	b.Count, b.Resets, b.Changes = filter(b.Count, keep), filter(b.Resets, keep), filter(b.Changes, keep)
 	b.FirstT, b.LastT = filter(b.FirstT, keep), filter(b.LastT, keep)
 	b.FirstST, b.LastST = filter(b.FirstST, keep), filter(b.LastST, keep)
+	b.StartCorrection, b.StartResets = filter(b.StartCorrection, keep), filter(b.StartResets, keep)
 	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep), filter(b.Max, keep)
 	b.Sum, b.SumLow, b.Moment = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Moment, keep)
 	b.Correction = filter(b.Correction, keep)

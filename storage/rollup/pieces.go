@@ -9,6 +9,7 @@ import (
 // of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them, but that
 // of moments, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
+	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {
 		b.addUpHistograms(first, int64(whole.Resets[i]), int64(whole.Changes[i]))
 		return
@@ -39,11 +40,11 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if !areFinite(slack) {
 		slack = 0
 	}
-	b.shareValue(first, b.Correction, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
+	b.shareValue(first, b.Correction, b.Resets, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
 	if missing := whole.Moment[i] - moment; isKnown && math.Abs(missing) > 1e-13*whole.Moment[i] {
 		b.Wholes = append(b.Wholes, Whole{Start: whole.Start[i], End: whole.End[i], Moment: missing})
 	}
-	b.shareValue(first, b.Sum, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
+	b.shareValue(first, b.Sum, b.Resets, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
 }
 
 // addUpHistograms makes the resets and changes of pieces with histograms add up to those given.
@@ -87,12 +88,13 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 	}
 }
 
-// shareValue adds a value to the pieces, if it is more than rounding may leave, in proportion to their resets or, without any, samples.
-func (b *Buckets) shareValue(first int, column []float64, missing, slack float64) {
+// shareValue adds a value to the pieces, if it is more than rounding may leave, in proportion to their numbers of resets or, without any, of
+// samples.
+func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, slack float64) {
 	if !(math.Abs(missing) > slack) || math.IsInf(missing, 0) {
 		return
 	}
-	by, total := b.Resets, 0.0
+	total := 0.0
 	if !slices.ContainsFunc(by[first:], func(n uint32) bool { return n > 0 }) {
 		by = b.Count
 	}
@@ -101,5 +103,43 @@ func (b *Buckets) shareValue(first int, column []float64, missing, slack float64
 	}
 	for k, n := range by[first:] {
 		column[first+k] += missing * float64(n) / total
+	}
+}
+
+// addUpStarts makes what only start timestamps show of pieces add up to that of bucket i of whole.
+func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
+	if whole.FirstST == nil || b.FirstST == nil {
+		return
+	}
+	var between, all startRun
+	most, joined := first, false
+	for k, before := first, -1; k < b.Len(); k++ {
+		if b.Count[k] == 0 {
+			continue
+		}
+		if before >= 0 {
+			between.joint(b, before, k, b.IsReset(before, k))
+		}
+		joined = joined || b.Flags[k]&StartsOverlap != 0
+		before = k
+		all.add(b, k)
+		if b.Count[k] > b.Count[most] {
+			most = k
+		}
+	}
+	if isOverlapping := whole.Flags[i]&StartsOverlap != 0; isOverlapping && !joined && !between.overlaps {
+		b.Flags[most] |= StartsOverlap
+	} else if !isOverlapping {
+		for k := first; k < b.Len(); k++ {
+			b.Flags[k] &^= StartsOverlap
+		}
+	}
+	b.shareSteps(first, b.StartResets, int64(whole.StartResets[i])-int64(between.resets), int64(all.resets))
+	if whole.Flags[i]&HasHistograms == 0 {
+		slack := 1e-14 * float64(whole.Count[i]) * max(math.Abs(whole.Min[i]), math.Abs(whole.Max[i]))
+		if !areFinite(slack) {
+			slack = 0
+		}
+		b.shareValue(first, b.StartCorrection, b.StartResets, whole.StartCorrection[i]-between.correction.total()-all.correction.total(), slack)
 	}
 }

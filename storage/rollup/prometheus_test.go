@@ -41,6 +41,71 @@ func call(t testing.TB, name string, series promengine.Series, start, end int64)
 	return out
 }
 
+// startsWithin are the start timestamps of what within returns.
+func startsWithin(s *chunk.Samples, start, end int64) *promengine.StartTimestamps {
+	var starts promengine.StartTimestamps
+	for i, t := range s.T {
+		if start < t && t <= end && !value.IsStaleNaN(s.V[i]) {
+			st := int64(0)
+			if len(s.ST) > 0 {
+				st = s.ST[i]
+			}
+			starts.Floats = append(starts.Floats, st)
+		}
+	}
+	for _, h := range s.H {
+		if start < h.T && h.T <= end && !isStale(h) {
+			starts.Histograms = append(starts.Histograms, h.ST)
+		}
+	}
+	return &starts
+}
+
+// requireStartAnswers holds that bucket i, which is simple, gives the answers that Prometheus gives for its samples with their start
+// timestamps.
+func requireStartAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, greatest float64, name string) {
+	t.Helper()
+	start, end := b.Start[i], b.End[i]
+	series := within(s, start, end)
+	helper := promengine.EvalNodeHelper{Ts: end, StartTimestamps: startsWithin(s, start, end)}
+	selector := parser.Expressions{&parser.MatrixSelector{
+		VectorSelector: &parser.VectorSelector{Name: "x"}, Range: time.Duration(end-start) * time.Millisecond,
+	}}
+	one := func(function string) (promengine.Vector, int) {
+		helper.Out = nil
+		out, notes := promengine.FunctionCalls[function](nil, promengine.Matrix{series}, selector, &helper)
+		return out, len(notes)
+	}
+	firstST, resets, correction := int64(0), b.Resets[i], b.Correction[i]
+	if b.FirstST != nil {
+		firstST, resets, correction = b.FirstST[i], resets+b.StartResets[i], correction+b.StartCorrection[i]
+	}
+	out, _ := one("resets")
+	require.Equal(t, out[0].F, float64(resets), name)
+	if b.Flags[i]&HasHistograms != 0 {
+		return
+	}
+	out, notes := one("increase")
+	require.Equal(t, notes > 0, b.Flags[i]&StartsOverlap != 0, name)
+	grew, isInside := b.Last[i]-b.First[i]+correction, firstST > start && firstST < b.FirstT[i]
+	require.Equal(t, len(out) > 0, isInside || b.Count[i] > 1, name)
+	switch {
+	case isInside: // The zero at the start is the first sample.
+		grew += b.First[i]
+		sampled, toEnd := float64(b.LastT[i]-firstST)/1000, float64(end-b.LastT[i])/1000
+		between := 0.0
+		if b.Count[i] > 1 {
+			between = float64(b.LastT[i]-b.FirstT[i]) / 1000 / float64(b.Count[i]-1)
+		}
+		if toEnd >= between*1.1 {
+			toEnd = between / 2
+		}
+		requireNear(t, out[0].F, grew*((sampled+toEnd)/sampled), greatest, name)
+	case b.Count[i] > 1:
+		requireNear(t, out[0].F, grew*increase(b, i, grew, b.First[i]), greatest, name)
+	}
+}
+
 // requireNear holds that a float is another to 1e-12 of the greatest value that entered it.
 func requireNear(t testing.TB, want, got, greatest float64, name string) {
 	t.Helper()
@@ -92,6 +157,15 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 		require.Len(t, out, 1, function)
 		return out[0].F
 	}
+	greatest := 0.0
+	for _, f := range series.Floats {
+		if f.F == f.F && !math.IsInf(f.F, 0) {
+			greatest = max(greatest, math.Abs(f.F))
+		}
+	}
+	if simple {
+		requireStartAnswers(t, b, i, s, greatest, name)
+	}
 	require.Equal(t, one("resets"), float64(b.Resets[i]), name)
 	require.Equal(t, one("changes"), float64(b.Changes[i]), name)
 	if len(series.Histograms) > 0 && len(series.Floats) > 0 {
@@ -120,12 +194,6 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 	same("max_over_time", b.Max[i])
 	if !simple {
 		return
-	}
-	greatest := 0.0
-	for _, f := range series.Floats {
-		if f.F == f.F && !math.IsInf(f.F, 0) {
-			greatest = max(greatest, math.Abs(f.F))
-		}
 	}
 	requireNear(t, one("sum_over_time"), b.Sum[i]+b.SumLow[i], greatest, name)
 	requireNear(t, one("avg_over_time"), b.Sum[i]/float64(b.Count[i])+b.SumLow[i]/float64(b.Count[i]), greatest, name)
@@ -196,7 +264,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
 	exact := func(b *Buckets) *Buckets {
 		c := *b
-		c.Sum, c.SumLow, c.Moment, c.Correction = nil, nil, nil, nil
+		c.Sum, c.SumLow, c.Moment, c.Correction, c.StartCorrection = nil, nil, nil, nil, nil
 		c.Histograms = nil
 		return &c
 	}
@@ -217,20 +285,28 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			require.Equal(t, built.Moment[i], coarse.Moment[i], name)
 		}
 		requireNear(t, built.Correction[i], coarse.Correction[i], greatest, name)
+		if built.FirstST != nil {
+			requireNear(t, built.StartCorrection[i], coarse.StartCorrection[i], greatest, name)
+		}
 		if built.Flags[i]&HasHistograms == 0 {
 			continue
 		}
 		require.True(t, built.Histograms[i].First.Equals(coarse.Histograms[i].First), name)
 		require.True(t, built.Histograms[i].Last.Equals(coarse.Histograms[i].Last), name)
-		want, got := built.Histograms[i].Correction, coarse.Histograms[i].Correction
-		require.Equal(t, want == nil, got == nil, name)
-		if want != nil {
-			require.Equal(t, want.PositiveBuckets, got.PositiveBuckets, name)
-			require.Equal(t, want.Count, got.Count, name)
-			requireNear(t, want.Sum, got.Sum, math.Abs(want.Sum), name)
+		for _, pair := range [][2]*histogram.FloatHistogram{
+			{built.Histograms[i].Correction, coarse.Histograms[i].Correction},
+			{built.Histograms[i].StartCorrection, coarse.Histograms[i].StartCorrection},
+		} {
+			want, got := pair[0], pair[1]
+			require.Equal(t, want == nil, got == nil, name)
+			if want != nil {
+				require.Equal(t, want.PositiveBuckets, got.PositiveBuckets, name)
+				require.Equal(t, want.Count, got.Count, name)
+				requireNear(t, want.Sum, got.Sum, math.Abs(want.Sum), name)
+			}
 		}
 		rest := func(h *Histograms) Histograms {
-			return Histograms{Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second}
+			return Histograms{Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second}
 		}
 		require.Equal(t, rest(built.Histograms[i]), rest(coarse.Histograms[i]), name)
 	}

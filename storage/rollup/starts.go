@@ -1,6 +1,142 @@
 package rollup
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// IsStartReset returns true if the start timestamp of a sample shows a counter reset after the sample before it, as Prometheus'
+// functions have it. Timestamps are in milliseconds; a start of 0 isn't known.
+func IsStartReset(startBefore, before, start, t int64) bool {
+	switch {
+	case start == startBefore, start == 0, start >= t, start < before:
+		return false
+	case start > before:
+		return true
+	default: // The sample is a delta, unless the one before has no valid start.
+		return startBefore != 0 && startBefore < before
+	}
+}
+
+// IsStartOverlap returns true if a sample starts before the one before it, at another time than that does.
+func IsStartOverlap(startBefore, before, start int64) bool {
+	return start != 0 && start < before && start != startBefore
+}
+
+// IsStartReset returns true if the first sample of bucket i is a counter reset by its start timestamp after the last sample of an earlier
+// bucket, and both are floats, or both histograms.
+func (b *Buckets) IsStartReset(before, i int) bool {
+	return b.FirstST != nil && b.sameKind(before, i) && IsStartReset(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i])
+}
+
+// StartOverlaps returns true if the first sample of bucket i starts before the last sample of an earlier bucket of the same kind, at
+// another time than that does.
+func (b *Buckets) StartOverlaps(before, i int) bool {
+	return b.FirstST != nil && b.sameKind(before, i) && IsStartOverlap(b.LastST[before], b.LastT[before], b.FirstST[i])
+}
+
+// sameKind returns true if the last sample of a bucket and the first of bucket i are both floats, or both histograms.
+func (b *Buckets) sameKind(before, i int) bool {
+	return (b.Flags[before]&LastIsHistogram != 0) == (b.Flags[i]&FirstIsHistogram != 0)
+}
+
+// startRun are the start timestamps of samples that follow each other, and the resets that only they show.
+type startRun struct {
+	first, last int64
+	any         bool
+	overlaps    bool
+	correction  sum
+	resets      uint32
+}
+
+// step goes from one sample to the next, and returns true if that is a reset by its start timestamp.
+func (r *startRun) step(startBefore, before, start, t int64) bool {
+	if start == startBefore {
+		return false
+	}
+	r.overlaps = r.overlaps || IsStartOverlap(startBefore, before, start)
+	return IsStartReset(startBefore, before, start, t)
+}
+
+// joint goes from one bucket to the next, and returns true if only start timestamps show that this is a reset.
+func (r *startRun) joint(b *Buckets, before, i int, isReset bool) bool {
+	if b.FirstST == nil || !b.sameKind(before, i) {
+		return false
+	}
+	if !r.step(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i]) || isReset {
+		return false
+	}
+	r.resets++
+	r.correction.add(b.Last[before])
+	return true
+}
+
+// add adds the samples of a bucket.
+func (r *startRun) add(b *Buckets, i int) {
+	if b.FirstST == nil {
+		return
+	}
+	if !r.any {
+		r.any, r.first = true, b.FirstST[i]
+	}
+	r.last = b.LastST[i]
+	if b.StartResets[i] > 0 {
+		r.resets += b.StartResets[i]
+		r.correction.add(b.StartCorrection[i])
+	}
+}
+
+// startsOfFloats returns the starts of floats from one index to another, which are no stale markers.
+func startsOfFloats(s *chunk.Samples, first, last int) startRun {
+	r := startRun{first: s.ST[first], last: s.ST[last]}
+	before := first
+	for i := first + 1; i <= last; i++ {
+		if isStaleFloat(s.V[i]) {
+			continue
+		}
+		if r.step(s.ST[before], s.T[before], s.ST[i], s.T[i]) && !(s.V[i] < s.V[before]) {
+			r.resets++
+			r.correction.add(s.V[before])
+		}
+		before = i
+	}
+	return r
+}
+
+// startColumns is memory for the columns of start timestamps.
+type startColumns struct {
+	first, last []int64
+	correction  []float64
+	resets      []uint32
+}
+
+// spareStarts returns the memory for those columns of b, which aren't used any more.
+func (b *Buckets) spareStarts() startColumns {
+	if b.FirstST == nil {
+		return b.spare
+	}
+	return startColumns{b.FirstST[:0], b.LastST[:0], b.StartCorrection[:0], b.StartResets[:0]}
+}
+
+// setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
+func (b *Buckets) setStarts(i int, r startRun) {
+	if r.overlaps {
+		b.Flags[i] |= StartsOverlap
+	}
+	if b.FirstST == nil {
+		if r.first == 0 && r.last == 0 && r.resets == 0 {
+			return
+		}
+		b.FirstST, b.LastST = make([]int64, len(b.End), cap(b.End)), make([]int64, len(b.End), cap(b.End))
+		b.StartCorrection, b.StartResets = make([]float64, len(b.End), cap(b.End)), make([]uint32, len(b.End), cap(b.End))
+	}
+	b.FirstST[i], b.LastST[i], b.StartResets[i] = r.first, r.last, r.resets
+	if b.StartCorrection[i] = 0; r.resets > 0 {
+		b.StartCorrection[i] = r.correction.total()
+	}
+}
 
 // The columns of start timestamps begin with a byte for the base of the run after it:
 //
@@ -54,17 +190,37 @@ func (e *encoder) minus(x, y []int64) []int64 {
 // starts appends the columns of start timestamps.
 func (d *decoder) starts() error {
 	into := d.into
-	if !d.e.has(columnFirstST) && !d.e.has(columnLastST) {
+	if !d.e.has(columnFirstST) && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
 		if into.FirstST != nil {
 			clear(tail(&into.FirstST, d.n))
 			clear(tail(&into.LastST, d.n))
+			clear(tail(&into.StartCorrection, d.n))
+			clear(tail(&into.StartResets, d.n))
+		}
+		if d.e.has(columnStartCorrection) {
+			return fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
 		}
 		return nil
+	}
+	if into.FirstST == nil {
+		into.FirstST, into.LastST = into.spare.first, into.spare.last
+		into.StartCorrection, into.StartResets = into.spare.correction, into.spare.resets
 	}
 	for _, column := range []*[]int64{&into.FirstST, &into.LastST} {
 		clear(tail(column, d.at-len(*column))) // those of buckets before
 	}
+	clear(tail(&into.StartCorrection, d.at-len(into.StartCorrection)))
+	clear(tail(&into.StartResets, d.at-len(into.StartResets)))
 	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
+	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
+		if v, ok := chunk.ConstantInts(b[1:]); ok { // So it is unless a series starts anew.
+			for i := range first {
+				first[i], last[i] = into.Start[d.at]+v, into.Start[d.at]+v
+			}
+			clear(tail(&into.StartResets, d.n))
+			return d.startCorrections(tail(&into.StartCorrection, d.n), nil)
+		}
+	}
 	far := make([]int64, d.full)
 	for i := range far {
 		far[i] = into.Start[d.at]
@@ -79,6 +235,182 @@ func (d *decoder) starts() error {
 	}
 	d.expand(first, d.full, full)
 	d.expand(last, d.full, full)
+	resets := tail(&into.StartResets, d.n)
+	if err := d.startResets(resets); err != nil {
+		return err
+	}
+	return d.startCorrections(tail(&into.StartCorrection, d.n), resets)
+}
+
+// Column startResets begins with a byte:
+//
+//	0  a run of the numbers
+//	1  a run of what the numbers are less than count − 1 − resets: nothing if each sample is a reset, as of deltas
+const (
+	startResetsPlain = 0
+	startResetsLeft  = 1
+)
+
+// startResets fills x with the resets that only start timestamps show.
+func (d *decoder) startResets(x []uint32) error {
+	b := d.e.column(columnStartResets)
+	if len(b) == 0 {
+		clear(x)
+		return nil
+	}
+	const what = "resets by start timestamp"
+	numbers := make([]int64, 3*d.full)
+	numbers, most, resets := numbers[:d.full], numbers[d.full:][:d.full], numbers[2*d.full:]
+	if err := decodeInts(b[1:], numbers, what); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnCount), most, "counts"); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
+		return err
+	}
+	if b[0] > startResetsLeft {
+		return fmt.Errorf("%w: %s of unknown kind %d", ErrCorrupt, what, b[0])
+	}
+	for i, n := range numbers {
+		if most[i] -= 1 + resets[i]; b[0] == startResetsLeft {
+			n = most[i] - n
+		}
+		if n < 0 || n > math.MaxUint32 { // Of buckets that aren't simple, the count may be less.
+			return fmt.Errorf("%w: %d %s", ErrCorrupt, n, what)
+		}
+		x[i] = uint32(n)
+	}
+	if d.parts != nil {
+		expand(x, d.parts, d.full, full)
+	}
+	return nil
+}
+
+// Column startCorrection is of buckets of floats that have start resets. The integers of values, as chunk.OrderedBits, are stored as what
+// they are greater by than those of sum − last − correction: of deltas, each of which is a reset, it is that. A byte comes first:
+//
+//	0  a run of integers
+//	1  values follow instead, where that is shorter
+//
+// Where the column isn't there, all integers are 0.
+const startsBySum = 0
+
+// correctedByStart returns the buckets that the column of start corrections is of, and the integers that are predicted for them.
+func (b *Buckets) correctedByStart() (at []int, predicted []int64) {
+	for i, n := range b.StartResets {
+		if n > 0 && b.Flags[i]&HasHistograms == 0 {
+			at = append(at, i)
+			predicted = append(predicted, floatInteger(b.Sum[i]-b.Last[i]-b.Correction[i]))
+		}
+	}
+	return at, predicted
+}
+
+// startResets writes the columns of start resets, and of their corrections.
+func (e *encoder) startResets(b *Buckets, parts []part) {
+	if b.FirstST == nil {
+		return
+	}
+	resets := e.widen(gather(b.StartResets, parts, full))
+	if allZero(resets) {
+		return
+	}
+	left := e.take(len(resets))
+	byValue := gather(b.Resets, parts, full)
+	for k, n := range gather(b.Count, parts, full) {
+		left[k] = int64(n) - 1 - int64(byValue[k]) - resets[k]
+	}
+	from := len(e.body)
+	e.body = appendInts(append(e.body, startResetsPlain), resets)
+	middle := len(e.body)
+	e.body = appendInts(append(e.body, startResetsLeft), left)
+	if middle-from <= len(e.body)-middle {
+		e.body = e.body[:middle]
+	} else {
+		e.body = append(e.body[:from], e.body[middle:]...)
+	}
+	e.put(columnStartResets, from)
+	e.startCorrection(b)
+	var corrections chunk.Samples
+	for i, h := range b.Histograms {
+		if h != nil && h.StartCorrection != nil {
+			corrections.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.StartCorrection})
+		}
+	}
+	e.samples(columnStartCorrections, &corrections)
+}
+
+// startCorrection writes the column of start corrections.
+func (e *encoder) startCorrection(b *Buckets) {
+	at, predicted := b.correctedByStart()
+	v, integers := make([]float64, len(at)), e.take(len(at))
+	for k, i := range at {
+		v[k] = b.StartCorrection[i]
+		integers[k] = chunk.OrderedBits(v[k]) - predicted[k]
+	}
+	if allZero(integers) {
+		return
+	}
+	from := len(e.body)
+	e.body = appendInts(append(e.body, startsBySum), integers)
+	middle := len(e.body)
+	e.body = chunk.AppendValues(append(e.body, byValues), v)
+	if middle-from <= len(e.body)-middle {
+		e.body = e.body[:middle]
+	} else {
+		e.body = append(e.body[:from], e.body[middle:]...)
+	}
+	e.put(columnStartCorrection, from)
+}
+
+// startCorrections fills column, given the numbers of start resets.
+func (d *decoder) startCorrections(column []float64, resets []uint32) error {
+	clear(column)
+	any := false
+	for i, n := range resets {
+		any = any || n > 0 && d.into.Flags[d.at+i]&HasHistograms == 0
+	}
+	if !any {
+		if d.e.has(columnStartCorrection) {
+			return fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
+		}
+		return nil
+	}
+	known := splitting.Get().(*Buckets)
+	defer splitting.Put(known)
+	known.Reset()
+	if err := decode(d.e, ColumnLast|ColumnSum|ColumnCorrection, known); err != nil {
+		return err
+	}
+	known.StartResets = resets
+	at, integers := known.correctedByStart()
+	b := d.e.column(columnStartCorrection)
+	switch {
+	case len(b) > 0 && b[0] == byValues:
+		v := make([]float64, len(at))
+		if err := decodeValues(b[1:], v, "corrections by start timestamp"); err != nil {
+			return err
+		}
+		for k, i := range at {
+			column[i] = v[k]
+		}
+		return nil
+	case len(b) > 0 && b[0] != startsBySum:
+		return fmt.Errorf("%w: corrections by start timestamp of unknown kind %d", ErrCorrupt, b[0])
+	case len(b) > 0:
+		residues := make([]int64, len(at))
+		if err := decodeInts(b[1:], residues, "corrections by start timestamp"); err != nil {
+			return err
+		}
+		for k, residue := range residues {
+			integers[k] += residue
+		}
+	}
+	for k, i := range at {
+		column[i] = chunk.FromOrderedBits(integers[k])
+	}
 	return nil
 }
 

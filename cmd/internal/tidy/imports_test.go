@@ -24,7 +24,7 @@ var laws = []law{
 	{folder: "adapter", may: append([]string{"storage/inspect"}, storageWithoutDrivers...), apart: true},
 	{folder: "promql", may: append([]string{"=promql/bucketfn", "promql/resolution"}, storageWithoutDrivers...)},
 	{folder: "promql/bucketfn", may: []string{"storage/chunk", "storage/rollup"}},
-	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
+	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup", "storage/soak"}},
 	{folder: "promql/resolution", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "downsample", may: storageWithoutDrivers},
 	{folder: "storage", may: append([]string{"storage/cache", "storage/head", "storage/page", "storage/paged"}, storageWithoutDrivers...)},

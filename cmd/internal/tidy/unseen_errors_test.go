@@ -7,7 +7,7 @@ var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
 		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
-		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
+		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errJumps", "promql.errPanicked",
 		"promql.errHistograms", "query.errIndexBetter", "query.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
 	},
 	"it says what of a row can't be read, behind \"skipped the corrupt\" or \"stored bytes are damaged\", which have their lines": {

@@ -37,17 +37,22 @@ func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b
 	var out bucketfn.Result
 	for _, f := range funcs {
 		out.Reset()
-		f.Evaluate(pruned(b, bucketfn.Columns(f.Name())), w, &out)
-		compared += requireAnswers(t, f.Name(), s, p, b, w, &out, context)
+		columns := bucketfn.Columns(f.Name())
+		if f.UsesStarts {
+			columns |= rollup.ColumnStarts
+		}
+		f.Evaluate(pruned(b, columns), w, &out)
+		compared += requireAnswers(t, f, s, p, b, w, &out, context)
 	}
 	return compared
 }
 
-func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *rollup.Buckets, w bucketfn.Windows,
+func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Points, b *rollup.Buckets, w bucketfn.Windows,
 	out *bucketfn.Result, context string,
 ) int {
 	t.Helper()
-	at, left, width, args := 0, 0, w.Span, argsOf(t, name, w.Span)
+	name := f.Name()
+	at, left, overlaps, width, args := 0, 0, 0, w.Span, argsOf(t, name, w.Span)
 	var notes bucketfn.Note
 	for k := range w.Steps {
 		from, to := w.Window(k)
@@ -63,8 +68,13 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 		}
 		window := p.in(from, to)
 		largest := Bound(name, window.Largest())
-		want, ok, remarks := onSamples(name, args, s, window, from, to)
+		want, ok, remarks := onSamples(name, args, s, window, f.UsesStarts, from, to)
 		notes |= notesOf(t, remarks)
+		for _, err := range remarks {
+			if errors.Is(err, annotations.StartTimeOverlapWarning) {
+				overlaps++
+			}
+		}
 		has := at < len(out.Step) && out.Step[at] == int32(k)
 		require.Equal(t, ok, has, "%s: has a value", c)
 		if !has {
@@ -91,6 +101,7 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p Points, b *ro
 	}
 	require.Equal(t, notes&^unsure, out.Notes&^unsure, "%s: %q: notes", context, name)
 	require.Zero(t, out.Notes&^(notes|bucketfn.NoteNotCounter), "%s: %q: notes", context, name)
+	require.Equal(t, overlaps, out.Overlaps, "%s: %q: overlapping starts", context, name)
 	require.Len(t, out.Step, at, context)
 	require.Len(t, out.Unanswered, left, context)
 	return at
@@ -111,6 +122,7 @@ func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note
 		case errors.Is(err, annotations.HistogramIgnoredInMixedRangeInfo):
 			notes |= bucketfn.NoteHistogramsIgnored
 		case errors.Is(err, annotations.PossibleNonCounterInfo):
+		case errors.Is(err, annotations.StartTimeOverlapWarning):
 		case strings.Contains(text, "during addition"):
 			notes |= bucketfn.NoteBoundsReconciledAdd
 		case strings.Contains(text, "during subtraction"):
@@ -157,12 +169,15 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	if want&rollup.ColumnChanges != 0 {
 		out.Changes = b.Changes
 	}
+	if want&rollup.ColumnStarts != 0 {
+		out.FirstST, out.LastST, out.StartCorrection, out.StartResets = b.FirstST, b.LastST, b.StartCorrection, b.StartResets
+	}
 	for i, h := range b.Histograms {
 		if h == nil {
 			continue
 		}
 		kept := &rollup.Histograms{
-			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
+			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
 		}
 		if want&rollup.ColumnSum != 0 {
 			kept.Sum = h.Sum
@@ -175,6 +190,9 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 		}
 		if want&rollup.ColumnCorrection != 0 {
 			kept.Correction = h.Correction
+			if want&rollup.ColumnStarts != 0 {
+				kept.StartCorrection = h.StartCorrection
+			}
 		}
 		if out.Histograms == nil {
 			out.Histograms = make([]*rollup.Histograms, len(b.End))
@@ -184,10 +202,15 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	return out
 }
 
-// Evaluators returns those that buckets answer.
+// Evaluators returns those that buckets answer, and those that use start timestamps also with these.
 func Evaluators() (all []*bucketfn.Evaluator) {
 	for _, name := range bucketfn.Names() {
 		if b := bucketfn.New(name); b != nil {
+			all = append(all, b)
+		}
+		if name == "rate" || name == "increase" || name == "resets" {
+			b := bucketfn.New(name)
+			b.UsesStarts = true
 			all = append(all, b)
 		}
 	}

@@ -19,6 +19,8 @@ import (
 type Points struct {
 	Floats     []promengine.FPoint
 	Histograms []promengine.HPoint
+	// Starts are their start timestamps.
+	Starts promengine.StartTimestamps
 }
 
 // PointsOf returns the points of samples. Counter reset hints are cleared, but for gauges, so that Prometheus' functions
@@ -28,6 +30,11 @@ func PointsOf(s *chunk.Samples) Points {
 	for i, t := range s.T {
 		if v := s.V[i]; !value.IsStaleNaN(v) {
 			p.Floats = append(p.Floats, promengine.FPoint{T: t, F: v})
+			start := int64(0)
+			if len(s.ST) > 0 {
+				start = s.ST[i]
+			}
+			p.Starts.Floats = append(p.Starts.Floats, start)
 		}
 	}
 	for i := range s.H {
@@ -39,6 +46,7 @@ func PointsOf(s *chunk.Samples) Points {
 			h.CounterResetHint = histogram.UnknownCounterReset
 		}
 		p.Histograms = append(p.Histograms, promengine.HPoint{T: s.H[i].T, H: h})
+		p.Starts.Histograms = append(p.Starts.Histograms, s.H[i].ST)
 	}
 	return p
 }
@@ -53,13 +61,15 @@ func asFloat(h *chunk.Histogram) *histogram.FloatHistogram {
 // in returns the points in (a, b].
 func (p Points) in(a, b int64) Points {
 	var out Points
-	for _, f := range p.Floats {
+	for i, f := range p.Floats {
 		if a < f.T && f.T <= b {
 			out.Floats = append(out.Floats, f)
+			out.Starts.Floats = append(out.Starts.Floats, p.Starts.Floats[i])
 		}
 	}
-	for _, h := range p.Histograms {
+	for i, h := range p.Histograms {
 		if a < h.T && h.T <= b {
+			out.Starts.Histograms = append(out.Starts.Histograms, p.Starts.Histograms[i])
 			out.Histograms = append(out.Histograms, promengine.HPoint{T: h.T, H: h.H.Copy()})
 		}
 	}
@@ -85,7 +95,7 @@ func (p Points) Largest() float64 {
 }
 
 // onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value, with its annotations.
-func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, a, b int64) (promengine.Sample, bool, annotations.Annotations) {
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, usesStarts bool, a, b int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
 		newest, ok := newestSample(s, a, b)
 		return newest, ok, nil
@@ -93,8 +103,11 @@ func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Po
 	if len(window.Floats)+len(window.Histograms) == 0 {
 		return promengine.Sample{}, false, nil
 	}
-	out, remarks := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}},
-		args, &promengine.EvalNodeHelper{Ts: b})
+	helper := promengine.EvalNodeHelper{Ts: b}
+	if usesStarts {
+		helper.StartTimestamps = &window.Starts
+	}
+	out, remarks := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
 	if len(out) == 0 {
 		return promengine.Sample{}, false, remarks
 	}

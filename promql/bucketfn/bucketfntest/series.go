@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // SeriesKinds are what GenerateSeries can make.
@@ -28,6 +29,7 @@ func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	g := SeriesGenerator{Rand: r, Kind: kind}
 	at := int64(-n/2) * 15_000
 	jitter := r.IntN(2) == 0
+	starts, before := soak.Starts{Rand: r, Kind: soak.StartKinds[r.IntN(len(soak.StartKinds))]}, math.Inf(-1)
 	for range n {
 		at += 15_000
 		if jitter {
@@ -42,14 +44,15 @@ func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 			if stale {
 				v = math.Float64frombits(value.StaleNaN)
 			}
-			s.AppendFloat(at, at-r.Int64N(2)*1000, v)
+			s.AppendFloat(at, starts.Next(at, v < before), v)
+			before = v
 			continue
 		}
 		h := *g.H
 		if stale {
 			h = chunk.Histogram{Float: &histogram.FloatHistogram{Sum: math.Float64frombits(value.StaleNaN)}}
 		}
-		h.T = at
+		h.T, h.ST = at, starts.Next(at, r.IntN(30) == 0)
 		s.AppendHistogram(h)
 	}
 	return s

@@ -1,0 +1,60 @@
+package soak
+
+import "math/rand/v2"
+
+// StartKinds are what Starts can make.
+var StartKinds = []string{"none", "constant", "restarts", "deltas", "partly deltas", "unknown at first", "partly unknown", "overlapping", "any"}
+
+// Starts makes start timestamps of one series, one after the other, milliseconds.
+type Starts struct {
+	Rand *rand.Rand
+	// Kind is one of StartKinds.
+	Kind string
+
+	start, before int64
+	begun         bool
+}
+
+// Next returns the start timestamp of the sample at t, the next in time. restarted is set if its value begins anew.
+func (s *Starts) Next(t int64, restarted bool) int64 {
+	r := s.Rand
+	before, first := s.before, !s.begun
+	if s.before = t; first {
+		s.begun, s.start = true, t-r.Int64N(400_000)
+		before = s.start
+	}
+	between := before + r.Int64N(max(t-before, 1)) // from before on, but before t
+	switch s.Kind {
+	case "none":
+		return 0
+	case "restarts":
+		if restarted || r.IntN(15) == 0 {
+			s.start = between
+		}
+	case "deltas":
+		return before
+	case "partly deltas":
+		if r.IntN(3) > 0 {
+			s.start = []int64{before, before + 1, between, t - 1}[r.IntN(4)]
+		}
+	case "unknown at first": // as OpenTelemetry has it: the first sample starts at itself
+		if first || r.IntN(20) == 0 {
+			s.start = t
+			return t
+		}
+	case "partly unknown":
+		if restarted {
+			s.start = between
+		}
+		if r.IntN(4) == 0 {
+			return 0
+		}
+	case "overlapping":
+		if r.IntN(6) == 0 {
+			s.start -= r.Int64N(50_000)
+		}
+	case "any":
+		return []int64{0, before, t, t + 1, between, s.start, before - 1, t - 1, t - r.Int64N(900_000)}[r.IntN(9)]
+	}
+	return s.start
+}
