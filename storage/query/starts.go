@@ -42,11 +42,29 @@ func hideSampleStarts(s *chunk.Samples, until int64) {
 	}
 }
 
-// hideBucketStarts removes the start timestamps of buckets that end at or before a time, milliseconds.
+// hideBucketStarts removes the start timestamps of buckets that end at or before a time, milliseconds, and all that follows from them.
 func hideBucketStarts(b *rollup.Buckets, until int64) {
-	if b.FirstST != nil {
-		n := sort.Search(len(b.End), func(i int) bool { return b.End[i] > until })
+	n := sort.Search(len(b.End), func(i int) bool { return b.End[i] > until })
+	switch {
+	case b.FirstST == nil:
+	case n == len(b.End):
+		b.FirstST, b.LastST, b.StartCorrection, b.StartResets = nil, nil, nil, nil
+	default:
 		clear(b.FirstST[:n])
 		clear(b.LastST[:n])
+		clear(b.StartCorrection[:n])
+		clear(b.StartResets[:n])
+	}
+	for i := range n {
+		b.Flags[i] &^= rollup.StartsOverlap
+		if b.Histograms == nil || b.Histograms[i] == nil || b.Histograms[i].StartCorrection == nil && !b.Histograms[i].FirstStartReset {
+			continue
+		}
+		h := *b.Histograms[i]
+		h.StartCorrection, h.FirstStartReset = nil, false
+		if !h.FirstReset {
+			h.Second = nil
+		}
+		b.Histograms[i] = &h
 	}
 }
