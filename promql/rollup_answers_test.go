@@ -37,6 +37,9 @@ type rollupDuel struct {
 }
 
 func newRollupDuel(t *testing.T, store, reference *rolledStore, truths truths, starts bool) *rollupDuel {
+	if !starts {
+		truths = truths.withoutStarts()
+	}
 	o := DefaultOptions()
 	o.Parser, o.StartTimestamps = allSyntax, starts
 	d := &rollupDuel{

@@ -169,6 +169,21 @@ func truthsOf(all []*rolledSeries) (out truths) {
 	return out
 }
 
+// withoutStarts returns the samples without their start timestamps: where nobody asks for these, a store hides them.
+func (ts truths) withoutStarts() (out truths) {
+	for _, s := range ts {
+		hidden := &chunk.Samples{}
+		hidden.AppendAll(s.all)
+		hidden.ST = nil
+		for i := range hidden.H {
+			hidden.H[i].ST = 0
+		}
+		s.all = hidden
+		out = append(out, s)
+	}
+	return out
+}
+
 // bound returns the largest absolute value that enters the fragment's series of these labels at a step.
 func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 	from, to := c.window(step)
