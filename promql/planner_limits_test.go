@@ -103,7 +103,7 @@ func TestPlannerHoldsNoMoreSamplesThanAllowed(t *testing.T) {
 		{"quantile(0.5, temperature)", 700, true},
 		{"topk(10, temperature)", 500, true},
 		{"topk(1, temperature)", 500, false},
-		{"sum(rate(requests_total[1h]))", 300, true}, // A single series has more samples.
+		{"sum(rate(requests_total[1h]))", 200, true}, // A single series has more samples.
 	} {
 		r := newRivals(t, NewQueryable(store), func(o *Options) { o.MaxSamples = c.limit })
 		got, stats := r.answerOf(wholeRange.of(c.query))
