@@ -133,7 +133,7 @@ func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func
 // awaitInterval is how often a caller that waits for a load calls the meter.
 const awaitInterval = 100 * time.Millisecond
 
-// await waits for a load of another caller. A load of much takes seconds, and who waits for it for long has no place among small reads.
+// await waits for a load of another caller. A load of many series takes seconds: a caller that waits for it must not keep a place that small reads need.
 func (f *flight) await(ctx context.Context) error {
 	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()

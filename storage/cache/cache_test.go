@@ -226,7 +226,7 @@ func (m *turnsSlowly) Turn(ctx context.Context) error {
 	return m.turns.Turn(ctx)
 }
 
-// A caller that waits for another's load for long tells its meter, which may have it wait for a turn. The load itself doesn't wait for one.
+// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself doesn't wait for one.
 func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	c, loads, release := New(1<<20), make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
