@@ -54,16 +54,15 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 	return err
 }
 
-// trimEnds applies a delete to the buckets that its ends cut, where queries may find no samples of them. The delete itself hides the buckets between, but
-// of the hours that it cuts only buckets of 5 minutes show the rest.
+// trimEnds applies a delete to the buckets that its ends cut, where queries find no samples of them, or soon won't. The delete itself hides the buckets
+// between, but of the hours that it cuts only buckets of 5 minutes show the rest.
 func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone) error {
 	for _, slot := range slices.Compact([]int64{s.period.SlotOf(d.Start), s.period.SlotOf(d.End)}) {
-		start, end := s.period.SlotStart(slot), s.period.SlotEnd(slot)
-		shown, err := s.retention.Shown(ctx, tenant, start, end, true)
+		soon, err := s.retention.HidesSoon(ctx, tenant, slot)
 		if err != nil {
 			return err
 		}
-		if !shown.Gaps.HoldAny(end) && !slices.ContainsFunc(shown.Hidden, func(h retention.Hidden) bool { return h.At[rollup.Raw] > start }) {
+		if !soon {
 			continue // Samples answer, until the buckets are made anew in the background.
 		}
 		if _, err := s.rollWindow(ctx, tenant, s.period.WindowOfSlot(rollup.Raw, slot), func() {}); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -143,27 +144,37 @@ func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 }
 
 // TestUnsealedSamplesPassTheRetention accepts late samples right before they are past the retention of raw samples, beside sealed ones. Until they are
-// sealed they are in the buckets that answer for that time.
+// sealed they are in the buckets that answer for that time, also after a restart, and days later.
 func TestUnsealedSamplesPassTheRetention(t *testing.T) {
-	r := alone(t)
-	keep := func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = day, 10*day, 20*day }
-	m := r.start(0, keep)
-	for i := range 60 {
-		require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+1)*time.Second), 1))
+	for _, expiring := range []bool{false, true} {
+		r := alone(t)
+		if expiring {
+			r.eng = memory.NewExpiring(r.now)
+		}
+		keep := func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = day, 10*day, 20*day }
+		m := r.start(0, keep)
+		for i := range 60 {
+			require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+1)*time.Second), 1))
+		}
+		require.NoError(t, m.SealAll(t.Context()))
+		for i := range 20 {
+			require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+2)*time.Second), 1))
+		}
+		require.Equal(t, 80, m.visible())
+		for _, passed := range []time.Duration{10 * time.Minute, day, 3 * day} {
+			r.pass(passed)
+			require.Zero(t, m.visible())
+			require.Equal(t, 80, m.countedAnywhere(), "expiring %v, after %s", expiring, passed)
+			m.stop()
+			m = r.start(0, keep, r.today(0))
+			require.Equal(t, 80, m.countedAnywhere(), "expiring %v, restarted after %s", expiring, passed)
+			_, err := m.Expire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 80, m.countedAnywhere())
+		}
+		require.NoError(t, m.SealAll(t.Context()))
+		require.Equal(t, 80, m.countedAnywhere())
 	}
-	require.NoError(t, m.SealAll(t.Context()))
-	for i := range 20 {
-		require.NoError(t, m.write(r.now().Add(-day+time.Duration(5*i+2)*time.Second), 1))
-	}
-	require.Equal(t, 80, m.visible())
-	r.pass(10 * time.Minute)
-	require.Zero(t, m.visible())
-	require.Equal(t, 80, m.countedAnywhere())
-	_, err := m.Expire(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 80, m.countedAnywhere())
-	require.NoError(t, m.SealAll(t.Context()))
-	require.Equal(t, 80, m.countedAnywhere())
 }
 
 // TestDroppedByAClockAhead has a clock that is 20 days ahead, and that an operator has confirmed, drop the windows of the present. Samples of that time can't be stored;

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -114,43 +115,58 @@ func TestDeleteOfAllSamplesOfAnHour(t *testing.T) {
 	}
 }
 
-// TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. They are hidden before the delete was worked off, by the clock where rows
-// expire by themselves: until the delete is applied to the rollups, an answer that has deleted samples has a warning.
+// TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. Then the process stops before the delete was worked off, and starts when these
+// samples are hidden, or have expired. A delete within a day before they are hidden is exact all the same, and so is any while they stand. Once they have
+// expired, an answer that has deleted samples comes with a warning, and no other does.
 func TestDeleteBeforeRawIsHidden(t *testing.T) {
 	t.Parallel()
+	const part, nothing = 20*time.Minute - time.Millisecond, 99 * time.Second
 	for _, expiring := range []bool{false, true} {
-		open := openTestStore
-		if expiring {
-			open = openExpiring
-		}
-		ts := open(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = 2*day, 400*day, true })
-		at := ts.now.Add(-12 * time.Hour).Truncate(2 * time.Hour)
-		ts.write("default", jobLabels("api"), every(at.Add(100*time.Second), 100*time.Second, 72)...)
-		require.NoError(t, ts.SealAll(t.Context()))
-		for shown := true; shown; { // Until just before the clock hides raw samples.
-			ts.now = ts.now.Add(time.Hour)
-			now := ts.now
-			ts.now = now.Add(time.Hour)
-			raw, _ := ts.warned(rollup.Raw)
-			shown = len(raw) > 0 && ts.now.Sub(at) < 10*day
-			ts.now = now
-		}
-		require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Millisecond).UnixMilli(), at.Add(20*time.Minute-time.Millisecond).UnixMilli(), equal("job", "api")))
-		ts.now = ts.now.Add(90 * time.Minute)
-		for _, when := range []string{"hidden", "worked off", "cleaned"} {
-			switch when {
-			case "worked off":
-				require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
-			case "cleaned":
-				require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
-			}
-			for _, res := range rollup.Resolutions {
-				_, told := ts.warned(res)
-				got := ts.bucketsOf("default", res)["api"]
-				require.GreaterOrEqual(t, got, 61)
-				require.LessOrEqual(t, got, 72)
-				require.Equal(t, got > 61, len(told) == 1 && strings.Contains(told[0], "the result includes deleted samples"), "%s, %s, expiring %v: %d samples, %v", when, res, expiring, got, told)
-			}
+		for _, c := range []struct{ ahead, stopped, to time.Duration }{ // Of the hiding, from the delete on, and the end of the delete.
+			{time.Hour, 4 * time.Hour, part}, {time.Hour, 12 * day, part}, {23 * time.Hour, 12 * day, part},
+			{30 * time.Hour, 40 * time.Hour, part}, {30 * time.Hour, 12 * day, part}, {30 * time.Hour, 12 * day, nothing},
+		} {
+			t.Run(fmt.Sprintf("expiring %v, %v", expiring, c), func(t *testing.T) {
+				t.Parallel()
+				open := openTestStore
+				if expiring {
+					open = openExpiring
+				}
+				ts := open(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = 2*day, 400*day, true })
+				at := ts.now.Add(-12 * time.Hour).Truncate(2 * time.Hour)
+				ts.write("default", jobLabels("api"), every(at.Add(100*time.Second), 100*time.Second, 72)...)
+				require.NoError(t, ts.SealAll(t.Context()))
+				ts.passes(at.Add(2*day - c.ahead))
+				require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Millisecond).UnixMilli(), at.Add(c.to).UnixMilli(), equal("job", "api")))
+				raw, _ := ts.warned(rollup.Raw)
+				require.Len(t, raw, 1)
+				for until := ts.now.Add(c.stopped); ts.now.Before(until); ts.now = ts.now.Add(time.Hour) {
+					ts.clock.SeenMS()
+				}
+				ts.reopen()
+				expired := expiring && c.ahead > day && c.stopped > 9*day
+				for _, when := range []string{"hidden", "worked off", "cleaned"} {
+					switch when {
+					case "worked off":
+						require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+					case "cleaned":
+						require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+					}
+					for _, res := range rollup.Resolutions {
+						want := 61
+						switch {
+						case c.to == nothing || expired && res == rollup.OneHour && when == "hidden":
+							want = 72
+						case expired:
+							want = 63
+						}
+						_, told := ts.warned(res)
+						require.Equal(t, want, ts.bucketsOf("default", res)["api"], "%s, %s", when, res)
+						hasDeleted := c.to != nothing && want != 61
+						require.Equal(t, hasDeleted, len(told) == 1 && strings.Contains(told[0], "the result includes deleted samples"), "%s, %s: %v", when, res, told)
+					}
+				}
+			})
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
 		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // There are no samples any more.
-			if hidden.Where(uncleared).TouchesBucket(end, sel.width) {
+			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
 			return true
@@ -187,6 +187,16 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 			return
 		}
 	}
+}
+
+// hasDeleted reports whether deletes that a chunk was made without touch the times from the first to the last sample of one of its buckets.
+func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
+	var b rollup.Buckets
+	if rollup.DecodeStored(c.data, rollup.AllColumns, &b) != nil {
+		return true
+	}
+	b.Delete(0, func(other int64) bool { return other != end })
+	return format.TrimBuckets(&b, func(int64) format.Tombstones { return ds })
 }
 
 // isCut reports whether an edge lies inside the bucket with an end.

@@ -45,6 +45,8 @@ type Boundaries struct {
 	fixed       []fixedExpiry
 	firstExpiry int64
 	listed      time.Time
+	// firstRaw are the first raw windows of the classes of which rows stand, beside those in fixed that have expired: see firstListed.
+	firstRaw []int64
 }
 
 func (m *boundaryMemory) get(tenant string) *Boundaries {

@@ -379,8 +379,13 @@ func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class 
 
 // hasExpired reports whether the rows of a class in a window count as expired, as far as this process has read.
 func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) bool {
+	return k.isPast(k.knownExpiry(t, tenant, class, window))
+}
+
+// knownExpiry returns when the rows of a class in a window expire, as far as this process has read; 0: never.
+func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) int64 {
 	if !k.env.Expires {
-		return false
+		return 0
 	}
 	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: its rows come later, if at all.
 	last := own.Expires
@@ -393,7 +398,7 @@ func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) b
 	if !known {
 		last = k.wantedExpiry(t, expiryAt{tenant, class, window})
 	}
-	return k.isPast(earlier(last, shared.Expires))
+	return earlier(last, shared.Expires)
 }
 
 // firstListed returns the first window of a class of which the fixed expiry may matter: all that its boundary shows, and those before that would still
@@ -417,7 +422,7 @@ func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res roll
 // boundaries; known are those, nil: there are none.
 func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
 	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
-		t.fixed, t.firstExpiry, t.listed = known.fixed, known.firstExpiry, known.listed
+		t.fixed, t.firstExpiry, t.listed, t.firstRaw = known.fixed, known.firstExpiry, known.listed, known.firstRaw
 		return nil
 	}
 	if !k.env.Expires {
@@ -459,6 +464,7 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 		t.firstExpiry = earlier(t.firstExpiry, expires)
 	}
 	slices.SortFunc(t.fixed, func(a, b fixedExpiry) int { return cmp.Compare(a.window, b.window) })
+	t.firstRaw = from[rollup.Raw]
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -47,8 +48,8 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 			holes[res] = k.holeEnd(b, int64(class), rollup.Resolution(res), minT, maxT)
 		}
 		h.Missing = b.Missing(int64(class), rollup.Raw)
-		if k.env.Expires { // Hidden rows may expire at any moment.
-			h.Missing = max(h.At[rollup.Raw], holes[rollup.Raw])
+		if k.env.Expires {
+			h.Missing = max(k.expiredRaw(b, class, h.At[rollup.Raw]), holes[rollup.Raw])
 		}
 		if holes[rollup.OneHour] = Never; overGaps {
 			holes[rollup.Raw] = Never
@@ -61,6 +62,41 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 		s.Gaps = k.appendGaps(s.Gaps, b, rollup.Raw)
 	}
 	return s, nil
+}
+
+// expiredRaw returns the newest timestamp of which raw rows of a class may have expired, beside holes: rows after it stand, also where they are hidden.
+func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
+	switch {
+	case class >= len(b.firstRaw): // The class was added since the expiries were read.
+		return hidden
+	case b.firstRaw[class] == format.FirstWindow(rollup.Raw):
+		return Never
+	}
+	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
+}
+
+// soon is how long before raw samples are hidden a delete of some of them is applied to rollups at once: until then these must know of it.
+const soon = 24 * time.Hour
+
+// HidesSoon reports whether raw samples of a tenant's class in a slot are hidden, or will be soon.
+func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool, error) {
+	start, end := k.env.Period.SlotStart(slot), k.env.Period.SlotEnd(slot)
+	shown, err := k.Shown(ctx, tenant, start, end, true)
+	if err != nil || shown.Gaps.HoldAny(end) {
+		return err == nil, err
+	}
+	b, err := k.Boundaries(ctx, tenant)
+	if err != nil {
+		return false, err
+	}
+	now, _ := k.shownBy()
+	for class, h := range shown.Hidden {
+		expires := k.knownExpiry(b, tenant, int64(class), k.env.Period.WindowOfSlot(rollup.Raw, slot))
+		if h.At[rollup.Raw] > start || PastAt(now.Add(soon), k.Keep(tenant, int64(class)).Raw) > start || expires != 0 && k.pastUntil()+int64(soon.Seconds()) >= expires {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // shownBy returns the clock's times by which samples are shown, see membership.CheckedClock.Bounds. Where rows expire by themselves, a clock that isn't trusted,

@@ -311,7 +311,15 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire before those that classes share", "storage/retention/expiry.go",
-		"	return k.isPast(earlier(last, shared.Expires))", "	return k.isPast(cmp.Or(shared.Expires, last))", "TestProtocolRegressions",
+		"	return earlier(last, shared.Expires)\n", "	return cmp.Or(shared.Expires, last)\n", "TestProtocolRegressions",
+	},
+	{
+		"a delete of samples that are about to be hidden is applied to rollups at once", "storage/retention/hidden.go",
+		"now.Add(soon)", "now.Add(-soon)", "TestDeleteBeforeRawIsHidden",
+	},
+	{
+		"unsealed samples that the retention hides are shown in buckets", "storage/retention/hidden.go",
+		"max(k.expiredRaw(b, class, h.At[rollup.Raw]), holes[rollup.Raw])", "max(h.At[rollup.Raw], holes[rollup.Raw])", "TestUnsealedSamplesPassTheRetention",
 	},
 	{
 		"rows that count as expired aren't rolled up", "storage/retention/expiry.go",
