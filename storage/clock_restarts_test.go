@@ -177,6 +177,51 @@ func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	}
 }
 
+// TestUnsealedSamplesOfExpiredRows starts a process when the raw rows of a sample that was acknowledged, but not sealed, would have expired. Answers come with a
+// warning until the sample is sealed, and then have it.
+func TestUnsealedSamplesOfExpiredRows(t *testing.T) {
+	r := alone(t)
+	r.eng = memory.NewExpiring(r.now)
+	keep := func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = day, 20*day, 40*day }
+	m := r.start(0, keep)
+	require.NoError(t, m.write(r.now().Add(time.Second-day), 1))
+	require.NoError(t, m.SealAll(t.Context()))
+	require.NoError(t, m.write(r.now().Add(time.Hour-day), 1))
+	m.stop()
+	r.pass(10 * day)
+	m = r.start(0, keep, r.today(0))
+	for _, res := range rollup.Resolutions {
+		a, told := m.answer(t, res)
+		require.Equal(t, 1, a, "%s", res)
+		require.Len(t, told, 1)
+		require.Contains(t, told[0], "missing from the result until they are sealed")
+	}
+	require.NoError(t, m.SealAll(t.Context()))
+	for _, res := range rollup.Resolutions {
+		a, told := m.answer(t, res)
+		require.Equal(t, 2, a, "%s", res)
+		require.Empty(t, told)
+	}
+}
+
+// answer returns how many samples the buckets of a resolution count, and the warnings.
+func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told []string) {
+	t.Helper()
+	found, err := m.Select(t.Context(), query.Query{
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Resolution: res, Columns: rollup.ColumnCount,
+		Warn: func(err error) { told = append(told, err.Error()) },
+	})
+	require.NoError(t, err)
+	for _, s := range found {
+		var b rollup.Buckets
+		require.NoError(t, s.Buckets(&b, &query.BucketBuffers{}))
+		for _, count := range b.Count {
+			n += int(count)
+		}
+	}
+	return n, told
+}
+
 // TestDroppedByAClockAhead has a clock that is 20 days ahead, and that an operator has confirmed, drop the windows of the present. Samples of that time can't be stored;
 // they are retried, not lost, and later ones are stored. Samples past the retention are rejected.
 func TestDroppedByAClockAhead(t *testing.T) {

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -26,6 +27,9 @@ type openDay struct {
 	after, end int64
 	class      int64
 }
+
+// errLateUnsealed warns of unsealed samples of which there will be no raw rows: buckets have them once they are sealed.
+var errLateUnsealed = errors.New("storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute")
 
 // unsealedSamples appends a series' unsealed samples that may lie in [minT, maxT], in no particular order.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
@@ -129,6 +133,10 @@ func (r *request) showStanding(list []openSeries) {
 				continue
 			}
 			h := &r.hidden[d.class]
+			for range list[i].unsealed.First(max(r.minT, d.after+1), min(r.maxT, h.Missing, d.end)) {
+				r.tellOnce(errLateUnsealed)
+				break
+			}
 			from, to := max(r.minT, h.Missing+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
 			if from > to {
 				continue
