@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/golang/snappy"
@@ -23,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // TestAnswersGetLost cuts the connection after the series were stored, and before: they are sent again, and there once.
@@ -181,6 +184,11 @@ func TestChangedRetention(t *testing.T) {
 		require.ErrorContains(t, err, "run the import again")
 	}
 	require.Empty(t, r.waits)
+	req := httptest.NewRequest(http.MethodPost, Path, iotest.ErrReader(errors.New("the body was read")))
+	req.Header.Set(retentionHeader, "another")
+	w := httptest.NewRecorder()
+	r.server.Import(w, req.WithContext(tenant.Into(t.Context(), "a")))
+	require.Equal(t, http.StatusPreconditionFailed, w.Code, w.Body)
 }
 
 // TestIdentity asks which store the server writes, so that a checkpoint of another one isn't taken up.

@@ -79,12 +79,13 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, terms)
 		return
 	}
+	var terms Terms // Clients decide by the retention which samples they may send.
+	terms.setKept(s.opts.Retention(name))
+	if text := r.Header.Get(retentionHeader); text != "" && text != terms.retentionText() {
+		s.fail(w, r, errOther)
+		return
+	}
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
-		var terms Terms // Clients decide by the retention which samples they may send.
-		terms.setKept(s.opts.Retention(name))
-		if text := r.Header.Get(retentionHeader); text != "" && text != terms.retentionText() {
-			return nil, errOther
-		}
 		stats, err := s.into.Import(ctx, name, b.series)
 		return storedOf(stats), err
 	})
