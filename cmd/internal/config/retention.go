@@ -79,7 +79,7 @@ func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
 	cmd.Flag("retention.raw", "Retention of raw samples, such as 30d or 1y. 0 keeps them forever.").Default("30d").StringVar(&t.raw)
 	cmd.Flag("retention.5m", "Retention of 5m rollups. Default: 1y, or the retention of raw samples if that is longer.").StringVar(&t.fiveMinutes)
 	cmd.Flag("retention.1h", "Retention of 1h rollups. Default: 5y, or the retention of 5m rollups if that is longer.").StringVar(&t.oneHour)
-	cmd.Flag("retention.file", "YAML file with retentions per tenant and per class of series. Default: none.").StringVar(&t.file)
+	cmd.Flag("retention.file", "YAML file with retentions per tenant and per class of series. It takes effect at a restart. Default: none.").StringVar(&t.file)
 }
 
 // RetentionFlags declares the retention for a command that needs no more of a server's flags. The returned

@@ -71,6 +71,7 @@ func (l *Reloaders) Reload() error {
 		errs = append(errs, results[r.what])
 	}
 	l.update(results)
+	l.log.Info("reloading has no effect on flags and --retention.file; restart the process to apply their changes")
 	return errors.Join(errs...)
 }
 
