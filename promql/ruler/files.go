@@ -3,10 +3,8 @@ package ruler
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,7 +97,7 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 }
 
 func parse(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
-	text, err := read(path)
+	text, err := bounds.ReadFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
 	}
@@ -129,22 +127,6 @@ func checkRules(text []byte) error {
 		}
 		return fmt.Errorf("%s: the template has %d bytes; the maximum is %d", strings.Join(keys, "."), len(value), maxTemplate)
 	})
-}
-
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		if named := (*os.PathError)(nil); errors.As(err, &named) {
-			err = named.Err
-		}
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("it has more than %d bytes", maxFile)
-	}
-	return text, err
 }
 
 // paths lists the files in order.

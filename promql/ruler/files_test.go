@@ -42,7 +42,7 @@ func TestWrongFiles(t *testing.T) {
 		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" + strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
 			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
 		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab", 500) + "){1000}'}", "query too complex"},
-		"too large":   {strings.Repeat("#", maxFile+1), "rules.yml: it has more than"},
+		"too large":   {strings.Repeat("#", maxFile+1), "rules.yml: is larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

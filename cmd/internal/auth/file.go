@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"strings"
 
@@ -63,17 +61,9 @@ type users struct {
 }
 
 func readFile(name string) (*users, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	text, err := bounds.ReadFile(name, maxFile)
 	if err != nil {
 		return nil, err
-	}
-	if len(text) > maxFile {
-		return nil, errors.New("is larger than 4 MiB")
 	}
 	return parse(text)
 }

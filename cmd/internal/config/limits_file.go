@@ -1,10 +1,7 @@
 package config
 
 import (
-	"errors"
-	"io"
-	"os"
-
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -13,7 +10,7 @@ func (c *Config) LoadLimits() (*tenant.Table, error) {
 	if c.LimitsFile == "" {
 		return tenant.NewTable(tenant.Limits{}, nil), nil
 	}
-	text, err := readFile(c.LimitsFile, tenant.MaxLimitsFile)
+	text, err := bounds.ReadFile(c.LimitsFile, tenant.MaxLimitsFile)
 	if err != nil {
 		return nil, flagError("limits.file", c.LimitsFile, oneLine(err))
 	}
@@ -22,17 +19,4 @@ func (c *Config) LoadLimits() (*tenant.Table, error) {
 		return nil, flagError("limits.file", c.LimitsFile, oneLine(err))
 	}
 	return table, nil
-}
-
-// readFile reads a file and at most one byte more than limit, which its parser refuses.
-func readFile(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		if path := (*os.PathError)(nil); errors.As(err, &path) {
-			err = path.Err // The flag names the file.
-		}
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit+1))
 }

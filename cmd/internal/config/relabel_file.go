@@ -2,6 +2,7 @@ package config
 
 import (
 	"github.com/cassia-db/cassia/adapter/relabeling"
+	"github.com/cassia-db/cassia/storage/bounds"
 )
 
 // LoadRelabeling reads the file of --write.relabel-file; without one there are no rules.
@@ -18,7 +19,7 @@ func (c *Config) LoadRelabeling() (*relabeling.Table, error) {
 
 // ReadRelabeling reads a file of rules. Its errors don't name the file.
 func ReadRelabeling(name string) (*relabeling.Table, error) {
-	text, err := readFile(name, relabeling.MaxFile)
+	text, err := bounds.ReadFile(name, relabeling.MaxFile)
 	if err != nil {
 		return nil, err
 	}

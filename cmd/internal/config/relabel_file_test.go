@@ -30,7 +30,7 @@ func TestRelabelFile(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"write_relabel_configs: [{action: burn}]":          "burn",
-		strings.Repeat("# much\n", relabeling.MaxFile/7+1): "the maximum is",
+		strings.Repeat("# much\n", relabeling.MaxFile/7+1): "is larger than 4 MiB",
 	} {
 		write(text)
 		_, err = c.LoadRelabeling()

@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,19 +55,11 @@ var className = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // loadRetentionFile adds the tenants and classes of a file to r.
 func (r *Retention) loadRetentionFile(name string) error {
-	f, err := os.Open(name)
+	text, err := bounds.ReadFile(name, maxRetentionFile)
+	if err == nil {
+		err = r.parseFile(text)
+	}
 	if err != nil {
-		return flagError("retention.file", name, oneLine(errors.Unwrap(err)))
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRetentionFile+1))
-	if err != nil {
-		return flagError("retention.file", name, oneLine(err))
-	}
-	if len(text) > maxRetentionFile {
-		return flagError("retention.file", name, "is larger than 1 MiB")
-	}
-	if err := r.parseFile(text); err != nil {
 		return flagError("retention.file", name, oneLine(err))
 	}
 	return nil

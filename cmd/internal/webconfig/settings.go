@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +16,11 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/cassia-db/cassia/cmd/internal/auth"
+	"github.com/cassia-db/cassia/storage/bounds"
 )
+
+// maxFile bounds the size of the file, bytes.
+const maxFile = 4 << 20
 
 // settings are the valid content of the files. They don't change.
 type settings struct {
@@ -28,9 +33,9 @@ type settings struct {
 // parse reads and checks the files, and notes their state before.
 func (f *File) parse() (*settings, error) {
 	f.note(f.path)
-	text, err := os.ReadFile(f.path)
+	text, err := bounds.ReadFile(f.path, maxFile)
 	if err != nil {
-		return nil, errors.Unwrap(err)
+		return nil, err
 	}
 	c := &web.Config{
 		TLSConfig:  web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13, PreferServerCipherSuites: true},
@@ -44,6 +49,11 @@ func (f *File) parse() (*settings, error) {
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
 	f.note(c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs)
+	for path, info := range f.read {
+		if info != nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s isn't a regular file", path)
+		}
+	}
 	s := &settings{headers: c.HTTPConfig.Header}
 	if len(c.Users) > 0 {
 		hashes := map[string]string{}
