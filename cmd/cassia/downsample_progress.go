@@ -58,15 +58,18 @@ func (p *progressBar) show(done float64, words func(took time.Duration) string) 
 	fmt.Fprintln(p.w, line)
 }
 
+// say shows a line that stays.
+func (p *progressBar) say(line string) {
+	p.end()
+	fmt.Fprintln(p.w, line)
+}
+
 // end makes room for what follows.
 func (p *progressBar) end() {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
-
-// bar draws how much of a plan is done.
-func bar(d downsample.Done) string { return drawn(float64(d.Steps) / float64(max(1, d.All))) }
 
 // drawn draws how much is done, from 0 to 1.
 func drawn(done float64) string {

@@ -79,8 +79,8 @@ func (e *exporting) beside(ctx context.Context) (err error) {
 // export exports what lies in a directory that nobody uses, or in a cluster.
 func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
-		bar := newExportBar(os.Stderr, time.Now)
-		e.Now, e.Progress = time.Now, bar.update
+		bar := newProgressBar(os.Stderr, time.Now)
+		e.Now, e.Progress = time.Now, bar.showExport
 		e.Warn = func(err error) { bar.say(oneLine(err)) }
 		stats, err := e.write(ctx, s)
 		bar.end()

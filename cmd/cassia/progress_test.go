@@ -186,8 +186,7 @@ func TestRemainingTimeOfAnExport(t *testing.T) {
 	s := storagetest.Open(t, eng, storagetest.At(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
-	bar := &exportBar{w: shown, terminal: true, now: clock.now, began: began, shown: began}
-	o := exporter.Options{Tenant: "default", MinT: 0, MaxT: now.UnixMilli(), Now: time.Now, Progress: bar.update}
+	o := exporter.Options{Tenant: "default", MinT: 0, MaxT: now.UnixMilli(), Now: time.Now, Progress: shown.bar().showExport}
 	_, err := exporter.TextFile(t.Context(), s, exporter.CSV, o, filepath.Join(t.TempDir(), "a.csv"))
 	require.NoError(t, err)
 	shown.requireHonest(t, began, 0.1)

@@ -107,11 +107,6 @@ type process struct {
 // must not keep it from ending.
 const stopWithin = 25 * time.Second
 
-// serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
-func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
-	return newProcess(c, flags, log).run(ctx, listening)
-}
-
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
 	registry := panics.NewRegistry()
 	return &process{

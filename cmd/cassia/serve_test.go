@@ -27,6 +27,11 @@ type running struct {
 	stop func() error
 }
 
+// serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
+func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
+	return newProcess(c, flags, log).run(ctx, listening)
+}
+
 // startServe runs serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
 // flag asks for that.
 func startServe(t *testing.T, args ...string) running {
