@@ -195,10 +195,15 @@ func (e *Engine) Forget() {
 
 // Scan implements engine.Engine.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return func(yield func(engine.Row, error) bool) {
-		rows, err := e.read(&r)
-		for i := 0; err == nil && i < len(rows); i++ {
-			if err = ctx.Err(); err == nil && !yield(rows[i], nil) {
+	return each(ctx, func() ([]engine.Row, error) { return e.read(&r) })
+}
+
+// each yields what list returns, until ctx ends.
+func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		all, err := list()
+		for i := 0; err == nil && i < len(all); i++ {
+			if err = ctx.Err(); err == nil && !yield(all[i], nil) {
 				return
 			}
 		}
@@ -206,7 +211,8 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 			err = ctx.Err()
 		}
 		if err != nil {
-			yield(engine.Row{}, err)
+			var none T
+			yield(none, err)
 		}
 	}
 }
@@ -245,20 +251,7 @@ func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 
 // Partitions implements engine.Engine.
 func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
-	return func(yield func(engine.Key, error) bool) {
-		keys, err := e.occupied(t, prefix)
-		for i := 0; err == nil && i < len(keys); i++ {
-			if err = ctx.Err(); err == nil && !yield(keys[i], nil) {
-				return
-			}
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
+	return each(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
 }
 
 // occupied returns the keys of the partitions that have rows and whose keys start with prefix. They never change in place.
