@@ -124,9 +124,9 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("%w: %s is not a file", ErrBackup, in.Name())
 	}
-	sum, n, read := sha256.New(), counted{}, &failing{r: in}
+	sum, n, read := sha256.New(), counted{}, &ReaderWithError{R: in}
 	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n))); err != nil {
-		c.unreadable = read.err != nil
+		c.unreadable = read.Err != nil
 		return f, err
 	}
 	c.stats.Files++

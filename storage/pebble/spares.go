@@ -63,10 +63,10 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 		return fmt.Errorf("%w: %w", ErrBackup, err)
 	}
 	defer in.Close()
-	sum, n, read := sha256.New(), counted{}, &failing{r: in}
+	sum, n, read := sha256.New(), counted{}, &ReaderWithError{R: in}
 	err = write(io.TeeReader(Cancelable(ctx, read), io.MultiWriter(sum, &n)))
-	if read.err != nil {
-		return fmt.Errorf("%w: %w", ErrBackup, read.err)
+	if read.Err != nil {
+		return fmt.Errorf("%w: %w", ErrBackup, read.Err)
 	}
 	if err == nil && (n.bytes != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256) {
 		err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, path)
@@ -74,15 +74,16 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 	return err
 }
 
-// failing keeps the error of reading, which distinguishes it from an error of writing.
-type failing struct {
-	r   io.Reader
-	err error
+// ReaderWithError keeps the error of reading, which distinguishes it from an error of writing.
+type ReaderWithError struct {
+	R   io.Reader
+	Err error
 }
 
-func (f *failing) Read(p []byte) (n int, err error) {
-	if n, err = f.r.Read(p); err != nil && err != io.EOF {
-		f.err = err
+// Read implements io.Reader.
+func (r *ReaderWithError) Read(p []byte) (n int, err error) {
+	if n, err = r.R.Read(p); err != nil && err != io.EOF {
+		r.Err = err
 	}
 	return n, err
 }

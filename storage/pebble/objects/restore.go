@@ -137,29 +137,16 @@ func download(ctx context.Context, b Bucket, folder string, f file, write func(i
 		return err
 	}
 	defer in.Close()
-	sum, read := sha256.New(), &failing{r: pebble.Cancelable(ctx, in)}
+	sum, read := sha256.New(), &pebble.ReaderWithError{R: pebble.Cancelable(ctx, in)}
 	plain, err := k.decrypt(read)
 	if err == nil {
 		err = write(io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
 	}
 	switch {
-	case read.err != nil: // Reading failed, not the content.
-		return read.err
+	case read.Err != nil: // Reading failed, not the content.
+		return read.Err
 	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
 		return fmt.Errorf("%w: %s differs from the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)
 	}
 	return err
-}
-
-// failing remembers why reading failed.
-type failing struct {
-	r   io.Reader
-	err error
-}
-
-func (f *failing) Read(p []byte) (n int, err error) {
-	if n, err = f.r.Read(p); err != nil && err != io.EOF {
-		f.err = err
-	}
-	return n, err
 }
