@@ -16,7 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-	"github.com/cassia-db/cassia/cmd/internal/cli"
 )
 
 var rewriteManual = flag.Bool("rewrite", false, "write what the manual has from the program, instead of comparing it")
@@ -60,7 +59,7 @@ func tableCell(text string) string {
 // The page of flags is written from the command line's declaration: go test ./cmd/cassia -run TestManualFlags -rewrite.
 func TestManualFlags(t *testing.T) {
 	app, _ := newApplication()
-	requireManual(t, "flags.md", cli.FlagsPage(app.Model(), variables))
+	requireManual(t, "flags.md", flagsPage(app.Model(), variables))
 }
 
 // alert is a rule of the examples.

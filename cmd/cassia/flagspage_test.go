@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"fmt"
@@ -7,24 +7,26 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/cli"
 )
 
-// FlagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
-func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
+// flagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
+func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	var b strings.Builder
 	b.WriteString("# Flags\n\nRead this page to find a flag, its default and its effect. Boolean flags are disabled with the prefix `--no-`. The page is generated " +
 		"from the program: `cassia COMMAND --help` prints the same text.\n\n## Flags of serve\n")
 	commands := app.FlattenedCommands()
 	serve := commands[slices.IndexFunc(commands, func(c *kingpin.CmdModel) bool { return c.FullCommand == "serve" })]
 	shared := map[string]bool{}
-	for _, group := range FlagGroups(serve.Flags) {
+	for _, group := range cli.FlagGroups(serve.Flags) {
 		fmt.Fprintf(&b, "\n### %s\n\n%s", group.Title, flagTable(group.Flags))
 		for _, f := range group.Flags {
 			shared[f.Name] = true
 		}
 	}
 	b.WriteString("\n## Flags of other commands\n\nFlags that a command shares with `serve` have the same meaning and are listed only above.\n")
-	for _, group := range CommandGroups(app) {
+	for _, group := range cli.CommandGroups(app) {
 		for _, c := range group.Commands {
 			if c == serve || c.FullCommand == "serve" {
 				continue
@@ -63,7 +65,7 @@ func flagTable(flags []*kingpin.FlagModel) string {
 		if f.IsBoolFlag() {
 			fallback = strings.NewReplacer("`true`", "on", "`false`", "off").Replace(fallback)
 		}
-		if isCumulative(f.Value) && !strings.Contains(help, "Repeatable") {
+		if c, ok := f.Value.(interface{ IsCumulative() bool }); ok && c.IsCumulative() && !strings.Contains(help, "Repeatable") {
 			help += " Repeatable."
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, cell(help))
