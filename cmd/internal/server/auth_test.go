@@ -131,11 +131,11 @@ func TestTenantOfAUser(t *testing.T) {
 	o := withUsers(t, testOptions())
 	o.Federation = true
 	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok := tenant.IdentityOf(r.Context())
-		if !ok || r.Header.Get("Authorization") != "" {
+		who := UserOf(r.Context())
+		if who == nil || r.Header.Get("Authorization") != "" {
 			panic("the handler must know who it is, and no password")
 		}
-		_, _ = io.WriteString(w, tenant.From(r.Context())+" for "+who.Name)
+		_, _ = io.WriteString(w, tenant.From(r.Context())+" for "+who.Name())
 	})
 	h := NewHandler(o)
 	for _, c := range []struct {

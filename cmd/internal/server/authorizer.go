@@ -88,7 +88,6 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 			return nil, fmt.Errorf("%w: user %q doesn't have the role %s", ErrForbidden, user.Name(), route.Role)
 		}
 		ctx = context.WithValue(ctx, userKey{}, user)
-		ctx = tenant.WithIdentity(ctx, tenant.Identity{Name: user.Name(), Admin: user.Admin()})
 		r.Header.Del("Authorization")
 	}
 	if !route.Tenant {

@@ -168,8 +168,8 @@ func TestCertificateOfAUser(t *testing.T) {
 	o := testOptions()
 	o.Auth = guard
 	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, _ := tenant.IdentityOf(r.Context())
-		_, _ = io.WriteString(w, who.Name+" of "+tenant.From(r.Context()))
+		who := UserOf(r.Context())
+		_, _ = io.WriteString(w, who.Name()+" of "+tenant.From(r.Context()))
 	})
 	address := secureServer(t, servers, clients, "VerifyClientCertIfGiven", NewHandler(o))
 	url := "https://" + address + "/api/v1/query"
