@@ -45,7 +45,7 @@
 // over native histograms (only its operand is a fragment then), a function that panics. Never fragments are: arguments of
 // absent, timestamp and start_timestamp, which depend on the form of their argument; whatever is inside info, limitk and
 // limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal functions that drop a name; with
-// start timestamps rate, irate, increase and resets. PlanOf returns how each fragment was computed.
+// start timestamps rate, irate, increase and resets.
 //
 // # Functions over rollups
 //

@@ -242,7 +242,7 @@ func TestPlanRestoresTheStatement(t *testing.T) {
 	defer query.Close()
 	before := query.Statement().String()
 	require.NoError(t, query.Exec(t.Context()).Err)
-	require.Len(t, PlanOf(query), 2)
+	require.Len(t, planOf(query), 2)
 	require.Equal(t, before, query.Statement().String())
 }
 
@@ -291,4 +291,16 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, inOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }), context.Canceled)
+}
+
+// planOf returns how the fragments of a query were computed, once it was executed. It is empty if none was found, or
+// the query isn't an Engine's.
+func planOf(q promengine.Query) []FragmentStats {
+	ours, ok := q.(*plannedQuery)
+	if !ok || ours.plan == nil {
+		return nil
+	}
+	ours.plan.mu.Lock()
+	defer ours.plan.mu.Unlock()
+	return append([]FragmentStats(nil), ours.plan.stats...)
 }

@@ -124,15 +124,3 @@ func (q *plannedQuery) Close() {
 	q.Query.Close()
 	q.unread.give()
 }
-
-// PlanOf returns how the fragments of a query were computed, once it was executed. It is empty if none was found, or
-// the query isn't an Engine's.
-func PlanOf(q promengine.Query) []FragmentStats {
-	ours, ok := q.(*plannedQuery)
-	if !ok || ours.plan == nil {
-		return nil
-	}
-	ours.plan.mu.Lock()
-	defer ours.plan.mu.Unlock()
-	return append([]FragmentStats(nil), ours.plan.stats...)
-}

@@ -80,7 +80,7 @@ func (q suiteQuery) Exec(ctx context.Context) *promengine.Result {
 		r.t.Errorf("%s\n%s", q.asked, d)
 	}
 	result := q.Query.Exec(r.ctx)
-	for _, p := range PlanOf(q.Query) {
+	for _, p := range planOf(q.Query) {
 		if p.Refused == "" {
 			q.e.computed++
 		}

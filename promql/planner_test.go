@@ -62,7 +62,7 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Frag
 	}
 	defer query.Close()
 	out, err := a.answer(query.Exec(ctx))
-	return out, PlanOf(query), err
+	return out, planOf(query), err
 }
 
 // answer returns a result, which is the query's, as an answer, which isn't.

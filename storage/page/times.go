@@ -35,10 +35,3 @@ func (t *Times) Span(i int) (first, last int64) {
 	}
 	return math.MinInt64, math.MaxInt64
 }
-
-// MayMeet reports whether entry i, 0 ≤ i < Len, may have samples from minT to maxT, milliseconds. It is false only where the entry
-// is a chunk whose first and last timestamps lie on one side of that range.
-func (t *Times) MayMeet(i int, minT, maxT int64) bool {
-	first, last := t.Span(i)
-	return first <= maxT && minT <= last
-}

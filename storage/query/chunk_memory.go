@@ -112,13 +112,6 @@ func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 	}
 }
 
-// size returns how many bytes are kept, about.
-func (m *chunkMemory) size() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.bytes + m.dropped
-}
-
 // versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	env := &f.sel.r.env

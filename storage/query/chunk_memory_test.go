@@ -54,3 +54,10 @@ func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	require.NoError(t, f.scanOrRecall(t.Context(), 0, wants[:keptSeries]))
 	require.Positive(t, sel.r.chunkMemory.size(), "that they have no chunks is kept")
 }
+
+// size returns how many bytes are kept, about.
+func (m *chunkMemory) size() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes + m.dropped
+}
