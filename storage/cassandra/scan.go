@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"unsafe"
 
 	"github.com/gocql/gocql"
 
@@ -232,7 +231,7 @@ func (c *intCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 
 // UnmarshalCQL implements gocql.Unmarshaler.
 func (c *textCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
-	c.Text = unsafe.String(unsafe.SliceData(data), len(data))
+	c.Text = engine.UnsafeText(data)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
 // Kind is the type of a key field. Engines map it to their own: an order-preserving encoding on Pebble,
@@ -99,3 +100,6 @@ func CheckKey(fields []Field, key Key, prefix bool) error {
 	}
 	return nil
 }
+
+// UnsafeText returns b as a text that is valid as long as b isn't changed.
+func UnsafeText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -3,6 +3,7 @@ package format
 import (
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
@@ -39,5 +40,5 @@ func (m *LabelMemory) Labels(builder *labels.ScratchBuilder) labels.Labels {
 	}
 	start := len(m.block)
 	m.block = append(m.block, data...)
-	return labelorder.Decode(unsafeString(m.block[start:]))
+	return labelorder.Decode(engine.UnsafeText(m.block[start:]))
 }

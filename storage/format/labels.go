@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // LabelsVersion is the first byte of what AppendLabels appends.
@@ -51,14 +52,12 @@ func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error {
 	builder.Reset()
 	builder.Add(labels.MetricName, metric)
-	if err := EachLabel(b, func(name, value []byte) { builder.Add(unsafeString(name), unsafeString(value)) }); err != nil {
+	if err := EachLabel(b, func(name, value []byte) { builder.Add(engine.UnsafeText(name), engine.UnsafeText(value)) }); err != nil {
 		return err
 	}
 	builder.Sort()
 	return nil
 }
-
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // EachLabel calls label with the names and values of what AppendLabels appended, parts of b, in the order in which they stand. It returns
 // ErrMalformedLabels if b isn't that; label may have been called before.

@@ -2,8 +2,8 @@ package page
 
 import (
 	"sync"
-	"unsafe"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
 
@@ -90,7 +90,7 @@ func (m *matcher) column(place uint8) {
 func (m *matcher) meets(c *LabelCondition, k uint8) bool {
 	if m.met[k] == untested {
 		m.met[k] = isNotMet
-		if c.Matches(unsafeString(m.values.texts[k])) {
+		if c.Matches(engine.UnsafeText(m.values.texts[k])) {
 			m.met[k] = isMet
 		}
 	}
@@ -180,6 +180,3 @@ func (d *distinct) each(c *texts, n int, visit func(i int, text []byte)) {
 		visit(i, d.memory[from:len(d.memory):len(d.memory)])
 	}
 }
-
-// unsafeString returns b as a text that is valid as long as b isn't changed.
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -3,6 +3,7 @@ package page
 import (
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
 
@@ -81,7 +82,7 @@ func (s *Selector) MatchesRow(value []byte) bool {
 				found = v
 			}
 		}
-		if !c.Matches(unsafeString(found)) {
+		if !c.Matches(engine.UnsafeText(found)) {
 			return false
 		}
 	}

@@ -38,7 +38,7 @@ func (s *scan) reached(key engine.Key) {
 	for _, v := range key {
 		from := len(g.text)
 		g.text = append(g.text, v.Text...)
-		g.last = append(g.last, engine.Value{Int: v.Int, Text: unsafeString(g.text[from:])})
+		g.last = append(g.last, engine.Value{Int: v.Int, Text: engine.UnsafeText(g.text[from:])})
 	}
 }
 

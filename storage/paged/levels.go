@@ -47,7 +47,7 @@ func segmentName(pages *engine.Table, partition, segment engine.Key) string {
 			b = append(b, v.Text...)
 		}
 	}
-	return unsafeString(b)
+	return engine.UnsafeText(b)
 }
 
 // wrote forgets the segments of pages that have been written; failed: that may have been, or may be later.
@@ -140,7 +140,7 @@ func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
 func (s *scan) sharedLevelsOf(segment engine.Key, name string) (found []int, err error) {
 	remember := s.wanted != nil && s.wanted.Version != 0
 	if remember {
-		name = unsafeString(binary.BigEndian.AppendUint64([]byte(name), s.wanted.Version))
+		name = engine.UnsafeText(binary.BigEndian.AppendUint64([]byte(name), s.wanted.Version))
 		if known := s.r.levels.of.get(name); known != nil {
 			return known.bits, nil
 		}

@@ -158,7 +158,7 @@ func (x *longReader) pass(row engine.Row) error {
 func (x *longReader) holdLong(id string, interval int64, value []byte) error {
 	if x.id == "" {
 		x.text = append(x.text[:0], id...)
-		x.id = unsafeString(x.text)
+		x.id = engine.UnsafeText(x.text)
 	}
 	if err := x.memory.Parse(value); err != nil {
 		return x.unreadableLong(interval, err)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unsafe"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -229,7 +228,7 @@ func (m *merge) materialize(e entry, versions bool) error {
 	}
 	if hashed {
 		m.buf = e.page.appendVersion(m.buf, e.i, l.value)
-		l.version = unsafeString(m.buf[len(m.buf)-engine.IDLen:])
+		l.version = engine.UnsafeText(m.buf[len(m.buf)-engine.IDLen:])
 	}
 	if m.ranked() {
 		l.rank = rollup.VersionOf(l.value)
@@ -250,6 +249,3 @@ func (m *merge) choose() {
 	})
 	m.next = slices.CompactFunc(m.next, func(a, b logical) bool { return a.version == b.version })
 }
-
-// unsafeString returns b as a text that is valid as long as b isn't changed.
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"unsafe"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -147,7 +146,7 @@ func (d *keyDecoder) take(kind engine.Kind, b []byte) (v engine.Value, rest []by
 		if len(b) < engine.IDLen {
 			return v, nil, errBadKey
 		}
-		v.Text, rest = unsafeString(b[:engine.IDLen]), b[engine.IDLen:]
+		v.Text, rest = engine.UnsafeText(b[:engine.IDLen]), b[engine.IDLen:]
 	}
 	return v, rest, err
 }
@@ -194,7 +193,7 @@ func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
 	text, rest := b[:end], b[end+1:]
 	i := bytes.IndexByte(text, textEscape)
 	if i < 0 {
-		return unsafeString(text), rest, nil
+		return engine.UnsafeText(text), rest, nil
 	}
 	// When scratch must grow, texts decoded before keep the array they refer to.
 	start := len(d.scratch)
@@ -214,7 +213,5 @@ func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
 		text = text[i+2:]
 	}
 	d.scratch = append(d.scratch, text...)
-	return unsafeString(d.scratch[start:]), rest, nil
+	return engine.UnsafeText(d.scratch[start:]), rest, nil
 }
-
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
