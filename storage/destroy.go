@@ -95,7 +95,7 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 // forgetWindow has names, shards and, by imports, labels of a window written again.
 func (s *Store) forgetWindow(window int64) {
 	s.catalog.forget(window)
-	s.shards.forget(window)
+	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
 	s.imports.dropped.Store(true)
 }
 

@@ -98,5 +98,5 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	require.Empty(t, list)
 	require.NoError(t, ts.CleanTombstones(t.Context(), "ann"))
 	ts.askedToExpire(&reads)
-	require.Empty(t, ts.rolled.of)
+	require.Zero(t, ts.rolled.Len())
 }

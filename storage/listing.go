@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
@@ -31,39 +32,12 @@ type tenantWindow struct {
 	window int64
 }
 
-// maxListed bounds windowList; when full it forgets all.
-const maxListed = 1 << 16
-
 // windowList remembers which windows this process has listed, and until when they surely stay so, seconds since 1970: as
 // long as a mark is there that was durable when the window was found listed. 0: no such mark was written.
 type windowList struct {
-	mu    sync.Mutex
-	until map[tenantWindow]int64
+	bounds.Map[tenantWindow, int64]
 	// changing is held by whoever reads a row of a tenant and writes it, one of them by the tenant's hash.
 	changing [64]sync.Mutex
-}
-
-func (l *windowList) get(at tenantWindow) (until int64, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	until, ok = l.until[at]
-	return until, ok
-}
-
-func (l *windowList) set(at tenantWindow, until int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.until) >= maxListed || l.until == nil {
-		l.until = map[tenantWindow]int64{}
-	}
-	l.until[at] = max(until, l.until[at])
-}
-
-// forget makes sure that a window is looked up again before anything is written in it.
-func (l *windowList) forget(at tenantWindow) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.until, at)
 }
 
 // lock keeps others of this process from changing rows of a tenant, until unlock is called.
@@ -95,7 +69,7 @@ func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 // readers must find there. stayListed comes after its marks.
 func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
 	at := tenantWindow{tenant, window}
-	if _, ok := s.windows.get(at); ok {
+	if _, ok := s.windows.Get(at); ok {
 		return nil
 	}
 	defer s.windows.lock(tenant)()
@@ -117,7 +91,7 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 	if err := s.eng.Write(ctx, rows); err != nil {
 		return fmt.Errorf("storage: listing window %d of tenant %q: %w", at.window, at.tenant, err)
 	}
-	s.windows.set(at, until)
+	s.windows.Change(at, func(before int64) int64 { return max(before, until) })
 	return nil
 }
 
@@ -125,7 +99,7 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 // since it was listed. As long as the mark is there, nobody does; marks expire as their batch does.
 func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
-	if until, ok := s.windows.get(at); ok && until > now {
+	if until, ok := s.windows.Get(at); ok && until > now {
 		return nil
 	}
 	until := int64(math.MaxInt64)
@@ -148,7 +122,7 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 	if err != nil {
 		return false, err
 	}
-	s.windows.forget(at)
+	s.windows.Delete(at)
 	if !l.Counts() {
 		return false, nil
 	}

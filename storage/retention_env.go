@@ -30,7 +30,7 @@ func (s *Store) retentionEnv() retention.Env {
 			return len(windows) > 0, err
 		},
 		Written: func(tenant string, window int64) bool {
-			_, ok := s.windows.get(tenantWindow{tenant, window})
+			_, ok := s.windows.Get(tenantWindow{tenant, window})
 			return ok
 		},
 		Holds: s.head.HoldsBetween, Samples: s.aboutSamples,

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
@@ -33,7 +33,7 @@ func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hid
 	case err != nil:
 		return from, err
 	case len(ds) == 0:
-		s.rolled.replace(tenant, class, nil)
+		s.rolled.Delete(rolledOf{tenant, class})
 		if target <= hidden {
 			return target, nil
 		}
@@ -54,7 +54,7 @@ func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, miss
 	if err != nil {
 		return err
 	}
-	before, now := s.rolled.get(tenant, class), make(map[int64]uint64, len(windows))
+	before, now := s.rolled.At(rolledOf{tenant, class}), make(map[int64]uint64, len(windows))
 	for _, w := range windows {
 		stamp, ok := s.stampOfMarks(tenant, w, ds)
 		if known, is := before[w]; !ok || !is || known != stamp {
@@ -66,7 +66,7 @@ func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, miss
 			now[w] = stamp
 		}
 	}
-	s.rolled.replace(tenant, class, now)
+	s.rolled.Set(rolledOf{tenant, class}, now)
 	return nil
 }
 
@@ -100,34 +100,11 @@ func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant strin
 
 // rolledMemory holds the hidden windows of the tenants that have uncleaned deletes, with a stamp of their marks and of the deletes when nothing was missing
 // of their rollups: an Expire a minute later reads no marks of them.
-type rolledMemory struct {
-	mu sync.Mutex
-	of map[rolledOf]map[int64]uint64
-}
+type rolledMemory = bounds.Map[rolledOf, map[int64]uint64]
 
 type rolledOf struct {
 	tenant string
 	class  int64
-}
-
-func (m *rolledMemory) get(tenant string, class int64) map[int64]uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of[rolledOf{tenant, class}]
-}
-
-// replace remembers other windows; nil: none.
-func (m *rolledMemory) replace(tenant string, class int64, windows map[int64]uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case windows == nil:
-		delete(m.of, rolledOf{tenant, class})
-	case m.of == nil:
-		m.of = map[rolledOf]map[int64]uint64{{tenant, class}: windows}
-	default:
-		m.of[rolledOf{tenant, class}] = windows
-	}
 }
 
 // stampOfMarks returns a number that changes when marks of a raw window, or of its rollups, are written, or with the deletes; ok is false if that

@@ -366,7 +366,7 @@ func (x *roller) destine(metric string, list []collected) error {
 // shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
 func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
-	known := x.s.shards.get(of)
+	known := max(1, x.s.shards.At(of))
 	n := x.s.period.OfSlot(slot).ShardsFor(res, series, bytes)
 	if n <= known {
 		return known, nil
@@ -379,20 +379,20 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
 		return 0, fmt.Errorf("storage: writing the shards of metric %q: %w", of.metric, err)
 	}
-	x.s.shards.set(of, n)
+	x.s.shards.Change(of, func(before int64) int64 { return max(before, n) })
 	return n, nil
 }
 
 // recallShards reads how many shards a metric got before this process was started, unless that is remembered.
 func (x *roller) recallShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
-	if x.s.shards.has(of) {
+	if _, ok := x.s.shards.Get(of); ok {
 		return nil
 	}
 	n, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
 	if err != nil {
 		return err
 	}
-	x.s.shards.set(of, n)
+	x.s.shards.Change(of, func(before int64) int64 { return max(before, n) })
 	return nil
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
@@ -16,48 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// shardMemory remembers the shards that this process has written. It is bounded: when full it forgets all,
-// and what it forgets is written again when it is needed.
-type shardMemory struct {
-	mu    sync.Mutex
-	known map[shardedMetric]int64
-}
-
 type shardedMetric struct {
 	window         int64
 	tenant, metric string
-}
-
-const maxShardMemory = 1 << 16
-
-func (m *shardMemory) get(of shardedMetric) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return max(1, m.known[of])
-}
-
-// has reports whether anything is remembered of a metric in a window.
-func (m *shardMemory) has(of shardedMetric) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.known[of]
-	return ok
-}
-
-func (m *shardMemory) set(of shardedMetric, n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.known) >= maxShardMemory || m.known == nil {
-		m.known = map[shardedMetric]int64{}
-	}
-	m.known[of] = max(n, m.known[of])
-}
-
-// forget releases the metrics of a window.
-func (m *shardMemory) forget(window int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.known, func(of shardedMetric, _ int64) bool { return of.window == window })
 }
 
 // metricShards are the metrics of a tenant's window that have several shards.

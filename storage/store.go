@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/cache"
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/ended"
@@ -269,11 +270,12 @@ type Store struct {
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	imports   imports
 	catalog   catalogMemory
-	shards    shardMemory
-	metadata  *metadataKeeper
-	windows   windowList
-	gone      dropMemory
-	rolled    rolledMemory
+	// shards are those that this process has written: what is forgotten is written again when it is needed.
+	shards   bounds.Map[shardedMetric, int64]
+	metadata *metadataKeeper
+	windows  windowList
+	gone     dropMemory
+	rolled   rolledMemory
 	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
 	toldDropped atomic.Bool
 	deletes     deletes

@@ -4,5 +4,5 @@
 //	(abc…){1000}                     ─► CheckRegexps
 //	{a: &a [x, x], b: &b [*a, *a]}   ─► CheckYAML, EachScalar
 //
-// Both are asked before a library compiles or decodes the text. ReadFile reads the texts of configuration files.
+// Both are asked before a library compiles or decodes the text. ReadFile reads the texts of configuration files. Map bounds caches.
 package bounds

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -21,17 +20,10 @@ const (
 	// a moment ago isn't dropped for a week.
 	boundariesFresh = 30 * time.Second
 	// changeTries is how often boundaries are changed where others change them concurrently, and an expiry is inserted where the outcome is unknown.
-	changeTries       = 3
-	maxBoundaryMemory = 1 << 16
+	changeTries = 3
 )
 
 var boundariesPartition = engine.Key{engine.Text("horizons")}
-
-// boundaryMemory caches the tenants' boundaries. It is bounded: when full it forgets all.
-type boundaryMemory struct {
-	mu sync.Mutex
-	of map[string]*Boundaries
-}
 
 // Boundaries are the boundaries of a tenant, as they were read. They don't change.
 type Boundaries struct {
@@ -47,27 +39,6 @@ type Boundaries struct {
 	listed      time.Time
 	// firstRaw are the first raw windows of the classes of which rows stand, beside those in fixed that have expired: see firstListed.
 	firstRaw []int64
-}
-
-func (m *boundaryMemory) get(tenant string) *Boundaries {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of[tenant]
-}
-
-func (m *boundaryMemory) set(tenant string, b *Boundaries) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.of == nil || len(m.of) >= maxBoundaryMemory {
-		m.of = map[string]*Boundaries{}
-	}
-	m.of[tenant] = b
-}
-
-func (m *boundaryMemory) forget(tenant string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, tenant)
 }
 
 // get returns the boundary of a class, nil if none is stored, or known.
@@ -96,7 +67,7 @@ func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 
 // Boundaries returns the boundaries of a tenant; those that were read a while ago are read again where others may have changed them.
 func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, error) {
-	known := k.boundaries.get(tenant)
+	known := k.boundaries.At(tenant)
 	if known != nil && (!k.env.Expires || !known.listed.IsZero()) && (!k.env.Shared || membership.Elapsed(known.read, k.env.Now()) < boundariesFresh) {
 		return known, nil
 	}
@@ -110,7 +81,7 @@ func (k *Keeper) Recall(ctx context.Context) error {
 			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
 		}
 		if r, err := parseBoundaries(row.Value); err == nil { // A row that can't be read is reported when it is needed.
-			k.boundaries.set(strings.Clone(row.Clustering[0].Text), &Boundaries{boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now()})
+			k.boundaries.Set(strings.Clone(row.Clustering[0].Text), &Boundaries{boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now()})
 		}
 	}
 	return nil
@@ -119,7 +90,7 @@ func (k *Keeper) Recall(ctx context.Context) error {
 // readBoundaries reads the boundaries of a tenant, and its expiries where those that are known are old, or of other boundaries.
 func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	item := engine.Key{engine.Text(tenant)}
-	known, b := k.boundaries.get(tenant), &Boundaries{read: k.env.Now()}
+	known, b := k.boundaries.At(tenant), &Boundaries{read: k.env.Now()}
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition, From: item, To: item}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the retention boundaries of tenant %q: %w", tenant, err)
@@ -136,7 +107,7 @@ func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries
 	if err := k.listExpiries(ctx, tenant, b, known); err != nil {
 		return nil, err
 	}
-	k.boundaries.set(tenant, b)
+	k.boundaries.Set(tenant, b)
 	return b, nil
 }
 
@@ -185,9 +156,9 @@ func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries,
 		err = k.listExpiries(ctx, tenant, b, nil)
 	}
 	if err != nil {
-		k.boundaries.forget(tenant)
+		k.boundaries.Delete(tenant)
 		return nil, err
 	}
-	k.boundaries.set(tenant, b)
+	k.boundaries.Set(tenant, b)
 	return b, nil // Not from the memory: another caller that fails to change them clears that.
 }

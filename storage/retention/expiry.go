@@ -356,7 +356,7 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
-		b = k.boundaries.get(tenant)
+		b = k.boundaries.At(tenant)
 	}
 	for class := range k.Classes() {
 		if !k.hasExpired(b, tenant, class, window) {
@@ -369,7 +369,7 @@ func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 // IsGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this process has read: see Boundaries,
 // Placement.
 func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.get(tenant)
+	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.At(tenant)
 	if k.env.Expires {
 		return k.hasExpired(b, tenant, class, window)
 	}

@@ -163,7 +163,7 @@ type Oldest struct {
 
 // Oldest sets o to a tenant's as far as this process has read, reusing its memory. now is the earlier of the clock's times.
 func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
-	b := k.boundaries.get(tenant)
+	b := k.boundaries.At(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.Days(tenant), o.by[:0]
 	for class := range k.Classes() {
 		// Where rows may be missing there are only rollups, and a sample can't be added to those.
@@ -192,7 +192,7 @@ func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool,
 // DroppedAhead returns up to when raw rows of the class of a sample that is too old were dropped, if it is within the retention. A right clock drops none of the
 // last week, in which they were hidden: where some are, another clock was ahead. now is the earlier of the clock's times.
 func (o *Oldest) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
-	to = droppedAhead(now, o.k.boundaries.get(o.tenant), class)
+	to = droppedAhead(now, o.k.boundaries.At(o.tenant), class)
 	return to, t <= to && t > PastAt(now, o.k.Keep(o.tenant, class).Raw)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/bounds"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/membership"
@@ -80,7 +81,7 @@ type Keeper struct {
 	ownList *ClassList
 	logged  atomic.Pointer[ListFrom]
 	// boundaries caches the tenants' boundaries, and expiries when rows of windows expire.
-	boundaries boundaryMemory
+	boundaries bounds.Map[string, *Boundaries]
 	expiries   expiryMemory
 }
 

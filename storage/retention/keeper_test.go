@@ -71,7 +71,7 @@ func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	var k *Keeper
 	var log bytes.Buffer
 	r.env.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
-		k.boundaries.forget("t")
+		k.boundaries.Delete("t")
 		return log.Write(line)
 	}), nil))
 	k = r.keeping(2 * day)

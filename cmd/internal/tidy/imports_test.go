@@ -44,7 +44,7 @@ var laws = []law{
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
 	{folder: "storage/damage", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
-	{folder: "storage/retention", may: []string{"storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
+	{folder: "storage/retention", may: []string{"storage/bounds", "storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
 	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
 	{folder: "storage/query", may: []string{
 		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page",
