@@ -273,7 +273,7 @@ type Store struct {
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	imports   imports
 	catalog   catalogMemory
-	// shards are those that this process has written: what is forgotten is written again when it is needed.
+	// shards caches how many shards this process has written; forgotten ones are written again when they are needed.
 	shards   bounds.Map[shardedMetric, int64]
 	metadata *metadataKeeper
 	windows  windowList

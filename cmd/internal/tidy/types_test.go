@@ -69,7 +69,6 @@ var sharedNames = map[string]shared{
 	"appender":    {"adapter adapter/otlp", private},
 	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
 	"encoder":     {"adapter/exporter storage/rollup", private},
-	"failing":     {"storage/pebble storage/pebble/objects", private},
 	"group":       {"promql storage/query", private},
 	"loader":      {"promql/ruler storage", private},
 	"metrics":     {why: "a package's metrics: every package may have its own"},

@@ -178,7 +178,7 @@ var rules = []rule{
 	},
 	{
 		"a window is listed when its mark is written", "storage/listing.go",
-		"	if until, ok := s.windows.get(at); ok && until > now {", "	if now > 0 {", "TestListingRaces",
+		"	if until, ok := s.windows.Get(at); ok && until > now {", "	if now > 0 {", "TestListingRaces",
 	},
 	{
 		"a delete reaches the windows of samples ahead of a clock that is behind", "storage/deletes.go",
