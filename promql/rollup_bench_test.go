@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkRollups asks 50 counters and as many gauges, a sample a minute, for 90 days: windows on edges of buckets, a little beside them
-// as Grafana's $__rate_interval, and what is answered from sketches and moments. Raw samples are kept.
+// as Grafana's $__rate_interval, and functions of moments. Raw samples are kept.
 func BenchmarkRollups(b *testing.B) {
 	const days = 90
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)

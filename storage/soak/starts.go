@@ -17,6 +17,9 @@ type Starts struct {
 
 // Next returns the start timestamp of the sample at t, the next in time. restarted is set if its value begins anew.
 func (s *Starts) Next(t int64, restarted bool) int64 {
+	if s.Kind == "none" { // It draws nothing either.
+		return 0
+	}
 	r := s.Rand
 	before, first := s.before, !s.begun
 	if s.before = t; first {
@@ -25,8 +28,6 @@ func (s *Starts) Next(t int64, restarted bool) int64 {
 	}
 	between := before + r.Int64N(max(t-before, 1)) // from before on, but before t
 	switch s.Kind {
-	case "none":
-		return 0
 	case "restarts":
 		if restarted || r.IntN(15) == 0 {
 			s.start = between
