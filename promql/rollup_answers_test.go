@@ -78,6 +78,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	got, stats, err := a.ask(d.in(mode), d.planned, d.subject)
 	require.NoError(d.t, err)
 	for _, p := range stats {
+		require.NotContains(d.t, p.Refused, errPanicked.Error(), a)
 		for _, s := range p.Segments {
 			if p.Refused == "" {
 				d.segments[s.String()]++

@@ -7,7 +7,8 @@ import (
 )
 
 // Bounds are by how much values may differ from those of the windows that a query asked for, where other windows were
-// evaluated, or buckets were cut: by no more than the content of the buckets at the edges allows.
+// evaluated, or buckets were cut: by no more than the content of the buckets at the edges allows. Samples that are NaN don't count: nothing bounds
+// these.
 //
 //	asked        (............]
 //	buckets   |----|----|----|----|
@@ -33,7 +34,7 @@ func (x *Bounds) Add(other *Bounds, from int) {
 // add adds that a value, 0 if there is none, may be anything between two others.
 func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	d := max(greatest-value, value-least, 0)
-	if !(d <= math.MaxFloat64) {
+	if !(d <= math.MaxFloat64) || least > greatest {
 		x.Unknown = true
 		return
 	}
@@ -45,12 +46,16 @@ func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 
 // BoundColumns returns the columns that Bound needs for the function of that name. whole is set if every window contains a bucket.
 func BoundColumns(name string, whole bool) rollup.Columns {
-	switch columns := Columns(name); {
-	case name == "sum_over_time" || name == "avg_over_time" || !whole && columns != 0:
-		return columns | rollup.ColumnMin | rollup.ColumnMax
-	default:
+	columns := Columns(name)
+	switch name {
+	case "count_over_time", "changes", "resets", "rate", "increase":
 		return columns
+	case "min_over_time", "max_over_time":
+		if whole {
+			return columns
+		}
 	}
+	return columns | rollup.ColumnMin | rollup.ColumnMax
 }
 
 // Bound adds to into by how much values, which Evaluate returned, may differ from those of the windows asked for. used are the windows that were
@@ -196,7 +201,8 @@ func (e *edged) inner() (lo, hi int) {
 	return e.whole, e.part
 }
 
-// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value.
+// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value, of which one that wasn't read is
+// infinite.
 func (e *edged) edges() (n, least, greatest float64) {
 	lo, hi := e.inner()
 	least, greatest = math.Inf(1), math.Inf(-1)
@@ -204,9 +210,15 @@ func (e *edged) edges() (n, least, greatest float64) {
 		if i == lo {
 			i = hi
 		}
-		if i < e.to {
-			n += float64(e.b.Count[i])
-			least, greatest = min(least, e.b.Min[i]), max(greatest, e.b.Max[i])
+		if i == e.to {
+			break
+		}
+		n += float64(e.b.Count[i])
+		if len(e.b.Min) > 0 {
+			least = min(least, e.b.Min[i])
+		}
+		if len(e.b.Max) > 0 {
+			greatest = max(greatest, e.b.Max[i])
 		}
 	}
 	return n, least, greatest
