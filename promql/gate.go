@@ -144,8 +144,12 @@ func (g *gate) usualSize() int64 {
 	return g.usual
 }
 
-// noteSize notes what a large read held in the end.
+// noteSize notes what a large read held in the end. Reads that are large because they took long, and held little, leave the average as it is: many
+// of them would let too many of those that hold much start together.
 func (g *gate) noteSize(bytes int64) {
+	if bytes <= g.largeBytes {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.usual += (bytes - g.usual) / usualReads

@@ -228,3 +228,16 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 }
+
+// The size that is counted for a large read from its start is that of reads that held much. Those that only took long don't lower it.
+func TestReadsThatHoldLittleAreNotUsual(t *testing.T) {
+	g := newGate(Options{MaxConcurrency: 20, Memory: 1 << 30})
+	usual := g.usualSize()
+	require.Positive(t, usual)
+	for range 10 * usualReads {
+		g.noteSize(g.largeBytes)
+	}
+	require.Equal(t, usual, g.usualSize())
+	g.noteSize(2 * usual)
+	require.Greater(t, g.usualSize(), usual)
+}
