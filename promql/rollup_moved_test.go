@@ -348,7 +348,11 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	step := m.stepAt(t)
 	from, to := m.window(step)
-	return m.d.truths.boundIn(m.candidate, metric, step, from, to)
+	bound := m.d.truths.boundIn(m.candidate, metric, step, from, to)
+	if m.function == "deriv" || m.function == "predict_linear" { // Samples that are made lie closer together, which rounding counts by.
+		bound *= 16
+	}
+	return bound
 }
 
 // differs compares what the fragment has to have with what it has.
