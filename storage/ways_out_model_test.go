@@ -111,9 +111,12 @@ func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	}
 }
 
-// rolledUp notes samples of which only rollups were made: a bucket that was empty counts them.
-func (m *waysModel) rolledUp(series int64, times []int64) {
+// rolledUp notes samples of which only rollups were made, of a resolution and wider ones: a bucket that was empty counts them.
+func (m *waysModel) rolledUp(series int64, times []int64, finest rollup.Resolution) {
 	for _, res := range rollup.Resolutions {
+		if res < finest {
+			continue
+		}
 		n := map[int64]int{}
 		for _, t := range times {
 			n[endOfBucket(t, res)]++

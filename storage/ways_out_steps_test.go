@@ -267,7 +267,11 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
 	f.rawless = stats.RollupsOnly > 0
 	if ok && stats.RollupsOnly == len(times) {
-		p.r.model.rolledUp(series, times)
+		finest := rollup.FiveMinutes
+		if stats.HoursOnly > 0 {
+			finest = rollup.OneHour
+		}
+		p.r.model.rolledUp(series, times, finest)
 	}
 	if errors.Is(err, membership.ErrClock) {
 		return ok

@@ -66,7 +66,7 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stores and reads a million samples: leave -short out")
 	}
-	const series, samples = 6000, 240
+	const series, samples = 16_000, 240
 	eng := memory.New()
 	store := storagetest.Open(t, eng, storagetest.Forever)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -61,6 +61,7 @@ var elsewhere = map[string]string{
 	"image":     "needs Docker",
 	"kairosdb":  "needs KairosDB on a Cassandra: TestImportKairosDB; the mapping file is read here",
 	"make":      "runs all tests: .ci/run runs these targets",
+	"promtool":  "writes months of a rule's results: TestRulesOverHistoryThatOnlyHoursCover does it for days",
 	"rewrite":   "rewrites the manual: the same tests, without -rewrite, compare it",
 	"snapshot":  "needs a Cassandra node: TestSnapshotOfAKeyspace",
 }
