@@ -247,9 +247,13 @@ func (d *decoder) lines(count []int64) error {
 		}
 		return nil
 	}
-	p := wideSpace(6*n + 2*d.n)
-	defer wide.Put(p)
-	space := *p
+	var small [8 * smallChunk]int64
+	space := small[:]
+	if d.n > smallChunk {
+		p := wideSpace(6*n + 2*d.n)
+		defer wide.Put(p)
+		space = *p
+	}
 	span, err := d.spans(space[:d.n], space[d.n:][:d.n])
 	if err != nil {
 		return err
