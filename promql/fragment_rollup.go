@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -101,6 +102,9 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if r.segment.Approximate {
 		buckets = &r.pieces
 		r.Cut(buckets, &r.buckets, r.segment.cuts)
+		if r.lacksMoments() { // Those of the pieces are made.
+			r.approximated, r.bounds.Unknown = true, true
+		}
 		if err := r.raw.budget.allow(buckets.Len()); err != nil {
 			return err
 		}
@@ -146,6 +150,14 @@ func noteOverlaps(p *fragment, stored labels.Labels, steps int, into *annotation
 	for range steps { // Prometheus counts them.
 		into.Add(annotations.NewStartTimeOverlapWarning(stored.Get(labels.MetricName), p.args[0].PositionRange()))
 	}
+}
+
+// lacksMoments reports whether the function needs moments or lines that a bucket of the series doesn't have.
+func (r *rollupReader) lacksMoments() bool {
+	columns := bucketfn.Columns(r.segment.function)
+	isUnknown := func(v float64) bool { return v < 0 }
+	return columns&rollup.ColumnMoment != 0 && slices.ContainsFunc(r.buckets.Moment, isUnknown) ||
+		columns&rollup.ColumnLine != 0 && slices.ContainsFunc(r.buckets.TimeSquares, func(v int64) bool { return v < 0 })
 }
 
 // noteHistograms adds the annotations that Prometheus' functions make of a series' histograms.

@@ -168,7 +168,7 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		first, _ := l.fragment.window(0)
 		_, last := l.fragment.window(l.edges.n - 1)
 		q.MinT, q.MaxT = min(q.MinT, bucketfn.FloorTo(first, width)+1), max(q.MaxT, bucketfn.CeilTo(last, width))
-		q.Columns |= bucketfn.BoundColumns(l.function, l.Fit == resolution.Snapped)
+		q.Columns |= bucketfn.BoundColumns(l.function)
 	}
 	return store.Select(ctx, q)
 }

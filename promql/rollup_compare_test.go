@@ -44,10 +44,15 @@ func sureNotes(notes []string) []string {
 }
 
 // withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples have expired,
-// they aren't known.
+// they aren't known, and neither is that they conflict.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)
-	out := answer{err: a.err, notes: a.notes}
+	out := answer{err: a.err}
+	for _, note := range a.notes {
+		if slices.Contains(got.notes, note) || !strings.Contains(note, "conflicting counter resets") {
+			out.notes = append(out.notes, note)
+		}
+	}
 	for _, s := range a.rows {
 		s.Histograms = slices.Clone(s.Histograms)
 		for i, p := range s.Histograms {

@@ -349,9 +349,16 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	step := m.stepAt(t)
 	from, to := m.window(step)
+	l := m.segmentAt(step)
 	bound := m.d.truths.boundIn(m.candidate, metric, step, from, to)
-	if m.function == "deriv" || m.function == "predict_linear" { // Samples that are made lie closer together, which rounding counts by.
-		bound *= 16
+	switch {
+	case m.function == "deriv" || m.function == "predict_linear":
+		if bound *= 16; l.Approximate { // Samples that are made may lie much closer together, which rounding counts by.
+			bound *= 64
+		}
+	case l.Approximate: // Samples are made of whole buckets.
+		width := l.Resolution.Width()
+		bound = m.d.truths.boundIn(m.candidate, metric, step, bucketfn.FloorTo(from, width), bucketfn.CeilTo(to, width))
 	}
 	return bound
 }

@@ -34,7 +34,7 @@ func (x *Bounds) Add(other *Bounds, from int) {
 // add adds that a value, 0 if there is none, may be anything between two others.
 func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	d := max(greatest-value, value-least, 0)
-	if !(d <= math.MaxFloat64) || least > greatest {
+	if !(d <= math.MaxFloat64) {
 		x.Unknown = true
 		return
 	}
@@ -44,16 +44,12 @@ func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	x.Steps[step] += d
 }
 
-// BoundColumns returns the columns that Bound needs for the function of that name. whole is set if every window contains a bucket.
-func BoundColumns(name string, whole bool) rollup.Columns {
+// BoundColumns returns the columns that Bound needs for the function of that name.
+func BoundColumns(name string) rollup.Columns {
 	columns := Columns(name)
 	switch name {
 	case "count_over_time", "changes", "resets", "rate", "increase":
 		return columns
-	case "min_over_time", "max_over_time":
-		if whole {
-			return columns
-		}
 	}
 	return columns | rollup.ColumnMin | rollup.ColumnMax
 }
@@ -103,6 +99,10 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			continue
 		}
 		least, greatest := bound(f, e)
+		if !(least <= greatest) {
+			into.Unknown = true
+			continue
+		}
 		if within(e.counts, lo, hi) < need { // There may be no value.
 			least, greatest = min(least, 0), max(greatest, 0)
 		}
@@ -201,8 +201,7 @@ func (e *edged) inner() (lo, hi int) {
 	return e.whole, e.part
 }
 
-// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value, of which one that wasn't read is
-// infinite.
+// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value.
 func (e *edged) edges() (n, least, greatest float64) {
 	lo, hi := e.inner()
 	least, greatest = math.Inf(1), math.Inf(-1)
@@ -214,12 +213,7 @@ func (e *edged) edges() (n, least, greatest float64) {
 			break
 		}
 		n += float64(e.b.Count[i])
-		if len(e.b.Min) > 0 {
-			least = min(least, e.b.Min[i])
-		}
-		if len(e.b.Max) > 0 {
-			greatest = max(greatest, e.b.Max[i])
-		}
+		least, greatest = min(least, e.b.Min[i]), max(greatest, e.b.Max[i])
 	}
 	return n, least, greatest
 }
