@@ -351,14 +351,12 @@ func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	from, to := m.window(step)
 	l := m.segmentAt(step)
 	bound := m.d.truths.boundIn(m.candidate, metric, step, from, to)
-	switch {
-	case m.function == "deriv" || m.function == "predict_linear":
-		if bound *= 16; l.Approximate { // Samples that are made may lie much closer together, which rounding counts by.
-			bound *= 64
-		}
-	case l.Approximate: // Samples are made of whole buckets.
+	if l.Approximate { // Samples are made of whole buckets.
 		width := l.Resolution.Width()
-		bound = m.d.truths.boundIn(m.candidate, metric, step, bucketfn.FloorTo(from, width), bucketfn.CeilTo(to, width))
+		bound = max(bound, m.d.truths.boundIn(m.candidate, metric, step, bucketfn.FloorTo(from, width), bucketfn.CeilTo(to, width)))
+	}
+	if m.function == "deriv" || m.function == "predict_linear" { // Such samples may lie much closer together, which rounding counts by.
+		bound *= 1000
 	}
 	return bound
 }
