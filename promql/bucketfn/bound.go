@@ -57,8 +57,8 @@ func BoundColumns(name string) rollup.Columns {
 // Bound adds to into by how much values, which Evaluate returned, may differ from those of the windows asked for. used are the windows that were
 // evaluated, which have as many steps. b are all buckets of the series that overlap windows of either kind, with BoundColumns.
 func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
-	bound := bounds[f.fn.Name]
-	if bound == nil || len(values.Histogram) > 0 {
+	limits := f.fn.limits
+	if limits == nil || len(values.Histogram) > 0 {
 		into.Unknown = into.Unknown || len(values.Step) > 0
 		return
 	}
@@ -66,10 +66,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 	f.kinds.of(b)
 	f.starts.of(b, f.UsesStarts)
 	e := &f.edged
-	e.reset(b, &f.starts, asked.Span, f.fn.Name)
-	if f.fn.Name == "rate" {
-		e.perSecond = 1 / secondsOf(asked.Span)
-	}
+	e.reset(f, b, asked.Span)
 	f.fold.Start(Min)
 	f.greatest.Start(Max)
 	given, unanswered := values.Step, values.Unanswered
@@ -95,15 +92,15 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			continue
 		}
 		lo, hi := e.inner()
-		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || within(e.counts, e.from, e.to) < need && f.starts.b == nil {
+		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || between(e.counts, e.from, e.to) < need && f.starts.b == nil {
 			continue
 		}
-		least, greatest := bound(f, e)
+		least, greatest := limits(f, e)
 		if !(least <= greatest) {
 			into.Unknown = true
 			continue
 		}
-		if within(e.counts, lo, hi) < need { // There may be no value.
+		if between(e.counts, lo, hi) < need { // There may be no value.
 			least, greatest = min(least, 0), max(greatest, 0)
 		}
 		into.add(step, value, least, greatest, exists)
@@ -141,35 +138,36 @@ type edged struct {
 }
 
 // reset begins with the buckets of another series, and fills the sums that the function needs.
-func (e *edged) reset(b *rollup.Buckets, starts *starts, span int64, name string) {
-	*e = edged{b: b, starts: starts, span: span, name: name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
+	*e = edged{b: b, starts: &f.starts, span: span, name: f.fn.Name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
 	for i, n := range b.Count {
 		e.counts = append(e.counts, e.counts[i]+float64(n))
-		var step float64
-		switch e.name {
-		case "sum_over_time", "avg_over_time":
-			e.sums = append(e.sums, e.sums[i]+b.Sum[i])
-			continue
-		case "rate", "increase":
-			step = b.Correction[i] + starts.correction(i)
-			if i > 0 && (b.First[i] < b.Last[i-1] || starts.isReset(i)) {
-				step += b.Last[i-1]
-			}
-			e.negative = e.negative || step < 0 || b.First[i] < 0
-		case "resets":
-			step = float64(b.Resets[i]) + starts.resets(i) + oneIf(i > 0 && (b.IsReset(i-1, i) || starts.isReset(i)))
-		case "changes":
-			step = float64(b.Changes[i]) + oneIf(i > 0 && b.IsChange(i-1, i))
+	}
+	switch e.name {
+	case "sum_over_time", "avg_over_time":
+		for i, sum := range b.Sum {
+			e.sums = append(e.sums, e.sums[i]+sum)
 		}
-		e.steps = append(e.steps, e.steps[i]+step)
+	case "rate", "increase":
+		f.corrections(b)
+		for i, correction := range f.leaves {
+			e.steps = append(e.steps, e.steps[i]+correction)
+			e.negative = e.negative || correction < 0 || b.First[i] < 0
+		}
+		if e.name == "rate" {
+			e.perSecond = 1 / secondsOf(span)
+		}
+	case "resets":
+		f.stepsBetween(b, f.isReset(b))
+		for i, between := range f.steps {
+			e.steps = append(e.steps, e.steps[i]+float64(b.Resets[i])+f.starts.resets(i)+float64(between))
+		}
+	case "changes":
+		f.stepsBetween(b, b.IsChange)
+		for i, between := range f.steps {
+			e.steps = append(e.steps, e.steps[i]+float64(b.Changes[i])+float64(between))
+		}
 	}
-}
-
-func oneIf(condition bool) float64 {
-	if condition {
-		return 1
-	}
-	return 0
 }
 
 // move goes to the windows (a, b], which was asked for, and (x, y], which was evaluated. None of the edges is before that of the last call. It
@@ -227,41 +225,22 @@ func (e *edged) extremes(f *Evaluator) (least, greatest float64) {
 	return least, greatest
 }
 
-// within returns the difference of a sum of the buckets inside to that of all that overlap the window.
-func within(of []float64, lo, hi int) float64 { return of[max(lo, hi)] - of[lo] }
+// between returns the sum over buckets lo to before hi, given the sums over the first buckets.
+func between(sums []float64, lo, hi int) float64 { return sums[hi] - sums[lo] }
 
-// boundFunc returns the least and the greatest value that a function can have over a window; NaN if that isn't known.
-type boundFunc func(f *Evaluator, e *edged) (least, greatest float64)
+// limitsFunc returns the least and the greatest value that a function can have over a window; NaN if that isn't known.
+type limitsFunc func(f *Evaluator, e *edged) (least, greatest float64)
 
-var bounds = map[string]boundFunc{
-	"":                      boundLast,
-	"last_over_time":        boundLast,
-	"first_over_time":       boundFirst,
-	"present_over_time":     func(*Evaluator, *edged) (float64, float64) { return 1, 1 },
-	"ts_of_first_over_time": boundFirstTime,
-	"ts_of_last_over_time":  boundLastTime,
-	"min_over_time":         boundMin,
-	"max_over_time":         boundMax,
-	"count_over_time":       boundCount,
-	"sum_over_time":         boundSum,
-	"avg_over_time":         boundAvg,
-	"stddev_over_time":      boundStddev,
-	"stdvar_over_time":      boundStdvar,
-	"changes":               boundSteps,
-	"resets":                boundSteps,
-	"rate":                  boundIncrease,
-	"increase":              boundIncrease,
-	"delta":                 boundDelta,
-}
+func boundPresent(*Evaluator, *edged) (least, greatest float64) { return 1, 1 }
 
 func boundCount(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
-	return within(e.counts, lo, hi), within(e.counts, e.from, e.to)
+	return between(e.counts, lo, hi), between(e.counts, e.from, e.to)
 }
 
 func boundSteps(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
-	return within(e.steps, min(lo+1, hi), hi) + e.firstOf(lo, hi), within(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
+	return between(e.steps, min(lo+1, hi), hi) + e.firstOf(lo, hi), between(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
 }
 
 // firstOf returns the resets or changes in the first of some buckets, without that from the bucket before.
@@ -279,7 +258,7 @@ func (e *edged) firstOf(lo, hi int) float64 {
 func boundSum(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	n, low, high := e.edges()
-	sum := within(e.sums, lo, hi)
+	sum := between(e.sums, lo, hi)
 	rounded := 1e-12 * math.Abs(e.sums[hi])
 	if n == 0 {
 		return sum - rounded, sum + rounded
@@ -290,11 +269,11 @@ func boundSum(_ *Evaluator, e *edged) (least, greatest float64) {
 func boundAvg(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	n, low, high := e.edges()
-	inside := within(e.counts, lo, hi)
+	inside := between(e.counts, lo, hi)
 	if inside == 0 {
 		return low, high
 	}
-	avg := within(e.sums, lo, hi) / inside
+	avg := between(e.sums, lo, hi) / inside
 	least, greatest = avg, avg
 	if n > 0 {
 		least, greatest = avg+min(0, low-avg)*n/(n+inside), avg+max(0, high-avg)*n/(n+inside)
@@ -394,7 +373,7 @@ func (e *edged) rise(lo, hi int) float64 {
 	if lo == hi {
 		return 0
 	}
-	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + e.starts.correction(lo) + within(e.steps, lo+1, hi)
+	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + e.starts.correction(lo) + between(e.steps, lo+1, hi)
 }
 
 // stretch returns the greatest factor by which rate, increase and delta extrapolate: by 1.1 average intervals at either end, and not
@@ -404,7 +383,7 @@ func (e *edged) stretch() float64 {
 	if lo == hi {
 		return 3.2
 	}
-	factor := 1 + 2.2/(max(2, within(e.counts, lo, hi))-1)
+	factor := 1 + 2.2/(max(2, between(e.counts, lo, hi))-1)
 	if sampled := e.b.LastT[hi-1] - e.b.FirstT[lo]; sampled > 0 {
 		factor = min(factor, float64(e.span)/float64(sampled))
 	}

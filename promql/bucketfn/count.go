@@ -123,7 +123,12 @@ func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	if f.starts.b != nil {
 		inside = append(inside, b.StartResets)
 	}
-	f.overSteps(inside, func(before, i int) bool { return b.IsReset(before, i) || f.starts.isReset(i) }, b, w, out)
+	f.overSteps(inside, f.isReset(b), b, w, out)
+}
+
+// isReset returns a function that reports whether a bucket begins with a counter reset after the one before it.
+func (f *Evaluator) isReset(b *rollup.Buckets) func(before, i int) bool {
+	return func(before, i int) bool { return b.IsReset(before, i) || f.starts.isReset(i) }
 }
 
 func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
@@ -133,16 +138,21 @@ func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 // overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and between buckets, from the last
 // sample of one to the first of the next.
 func (f *Evaluator) overSteps(inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
-	f.steps = append(f.steps[:0], 0) // into bucket i from the one before
-	for i := 1; i < len(b.End); i++ {
-		f.steps = append(f.steps, 0)
-		if f.kinds.in(i-1, i+1) != ofUnknown && between(i-1, i) {
-			f.steps[i] = 1
-		}
-	}
+	f.stepsBetween(b, between)
 	n := running{of: append(inside, f.steps)}
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket comes from outside
 		out.add(step, float64(count)*w.scale())
 	})
+}
+
+// stepsBetween fills steps: 1 for a bucket with such a step from the one before into it, 0 for others.
+func (f *Evaluator) stepsBetween(b *rollup.Buckets, between func(before, i int) bool) {
+	f.steps = f.steps[:0]
+	for i := range b.End {
+		f.steps = append(f.steps, 0)
+		if i > 0 && f.kinds.in(i-1, i+1) != ofUnknown && between(i-1, i) {
+			f.steps[i] = 1
+		}
+	}
 }

@@ -10,6 +10,9 @@ type Function struct {
 	// over computes the function from buckets, with the result that samples would give; nil if buckets don't suffice.
 	over    evaluateFunc
 	columns rollup.Columns // needed by over, besides Count
+	// limits computes the least and the greatest value that the function may have where windows cut buckets or were moved; nil if these
+	// aren't known.
+	limits limitsFunc
 	// Newest is set if only the newest sample of a window matters. Buckets hold its time, so the left edge of a window
 	// needn't be an edge of a bucket.
 	Newest bool
@@ -89,36 +92,36 @@ const noMoments = "counters are approximate, from reconstructed samples"
 // functions lists the instant selector, the functions that take a range vector, and those that use the samples of
 // instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
 var functions = [...]Function{
-	{Name: "", over: overSelector, columns: rollup.ColumnLast, Newest: true, staleness: true},
+	{Name: "", over: overSelector, limits: boundLast, columns: rollup.ColumnLast, Newest: true, staleness: true},
 	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
 	{Name: "absent_over_time", WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
-	{Name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum, Snaps: true},
-	{Name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
-	{Name: "count_over_time", over: overCount, Grows: true, Snaps: true},
-	{Name: "delta", over: overDelta, columns: bucketEnds, Grows: true},
+	{Name: "avg_over_time", over: overAvg, limits: boundAvg, columns: rollup.ColumnSum, Snaps: true},
+	{Name: "changes", over: overChanges, limits: boundSteps, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
+	{Name: "count_over_time", over: overCount, limits: boundCount, Grows: true, Snaps: true},
+	{Name: "delta", over: overDelta, limits: boundDelta, columns: bucketEnds, Grows: true},
 	{Name: "deriv", over: overDeriv, columns: lineColumns, Why: noMoments, Bound: ofLine},
 	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths over individual samples"},
-	{Name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
+	{Name: "first_over_time", over: overOldest(firstIn), limits: boundFirst, columns: rollup.ColumnFirst},
 	{Name: "idelta", WithoutRaw: Refused, Why: "the last two samples aren't kept"},
-	{Name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, Grows: true, Snaps: true},
+	{Name: "increase", over: overIncrease, limits: boundIncrease, columns: rollup.ColumnCorrection | bucketEnds, Grows: true, Snaps: true},
 	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument", Bound: "what its argument is off by"},
 	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket", Bound: "the increase within a bucket, divided by the interval of its samples, if these are regular"},
-	{Name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, Newest: true},
+	{Name: "last_over_time", over: overNewest(lastIn), limits: boundLast, columns: rollup.ColumnLast, Newest: true},
 	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: "2 times the spread within a bucket"},
-	{Name: "max_over_time", over: overMax, columns: rollup.ColumnMax, Snaps: true},
-	{Name: "min_over_time", over: overMin, columns: rollup.ColumnMin, Snaps: true},
+	{Name: "max_over_time", over: overMax, limits: boundMax, columns: rollup.ColumnMax, Snaps: true},
+	{Name: "min_over_time", over: overMin, limits: boundMin, columns: rollup.ColumnMin, Snaps: true},
 	{Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments, Bound: "what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction"},
-	{Name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, Newest: true},
+	{Name: "present_over_time", over: overNewest(presentIn), limits: boundPresent, columns: rollup.ColumnLast, Newest: true},
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: ofSpread},
-	{Name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
-	{Name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
+	{Name: "rate", over: overRate, limits: boundIncrease, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
+	{Name: "resets", over: overResets, limits: boundSteps, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
 	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ"},
-	{Name: "stddev_over_time", over: overStddev, columns: momentColumns, Snaps: true, Why: noMoments, Bound: ofSpread},
-	{Name: "stdvar_over_time", over: overStdvar, columns: momentColumns, Snaps: true, Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
-	{Name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
+	{Name: "stddev_over_time", over: overStddev, limits: boundStddev, columns: momentColumns, Snaps: true, Why: noMoments, Bound: ofSpread},
+	{Name: "stdvar_over_time", over: overStdvar, limits: boundStdvar, columns: momentColumns, Snaps: true, Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
+	{Name: "sum_over_time", over: overSum, limits: boundSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
 	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket", Bound: ofWidth},
-	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
-	{Name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
+	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), limits: boundFirstTime, columns: rollup.ColumnFirst},
+	{Name: "ts_of_last_over_time", over: overLastTime, limits: boundLastTime, columns: rollup.ColumnLast},
 	{Name: "ts_of_max_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
 	{Name: "ts_of_min_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
 }
