@@ -142,8 +142,8 @@ func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slop
 		left := right - p.width
 		from, to = slideTimes(t, from, to, left, right)
 		sinceStart := int64(0)
-		if st != nil && from < to && st[from] != 0 && st[from] > left && st[from] < t[from] {
-			sinceStart = t[from] - st[from]
+		if st != nil && from < to {
+			sinceStart = rollup.SinceStart(st[from], t[from], left)
 		}
 		if to-from < 2 && sinceStart == 0 {
 			continue

@@ -66,10 +66,7 @@ func (s *starts) sinceStart(i int, after int64) int64 {
 	if s.b == nil {
 		return 0
 	}
-	if start := s.b.FirstST[i]; start != 0 && start > after && start < s.b.FirstT[i] {
-		return s.b.FirstT[i] - start
-	}
-	return 0
+	return rollup.SinceStart(s.b.FirstST[i], s.b.FirstT[i], after)
 }
 
 // correction returns what resets inside of bucket i add that only start timestamps show.

@@ -20,6 +20,15 @@ func IsStartReset(startBefore, before, start, t int64) bool {
 	}
 }
 
+// SinceStart returns how long before a sample at t its series starts, milliseconds, if it does so after another time: Prometheus' rates
+// then count from 0 at the start. It returns 0 if it doesn't, or the start isn't known.
+func SinceStart(start, t, after int64) int64 {
+	if start == 0 || start <= after || start >= t {
+		return 0
+	}
+	return t - start
+}
+
 // IsStartOverlap returns true if a sample starts before the one before it, at another time than that does.
 func IsStartOverlap(startBefore, before, start int64) bool {
 	return start != 0 && start < before && start != startBefore
