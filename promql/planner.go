@@ -270,12 +270,15 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 
 // lacks remembers what a fragment's answer lacks for want of raw samples, for one info per query.
 func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
-	all := bucketfn.Bounds{Steps: make([]float64, run.fragment.eval.n)}
+	var all bucketfn.Bounds
 	for _, readers := range run.readers {
 		for i, reader := range readers {
 			r, ok := reader.(*rollupReader)
 			if !ok {
 				continue
+			}
+			if len(r.bounds.Steps) > 0 && len(all.Steps) == 0 {
+				all.Steps = make([]float64, run.fragment.eval.n)
 			}
 			all.Add(&r.bounds, run.segments[i].FromStep)
 			if r.leftOut || r.approximated {
@@ -286,8 +289,10 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 			}
 		}
 	}
-	short.OffBy, short.SumOffBy, short.OffUnknown = all.Largest, slices.Max(all.Steps), all.Unknown
-	short.Bounded = true
+	short.Off = resolution.Off{Bounded: true, Unknown: all.Unknown, By: all.Largest}
+	for _, sum := range all.Steps {
+		short.Off.SumBy = max(short.Off.SumBy, sum)
+	}
 	p.short.Merge(short)
 }
 

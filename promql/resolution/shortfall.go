@@ -51,10 +51,16 @@ type Shortfall struct {
 	// resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
-	// Bounded is set if it was computed by how much values are off where windows were moved or widened, or buckets cut: those of a series by
-	// at most OffBy, and the sum of all series by at most SumOffBy. OffUnknown is set if some have no such bound.
-	Bounded, OffUnknown bool
-	OffBy, SumOffBy     float64
+	// Off is by how much values are off where windows were moved or widened, or buckets cut.
+	Off Off
+}
+
+// Off is by how much values are off.
+type Off struct {
+	// Bounded is set if that was computed, and Unknown if some values have no bound.
+	Bounded, Unknown bool
+	// By bounds the values of each series, and SumBy the sum of all series.
+	By, SumBy float64
 }
 
 // Lacks returns true if raw samples were missing.
@@ -70,13 +76,14 @@ func (s *Shortfall) Merge(other Shortfall) {
 	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
 	}
-	s.mergeBounds(&other)
+	s.Off = s.Off.merged(other.Off)
+	s.Off.Unknown = s.Off.Unknown || other.moves() && !other.Off.Bounded
 	switch {
 	case !other.Lacks():
 		return
 	case !s.Lacks():
 		other.SnappedBy, other.SnappedOf, other.Snapped = s.SnappedBy, s.SnappedOf, s.Snapped
-		other.Bounded, other.OffUnknown, other.OffBy, other.SumOffBy = s.Bounded, s.OffUnknown, s.OffBy, s.SumOffBy
+		other.Off = s.Off
 		*s = other
 		return
 	}
@@ -90,11 +97,11 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Hidden, s.Sketched = s.Hidden || other.Hidden, s.Sketched || other.Sketched
 }
 
-// mergeBounds sets the bounds of both, that of the first if the other has nothing to bound.
-func (s *Shortfall) mergeBounds(other *Shortfall) {
-	s.OffUnknown = s.OffUnknown || other.OffUnknown || other.moves() && !other.Bounded
-	s.Bounded = s.Bounded || other.Bounded
-	s.OffBy, s.SumOffBy = max(s.OffBy, other.OffBy), max(s.SumOffBy, other.SumOffBy)
+// merged returns the bounds of both.
+func (o Off) merged(other Off) Off {
+	return Off{
+		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By), SumBy: max(o.SumBy, other.SumBy),
+	}
 }
 
 // moves reports whether values depend on what lies around the edges of windows.
@@ -102,15 +109,15 @@ func (s *Shortfall) moves() bool { return s.Moved || s.Widened || s.Cut || s.Sna
 
 // boundText describes by how much values are off; "" if that isn't known, or some are missing.
 func (s *Shortfall) boundText() string {
-	switch {
-	case !s.moves() || !s.Bounded || s.OffUnknown || s.LeftOut || s.Hidden:
+	switch o := s.Off; {
+	case !s.moves() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
 		return ""
-	case s.OffBy == 0 && s.SumOffBy == 0:
+	case o.By == 0 && o.SumBy == 0:
 		return "; no value differs by that"
-	case s.OffBy == s.SumOffBy:
-		return "; values differ by at most " + roundedUp(s.OffBy)
+	case o.By == o.SumBy:
+		return "; values differ by at most " + roundedUp(o.By)
 	default:
-		return "; the values of a series differ by at most " + roundedUp(s.OffBy) + ", the sum of all series by at most " + roundedUp(s.SumOffBy)
+		return "; the values of a series differ by at most " + roundedUp(o.By) + ", the sum of all series by at most " + roundedUp(o.SumBy)
 	}
 }
 
