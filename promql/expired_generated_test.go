@@ -427,7 +427,7 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 			b.off = s.offBy(fn, v, q.width, to+q.offset)
 			b.unsure = s.wobbly && v.inner.n < 3
 		}
-		if v.window.n == 0 && !s.wobbly && q.reach() == 0 { // It isn't in the answer.
+		if v.window.n == 0 && !s.wobbly && (q.reach() == 0 || q.fn == "selector smoothed") { // It isn't in the answer.
 			b = bound{}
 		}
 		if strings.HasPrefix(q.fn, "absent") {

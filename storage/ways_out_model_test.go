@@ -219,6 +219,8 @@ type waysAnswer struct {
 	bound [3]int64
 	// until is up to when it shows samples: a clock that is behind takes later samples for the future.
 	until int64
+	// late is true if a warning said that samples are missing until they are sealed: their raw rows have expired.
+	late bool
 }
 
 // judge returns a problem of an answer, or "".
@@ -237,7 +239,22 @@ func (m *waysModel) judge(a *waysAnswer) string {
 			}
 		}
 	}
+	if a.late && !m.mayBeLate(a) {
+		return "a warning of unsealed samples whose raw rows have expired, and there are none"
+	}
 	return m.judgeBuckets(a)
+}
+
+// mayBeLate reports whether samples that aren't sealed, as far as is known, may be older than all raw rows.
+func (m *waysModel) mayBeLate(a *waysAnswer) bool {
+	for _, times := range m.facts {
+		for t, list := range times {
+			if t <= a.told(rollup.Raw, t) && slices.ContainsFunc(list, func(f *waysFact) bool { return !f.sealed }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) string {
