@@ -173,10 +173,11 @@ func (m *waysModel) keeps(raw time.Duration) {
 // raised notes that rows were kept so long until now, milliseconds, and are kept for longer from now on.
 func (m *waysModel) raised(kept, now int64) {
 	m.gap(now, kept)
-	m.gap(now+format.DayMS, kept) // It may have been fixed ahead.
+	m.gap(now+format.DayMS, kept) // The expiry of the next day may already be fixed.
 	for _, times := range m.facts {
 		for t := range times {
 			m.gap(t, kept)
+			m.gap(t+format.DayMS, kept)
 		}
 	}
 }
