@@ -115,9 +115,9 @@ func (s *Shortfall) boundText() string {
 	case o.By == 0 && o.SumBy == 0:
 		return "; no value differs by that"
 	case o.By == o.SumBy:
-		return "; values differ by at most " + roundedUp(o.By)
+		return "; values computed from rollups differ by at most " + roundedUp(o.By)
 	default:
-		return "; the values of a series differ by at most " + roundedUp(o.By) + ", the sum of all series by at most " + roundedUp(o.SumBy)
+		return "; values computed from rollups differ by at most " + roundedUp(o.By) + " per series, the sum of all series by at most " + roundedUp(o.SumBy)
 	}
 }
 
