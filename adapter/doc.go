@@ -7,4 +7,6 @@
 //	every error of a batch                 ─► Status   ◄─────┘   one table, so that all answer alike
 //
 // Bytes that requests hold together are bounded by a Budget.
+//
+// design.md has the rules and the reasons.
 package adapter

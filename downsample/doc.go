@@ -26,4 +26,6 @@
 // goes on failing is an error in the log with what to do, stands in Status, and in a metric; so are a lag beyond
 // half of the time in which late sealing loses nothing, a piece of work that doesn't end, and a head that could
 // not be rebuilt.
+//
+// design.md has the rules and the reasons.
 package downsample

@@ -50,4 +50,6 @@
 //
 // Package resolution chooses which resolution answers which steps of a fragment, and package bucketfn computes functions
 // from the buckets of rollups. Its documentation lists for every function how it is answered once raw samples are gone.
+//
+// design.md has the rules and the reasons.
 package promql

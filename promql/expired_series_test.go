@@ -101,7 +101,7 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 		if s.wobbly {
 			t += r.Int64N(every/3) - every/6
 		}
-		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour { // Several in a bucket are another matter: see decisions/027.
+		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour { // Several in a bucket are another matter: see promql/design.md.
 			value, reset = 0, t
 		}
 		value = next(r, kind, value, i, t)

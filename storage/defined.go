@@ -16,7 +16,7 @@ import (
 
 // A blob leans on the blobs before it that define its series. When another process than the writer seals
 // and deletes those, it first writes what they defined to table defined: blobs of the same numbers without
-// samples. The rows go when the slot's stage is empty for good, which Unlist finds (decisions/005).
+// samples. The rows go when the slot's stage is empty for good, which Unlist finds (design/several-processes.md).
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.

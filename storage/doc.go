@@ -39,7 +39,7 @@
 //
 // Labels are matched by an index of all series of a metric in a window, which is cached. Where that would take long, because the series are many,
 // matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
-// without samples in the range are skipped, by the spans of their chunks (decisions/063). The order of a large answer by labels is cached (decisions/065).
+// without samples in the range are skipped, by the spans of their chunks. The order of a large answer by labels is cached. See design/queries.md.
 //
 // package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go, buckets.go; head/read.go
 //
@@ -72,7 +72,7 @@
 //	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
 //	Forget    ◄─ stage: what other processes have sealed is released from the head
 //
-// decisions/005 explains why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
+// design/several-processes.md explains why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
 // whether a clock is believed.
 //
 // # Words
@@ -103,14 +103,14 @@
 //   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
 //   - State of a window: a hash of the version of its rows, and of the classes that are dropped or about to be.
 //   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
-//     (decisions/017). Hole: windows of which rows are missing though older ones are there.
-//   - Expiry: when the rows of a class in a window expire by themselves; fixed before the first of them (decisions/061).
-//   - List of classes: by it and the labels a series has its class. A window of raw rows takes its list with its first row (decisions/062).
+//     (design/retention.md). Hole: windows of which rows are missing though older ones are there.
+//   - Expiry: when the rows of a class in a window expire by themselves; fixed before the first of them (design/retention.md).
+//   - List of classes: by it and the labels a series has its class. A window of raw rows takes its list with its first row (design/retention.md).
 //   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name
 //     it. Uncleaned: a slot whose rollups were made without a tombstone that touches it. Cleaned: a chunk that was rewritten.
 //   - Gap of a query: rows that can't be read, because the engine's files are damaged there.
 //   - Seen time: how much time the processes of a store have measured while they ran; durable. Believed: a clock that agrees
-//     with the engine's, or on one machine with seen time (decisions/016).
+//     with the engine's, or on one machine with seen time (design/clocks.md).
 //   - Election: whose samples of a cluster of replicas are stored. Term: the time from which a replica is the elected one.
 //     Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held rows.
 //   - Member: a process as one of those that use the engine at the same time, or as the only one.
@@ -118,21 +118,21 @@
 //
 // # Rules that everything here keeps
 //
-//   - Who only looks changes nothing: a store that is opened ReadOnly writes no row (decisions/019).
+//   - Who only looks changes nothing: a store that is opened ReadOnly writes no row (design/damage.md).
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
 //   - Rollups are computed from rows that are listed or read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
-//   - A delete is about the samples sealed before it, and those held, and about nothing else (decisions/012, 021).
-//   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (decisions/021).
+//   - A delete is about the samples sealed before it, and those held, and about nothing else (design/deletes.md).
+//   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (design/deletes.md).
 //   - What goes was hidden for a week of time that the store has seen pass, and only destroy.go makes it go.
-//   - A process whose clock isn't believed removes nothing (decisions/016).
-//   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one reject it (decisions/016).
+//   - A process whose clock isn't believed removes nothing (design/clocks.md).
+//   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one reject it (design/clocks.md).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - A corrupt row is named by its key, or where rows can't be read by metric and time, counted and left out (I8). What
-//     removes data ends there with an error instead. Check finds all of it (decisions/020). A chunk that can't be read though the engine
-//     has it stays where it is, and so do rollups that only it could make anew (decisions/054).
+//     removes data ends there with an error instead. Check finds all of it. A chunk that can't be read though the engine
+//     has it stays where it is, and so do rollups that only it could make anew (design/damage.md).
 //
 // # Packages below
 //
@@ -150,5 +150,6 @@
 //   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
-// packages chunk and rollup those of sealed samples. Package head holds what isn't sealed. decisions/ records decisions against the obvious.
+// packages chunk and rollup those of sealed samples. Package head holds what isn't sealed. The pages in design/ have the rules of each subject, the
+// reasons, and what was rejected.
 package storage

@@ -175,7 +175,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		p.passAnyhow(6 * time.Minute)
 	}
 	p.requireDeleted(deleted)
-	// An elected replica that is back before another is elected leaves what it missed: decisions/014.
+	// An elected replica that is back before another is elected leaves what it missed: design/ha-pairs.md.
 	const gap = 55_000
 	requireNear := func(series string) {
 		stored := p.scraped(series)

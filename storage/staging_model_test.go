@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The protocol of the list of staged slots (decisions/060) as a small state machine, of which every interleaving is explored: two writers and
+// The protocol of the list of staged slots (design/several-processes.md) as a small state machine, of which every interleaving is explored: two writers and
 // two sealers of one slot partition, whose clocks differ by less than a day, that crash or pause at any point, and whose writes may have an unknown
 // outcome: they are applied later, or never.
 //

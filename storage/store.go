@@ -133,7 +133,7 @@ type Options struct {
 	// Elapsed is how much time has passed since some moment, however the clock was set: best one that counts the time in
 	// which the machine sleeps. nil: it follows from the times that Now returns, by their monotonic part where they have one.
 	Elapsed func() time.Duration
-	// Today is the date that an operator gave: a clock of the same date is believed (see decisions/016). Zero: none
+	// Today is the date that an operator gave: a clock of the same date is believed (see design/clocks.md). Zero: none
 	// was given.
 	Today time.Time
 	// AheadPatience is how long samples that are too far ahead of the only machine's clock return ErrMaybeAhead, before they return

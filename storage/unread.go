@@ -13,7 +13,7 @@ import (
 )
 
 // Chunks that can't be read, though the engine has what holds them as it was written, stay where they are, and the work on others goes on:
-// see decisions/054.
+// see design/damage.md.
 
 // errUnread means that a rollup stays as it is: the stored one can't be read, and what can be read doesn't make all of it anew.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")

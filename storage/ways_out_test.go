@@ -4,7 +4,8 @@ import "testing"
 
 // TestWaysOut carries out seeded histories of what hides, drops, deletes, cleans, expires and returns, and compares every
 // answer with a plain model. A failing history is cut short and printed; put in a file it can be replayed with
-// -protocol.file. decisions/025 lists rules of the code that were broken by hand, and how soon these histories noticed.
+// -protocol.file. cmd/tools/broken breaks rules of the code, and reports which test notices. testdata/README.md has the operations that each kind of history
+// draws, and the defects that were found, with their tests.
 func TestWaysOut(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range map[string]int{"memory": 60, "pebble": 10} {

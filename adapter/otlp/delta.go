@@ -16,7 +16,7 @@ import (
 //	         timestamp 12:00:00.001        timestamp 12:01:00.001
 //
 // The start of an OTLP interval isn't part of it, and neither is that of a PromQL range. The start timestamp is the first millisecond in the interval, so that
-// increase() over a range that begins where a delta begins counts the delta whole (storage/decisions/068).
+// increase() over a range that begins where a delta begins counts the delta whole (promql/design.md).
 //
 // With its start timestamp a delta is a valid cumulative point, and it is translated as one: names, types and histograms' hints are those of cumulative metrics.
 

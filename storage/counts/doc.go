@@ -12,5 +12,5 @@
 // series once; values.go counts in bounded memory; cardinality.go counts the head, and unsealed.go reuses
 // these counts for a while.
 //
-// decisions/051 explains why counts are stored, and why by the state of a window.
+// design/queries.md explains why counts are stored, and why by the state of a window.
 package counts

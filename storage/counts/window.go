@@ -17,7 +17,7 @@ import (
 )
 
 // Once a window of raw rows is over, its series are counted once, and the counts are stored beside the names of its metrics: see format.Counts and
-// decisions/051.
+// design/queries.md.
 //
 //	state of the window ─► count the series ─► the same state? ─► rows: counts, and the change since the window before
 //

@@ -14,5 +14,5 @@
 // election.go the row that all processes change by compare-and-set, look.go the periodic work, takeover.go how held samples are
 // stored, and sweep.go how those of processes that are gone are found. Rows reads held rows without a Tracker.
 //
-// decisions/014 explains why that loses nothing.
+// design/ha-pairs.md explains why that loses nothing.
 package ha

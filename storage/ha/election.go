@@ -12,7 +12,7 @@ import (
 
 // An election decides whose samples of a cluster of replicas are stored, by the time of the sample: the spans follow each
 // other without a gap, and each belongs to one replica. It is a row of table chosen, which all processes share and
-// change by compare-and-set only (decisions/014).
+// change by compare-and-set only (design/ha-pairs.md).
 //
 //	time ─────►          from            from
 //	  nobody's  │ span of a │   span of b  │  span of a, the last: its replica is the elected

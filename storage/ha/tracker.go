@@ -89,7 +89,7 @@ func DefaultOptions() Options {
 //	             │                       └─► stage, when theirs is elected
 //	  chosen: one row a cluster, compare-and-set by all processes
 //
-// decisions/014 explains why that loses nothing, and how many samples may be stored twice.
+// design/ha-pairs.md explains why that loses nothing, and how many samples may be stored twice.
 type Tracker struct {
 	env     Env
 	opts    Options

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// AliasHash is what an alias is known by: 128 bits of hash (storage/decisions/001-aliases-by-hash.md). Nobody outside of this
+// AliasHash is what an alias is known by: 128 bits of hash (design/writing.md). Nobody outside of this
 // process can foresee the second half, so tables go by that.
 type AliasHash [2]uint64
 

@@ -67,7 +67,7 @@ type Condition struct {
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is the time at which the seen time was last written, zero where there is none. ClockDoubted
-	// is true if the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
+	// is true if the clock was not believed then, or wouldn't be now: see design/clocks.md. On a cluster both are unset.
 	ClockSeen    time.Time
 	ClockDoubted bool
 	// Expired are the windows past their retention and its grace that are still there.

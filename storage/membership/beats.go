@@ -22,7 +22,7 @@ const (
 	// maxSilence is how long after its last durable beat a process may acknowledge.
 	maxSilence = TailLife / 4
 	// maxClockOff is by how much this clock may differ from the engine's. Protocol: less than a day between
-	// any two processes (decisions/005).
+	// any two processes (design/several-processes.md).
 	maxClockOff = 6 * time.Hour
 )
 

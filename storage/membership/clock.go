@@ -24,7 +24,7 @@ const (
 )
 
 // CheckedClock holds this process' clock against a second one: the engine's, or what the store has seen of time. It only ever
-// doubts, and corrects nothing. See decisions/016.
+// doubts, and corrects nothing. See design/clocks.md.
 //
 //	elapsed ─► expected ─┐
 //	                     ├─ differ by too much ─► doubt: nothing is removed ─► set right, or long enough even ─► believed

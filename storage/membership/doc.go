@@ -9,6 +9,6 @@
 //	              └► MayRemove: whether anything may be removed by this clock
 //
 // A member that is the only one has no beats: it may always acknowledge, and its second clock is what the store has seen of time
-// (decisions/016). One of several beats every BeatInterval, and acknowledges only while the others still look for what it
-// writes (decisions/005).
+// (design/clocks.md). One of several beats every BeatInterval, and acknowledges only while the others still look for what it
+// writes (design/several-processes.md).
 package membership

@@ -58,7 +58,7 @@
 // A Write of many rows of raw, r5m and r1h (Options.IngestBytes) makes sorted files of them, which Pebble ingests: they take neither the log
 // nor a memtable, and lie in the last level at once where no other rows lie among them. Their names begin with "CURRENT." until they
 // belong to the database; those left by a process that was killed are removed when the directory is opened. See ingester and
-// storage/decisions/036.
+// storage/design/sealing.md.
 //
 // # The engine's own row
 //

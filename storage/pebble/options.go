@@ -22,7 +22,7 @@ type Options struct {
 	// CacheBytes is the size of the cache of decompressed blocks. Default 256 MiB.
 	CacheBytes int64
 	// MemTableBytes is how much is collected in memory before it is written as a sorted file. Large ones
-	// save rewriting, take memory and make the log that is replayed at start-up longer: decisions/034. Default 16 MiB.
+	// save rewriting, take memory and make the log that is replayed at start-up longer: design/memory.md. Default 16 MiB.
 	MemTableBytes int64
 	// MemTables is how many of them may wait to be written, the one being filled included; beyond that
 	// writes wait. At least 2. Default 3.
@@ -35,7 +35,7 @@ type Options struct {
 	// ZstdLevel is how hard blocks are compressed: 1 to 19. The stage's rows, which live for hours only,
 	// are compressed by something faster. Default 3.
 	ZstdLevel int
-	// IngestBytes is from how many bytes of sealed rows on a Write makes sorted files of them at once: see decisions/036. Default 512 KiB.
+	// IngestBytes is from how many bytes of sealed rows on a Write makes sorted files of them at once: see design/sealing.md. Default 512 KiB.
 	IngestBytes int
 	// Compactions is how many compactions may run at once. Default: half of the CPUs, at least 1.
 	Compactions int

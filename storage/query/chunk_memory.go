@@ -13,7 +13,7 @@ import (
 // chunkMemory keeps raw chunks that queries have read of a few series: a panel is refreshed with the same series, and each scan for some
 // of them costs several times what decoding their chunks does. An entry has what one scan found, also where that was
 // nothing. It holds as long as the engine's versions of the two partitions that were read are the same, see engine.Versioned and
-// decisions/033: any write to one of them, and any drop of their tables' rows, makes it stale.
+// design/queries.md: any write to one of them, and any drop of their tables' rows, makes it stale.
 //
 // There are two generations. Entries that are used move to the young one; when that has half of the capacity, the old one is let go of
 // and the young one becomes old.

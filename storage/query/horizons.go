@@ -101,7 +101,7 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 }
 
 // BesideGaps cuts a span of time at the edges of holes, for callers that read all samples: a query over a
-// hole has no samples from before its end (decisions/061).
+// hole has no samples from before its end (design/retention.md).
 func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {

@@ -207,7 +207,7 @@ func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 }
 
 // What every query reads first, which windows there are and the marks in them, is remembered where the engine can ensure that nobody has
-// written any since it was read (see engine.Versioned and decisions/033): a query of one series over a day needs no other row.
+// written any since it was read (see engine.Versioned and design/queries.md): a query of one series over a day needs no other row.
 //
 //	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks
 //	         └─────── by the engine's versions ─────┘

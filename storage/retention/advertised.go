@@ -12,7 +12,7 @@ import (
 
 // Advertised are the retentions of a process of several, as the others read them. The expiries of windows, the boundaries and which
 // samples are too old follow the longest of all processes that are there: one that was started with a shorter retention
-// takes nothing from what another promises, until that one has ended (decisions/017).
+// takes nothing from what another promises, until that one has ended (design/retention.md).
 type Advertised struct {
 	All     KeptMS            `json:"all"`
 	Tenants map[string]KeptMS `json:"tenants,omitempty"`

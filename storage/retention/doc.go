@@ -16,5 +16,5 @@
 //   - To expire: Advance, then Boundaries.Dropped and AllDropped.
 //   - To accept samples: Oldest.
 //
-// Boundaries are those of decisions/017, expiries those of decisions/061, lists of classes those of decisions/062.
+// design/retention.md has the rules and the reasons.
 package retention

@@ -32,9 +32,9 @@ import (
 //	                                    └── in doubt ───┘
 //
 // Rows that classes share (names, commit records, metadata) have an expiry of their own, the longest of all classes, fixed first; those of a
-// class expire with it at the latest. Elsewhere nothing expires: retention boundaries decide alone. See decisions/061.
+// class expire with it at the latest. Elsewhere nothing expires: retention boundaries decide alone. See design/retention.md.
 //
-// The shared row of a raw window also has the window's list of classes, on all engines. See decisions/062.
+// The shared row of a raw window also has the window's list of classes, on all engines. See design/retention.md.
 
 const (
 	// Shared stands for the rows that classes share: names, commit records, metadata.

@@ -25,7 +25,7 @@ import (
 //
 //	--retention.file ─► list ─► history: in force from a day on ─► first row of a day: the day's list ─► class of a series in the day
 //
-// So rows of a series have one class in a day, at all resolutions, whichever process writes them and whenever. See decisions/062.
+// So rows of a series have one class in a day, at all resolutions, whichever process writes them and whenever. See design/retention.md.
 
 // classLead is how long before it is in force a list is at least added to a store that processes share: by then all of them have read of its classes, and look
 // there, and none has fixed the list of that day ahead. Their clocks may differ by a day.

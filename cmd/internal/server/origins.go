@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// origins keep pages of others, which a user's browser shows, from using what that browser can reach. decisions/022
+// origins keep pages of others, which a user's browser shows, from using what that browser can reach. adapter/design.md
 // lists the requests that this concerns.
 type origins struct {
 	// foreign finds writes that a page of another origin has the browser send.

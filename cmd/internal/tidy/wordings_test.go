@@ -1,6 +1,7 @@
 package tidy
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,11 +20,36 @@ var maxWordings = map[wordings.TextKind]float64{
 	wordings.Readme:    0,
 	wordings.Changelog: 0,
 	wordings.Examples:  0,
+	wordings.Design:    2,
 }
 
 // minWords is the minimum number of words by kind: fewer mean that the texts are somewhere else and aren't counted.
 var minWords = map[wordings.TextKind]int{
-	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200, wordings.Changelog: 50, wordings.Examples: 500,
+	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200, wordings.Changelog: 50, wordings.Examples: 500, wordings.Design: 8000,
+}
+
+// maxPageWords and maxDesignWords are the maximum numbers of words of a design page and of all of them: a reader finishes a page in five minutes
+// and all of them in an hour.
+const maxPageWords, maxDesignWords = 900, 15_000
+
+// TestDesignPagesAreShort holds design pages to maxPageWords and maxDesignWords. Words are counted as wc does.
+func TestDesignPagesAreShort(t *testing.T) {
+	t.Parallel()
+	pages, all := 0, 0
+	walk(t, func(rel string, content []byte) {
+		if !wordings.IsDesignPage(rel) {
+			return
+		}
+		words := len(bytes.Fields(content))
+		pages, all = pages+1, all+words
+		if words > maxPageWords {
+			t.Errorf("%s has %d words, at most %d are allowed: cut what git or the code says, or divide the page by its ideas", rel, words, maxPageWords)
+		}
+	})
+	require.Greater(t, pages, 12, "too few design pages were found")
+	if all > maxDesignWords {
+		t.Errorf("the design pages have %d words, at most %d are allowed: cut what git or the code says", all, maxDesignWords)
+	}
 }
 
 // TestTextsArePlain holds the texts that users read to maxWordings.

@@ -59,6 +59,8 @@ func reader(rel string) func(rel, content string) []Text {
 		return markdownOf(Readme)
 	case dir == "cmd/internal/manual" && ext == ".md":
 		return markdownOf(Manual)
+	case IsDesignPage(rel):
+		return markdownOf(Design)
 	case strings.HasPrefix(rel, "examples/") && ext == ".md":
 		return markdownOf(Examples)
 	case strings.HasPrefix(rel, "examples/") && slices.Contains([]string{".yaml", ".yml", ".service", ".env", ".sh", ".conf", ".tpl"}, ext):
@@ -69,4 +71,9 @@ func reader(rel string) func(rel, content string) []Text {
 		return goTexts
 	}
 	return nil
+}
+
+// IsDesignPage reports whether a file is a design page: all in storage/design, and the file design.md of any other package.
+func IsDesignPage(rel string) bool {
+	return path.Ext(rel) == ".md" && path.Dir(rel) == "storage/design" || path.Base(rel) == "design.md"
 }

@@ -18,10 +18,11 @@ const (
 	Readme    TextKind = "README"    // README.md, CONTRIBUTING.md, SECURITY.md
 	Changelog TextKind = "CHANGELOG" // CHANGELOG.md
 	Examples  TextKind = "examples"  // texts and comments below examples
+	Design    TextKind = "design"    // design pages
 )
 
 // Kinds are all kinds, in the order in which they are printed.
-var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples}
+var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples, Design}
 
 // Text is a piece of text that users read. Code in it is replaced by codeMark.
 type Text struct {
