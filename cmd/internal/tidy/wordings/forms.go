@@ -119,12 +119,13 @@ var commentForms = compile([][]string{
 	{`\b((?:take|takes|took|taking|taken) (?:over |on )?the place of)\b`, `replaces`},
 	{`\b((?:is|are|was|were|be) there|there is no(?:ne)? such)[.,;:]`, `exists, is present`},
 	{`\b(comes? (?:of|to be))\b`, `results from, becomes`},
-	{`\b(has (?:it|them|each|queries|processes|time|rows|a \S+|the \S+) (?:be|answer|go|pass|wait|hear|run|read|write|let|seal|store|make|take))\b`, `makes ..., lets ...`},
+	{`\b(has (?:it|them|each|queries|processes|time|rows|a \S+|the \S+) (?:be|go|pass|wait|hear|run|read|write|let|seal|make|take))\b`, `makes ..., lets ...`},
 })
 
 // commentExceptions are uses of the forms above that are plain English in comments.
 var commentExceptions = pattern(`\bleast squares\b|\b(?:left|leaves?|stays?|keeps?|kept|returned|returns|copied|unchanged|stored|written|passed|used|taken) as (?:it|they) (?:is|are|was|were)\b|` +
-	`\b(?:users?|clients?|callers?|operators?|people) (?:who )?(?:asks?|asked|wants?|knows?)\b|\b(?:isn't|aren't|is|are) known\b`)
+	`\b(?:users?|clients?|callers?|operators?|people) (?:who )?(?:asks?|asked|wants?|knows?)\b|\b(?:isn't|aren't|is|are) known\b|` +
+	`\b(?:from|than|as|with|to|like|and|by|of|equals?|replaces?) (?:that|those) of\b|\bthe room\b|\b(?:query|read) (?:ends|ended)\b`)
 
 func compile(list [][]string) []form {
 	out := make([]form, len(list))

@@ -76,7 +76,7 @@ func find(t Text) []Hit {
 	}
 	for _, f := range all {
 		text := whole
-		if f.except != nil {
+		if f.except != nil && f.form.MatchString(text) {
 			text = mask(text, f.except)
 		}
 		for _, m := range f.form.FindAllStringSubmatchIndex(text, -1) {
